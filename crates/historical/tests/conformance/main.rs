@@ -241,13 +241,13 @@ fn verify_all(names: &[String], seeds: &Range<u64>) {
 /// Goal: every scheduler keeps the law. Method: random lists of operations, five moods, checkers.
 #[test]
 fn schedulers_keep_the_law() {
-    verify_all(&schedulers(), &seeds(150));
+    verify_all(&schedulers(), &seeds(100));
 }
 
 /// Goal: every throttle above every scheduler keeps the law. Method: as above.
 #[test]
 fn throttled_stacks_keep_the_law() {
-    verify_all(&throttled(), &seeds(75));
+    verify_all(&throttled(), &seeds(50));
 }
 
 /// Goal: the law holds while stacks replace each other under load: nothing is lost, completed twice or sent before a write

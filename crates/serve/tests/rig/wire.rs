@@ -212,6 +212,8 @@ pub(crate) struct Workload {
     /// The block and the version of each request in flight.
     flying: BTreeMap<u64, (usize, u32)>,
     random: u64,
+    /// Whether a block may be half old and half new if the server was killed in the middle of writing it.
+    pub(crate) torn: bool,
     /// Whether requests may fail with this error. How many did.
     pub(crate) forgiven: Option<u32>,
     pub(crate) failed: usize,
@@ -227,7 +229,7 @@ impl Workload {
     pub(crate) fn over(wire: Wire, first: u64, blocks: usize) -> Self {
         let blocks = vec![Block::default(); blocks];
         let (flying, random) = (BTreeMap::new(), first + 1);
-        Self { wire, first, blocks, flying, random, forgiven: None, failed: 0, answers: 0 }
+        Self { wire, first, blocks, flying, random, torn: false, forgiven: None, failed: 0, answers: 0 }
     }
     fn random(&mut self, below: usize) -> usize {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -328,9 +330,11 @@ impl Workload {
         for number in 0..self.blocks.len() {
             let at = self.offset(number) as usize;
             let sent = self.blocks[number].sent;
-            if volume[at..at + BLOCK] == self.contents(number, sent) {
+            let found = &volume[at..at + BLOCK];
+            if found == self.contents(number, sent) {
                 self.blocks[number].answered = sent;
             }
+            self.blocks[number].unknown |= found != self.contents(number, self.blocks[number].answered);
             self.blocks[number].busy = false;
         }
         self.flying.clear();
@@ -350,7 +354,11 @@ impl Workload {
             let fine = |version| found == self.contents(number, version);
             let Block { sent, answered, .. } = *block;
             let under_way = self.flying.values().any(|flying| *flying == (number, sent));
-            let good = fine(answered) || (under_way && fine(sent));
+            let mixed = || {
+                let (old, new) = (self.contents(number, answered), self.contents(number, sent));
+                (0..BLOCK).all(|i| found[i] == old[i] || found[i] == new[i])
+            };
+            let good = fine(answered) || (under_way && (fine(sent) || (self.torn && mixed())));
             assert!(good, "block {number}: neither {answered} nor {sent} ({under_way})");
         }
     }
