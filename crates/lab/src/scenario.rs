@@ -15,8 +15,10 @@ use iofair_drive::stripe::Geometry;
 use crate::recording::Recording;
 
 mod calls;
+mod program;
 
 pub use calls::{Calls, DepthSearch, Direction, Distribution, Mix, Sizes, Step, Turn};
+pub use program::{Action, Program, Script, Seat, SharedProgram};
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -347,6 +349,8 @@ pub enum Manner {
     Copy,
     /// What a program read at its start-up; a call is a start-up.
     Startup(Arc<Recording>),
+    /// As a program of the caller decides, with direct calls.
+    Program(SharedProgram),
 }
 
 /// Read or write, in order or anywhere.

@@ -1,6 +1,11 @@
 //! The simulator as an extension module of Python. The package `iofair` (in `python/`) is its interface for people; this crate
 //! only reads experiments and runs them, without Python's lock.
 
+mod client;
+mod failure;
+mod policy;
+mod request;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -8,13 +13,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{available_parallelism, spawn};
 use std::time::Duration;
 
+use iofair_core::policy::Table;
 use iofair_core::unit::parse_time;
+use iofair_historical::TABLE;
 use iofair_lab::experiment::{self, Experiment, Overrides, Results, Runner};
 use iofair_lab::report;
 use iofair_lab::scenario::Scenario;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+
+use self::failure::Failure;
+use self::request::{PyAction, PyDone, PyDrive, PyProcess, PyRequest};
 
 create_exception!(
     iofair,
@@ -30,10 +40,57 @@ const LOOK: Duration = Duration::from_millis(50);
 #[pyclass(frozen, module = "iofair._iofair")]
 struct Plan {
     experiment: Experiment,
+    failure: Failure,
 }
+
+/// Policies or clients by name, with what makes them.
+type Factories = Vec<(String, Py<PyAny>)>;
 
 fn bad(error: impl ToString) -> PyErr {
     ExperimentError::new_err(error.to_string())
+}
+
+/// Policies in Python and the stacks that contain them.
+struct Own {
+    /// All stacks that the caller named, if any.
+    named: Option<Vec<String>>,
+    table: &'static Table,
+    policies: Vec<String>,
+}
+
+impl Own {
+    fn new(named: Option<Vec<String>>, policies: Factories, failure: &Failure) -> PyResult<Self> {
+        let names = policies.iter().map(|(name, _)| name.clone()).collect();
+        let table = if policies.is_empty() { &TABLE } else { policy::table(policies, failure)? };
+        Ok(Self { named, table, policies: names })
+    }
+    fn is_own(&self, stack: &str) -> bool {
+        let scheduler = stack.rsplit_once('-').map(|(_, scheduler)| scheduler);
+        self.policies.iter().any(|own| Some(own.as_str()) == scheduler)
+    }
+    /// The stacks that the experiment knows without them; `None`: those of its file.
+    fn others(&self) -> Option<Vec<String>> {
+        let named = self.named.as_ref()?;
+        let others: Vec<String> = named.iter().filter(|it| !self.is_own(it)).cloned().collect();
+        if others.is_empty() { None } else { Some(others) }
+    }
+    /// Adds their stacks after all others, whose places claims refer to: those that were named, or one for each policy, `prop-`
+    /// and its name.
+    fn add(&self, experiment: &mut Experiment) -> PyResult<()> {
+        let own: Vec<String> = match &self.named {
+            Some(named) => named.iter().filter(|it| self.is_own(it)).cloned().collect(),
+            None => self.policies.iter().map(|own| format!("prop-{own}")).collect(),
+        };
+        if self.named.is_some() && self.others().is_none() {
+            experiment.stacks.clear();
+            experiment.claims.clear();
+        }
+        for name in own {
+            let stack = policy::stack(self.table, &name)?;
+            experiment.stacks.push((name, stack));
+        }
+        Ok(())
+    }
 }
 
 #[pymethods]
@@ -41,7 +98,7 @@ impl Plan {
     /// Reads an experiment from `text`, or from the file `path` if there is no text. Times are strings with units ("2s").
     #[new]
     #[pyo3(signature = (path, text=None, *, stacks=None, settings=Vec::new(), sweeps=Vec::new(), variants=Vec::new(),
-        repeats=None, time=None, ramp=None, seed=None))]
+        repeats=None, time=None, ramp=None, seed=None, policies=Vec::new(), clients=Vec::new()))]
     #[allow(clippy::too_many_arguments)] // keyword arguments of Python
     fn new(
         path: &str,
@@ -54,10 +111,15 @@ impl Plan {
         time: Option<&str>,
         ramp: Option<&str>,
         seed: Option<u64>,
+        policies: Factories,
+        clients: Factories,
     ) -> PyResult<Self> {
         let parse = |text: Option<&str>| text.map(parse_time).transpose().map_err(bad);
         let (time, ramp) = (parse(time)?, parse(ramp)?);
         let rest = Overrides::default();
+        let failure = Failure::default();
+        let own = Own::new(stacks, policies, &failure)?;
+        let stacks = own.others();
         let overrides = Overrides { stacks, repeats, time, ramp, seed, settings, sweeps, ..rest };
         let read = match text {
             Some(text) => experiment::parse(path, text, &overrides),
@@ -67,7 +129,11 @@ impl Plan {
         if !variants.is_empty() {
             experiment.keep_variants(&variants).map_err(bad)?;
         }
-        Ok(Self { experiment })
+        own.add(&mut experiment)?;
+        for (name, factory) in clients {
+            client::replace(&mut experiment, &name, factory, &failure)?;
+        }
+        Ok(Self { experiment, failure })
     }
     /// Names of the variants, points of sweeps included.
     #[getter]
@@ -92,15 +158,16 @@ impl Plan {
         let (told, result) = channel();
         let result = Mutex::new(result);
         let (experiment, stopped) = (self.experiment.clone(), stop.clone());
+        let failure = self.failure.clone();
         // After Ctrl-C, runs that have begun end by themselves, and nobody waits for them.
         spawn(move || {
-            let results = simulate(experiment, jobs.max(1), &stopped);
+            let results = simulate(experiment, jobs.max(1), &stopped, &failure);
             let _ = told.send(results.map(|results| report::json(&results)));
         });
         loop {
             let wait = || result.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
             match py.detach(wait) {
-                Ok(text) => return text.map_err(bad),
+                Ok(text) => return self.failure.take().map_or_else(|| text.map_err(bad), Err),
                 Err(RecvTimeoutError::Timeout) => {
                     py.check_signals().inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
                 }
@@ -116,8 +183,9 @@ fn simulate(
     experiment: Experiment,
     jobs: usize,
     stop: &AtomicBool,
+    failure: &Failure,
 ) -> Result<Vec<Results>, String> {
-    let run = |scenario: &Scenario| match stop.load(Ordering::Relaxed) {
+    let run = |scenario: &Scenario| match stop.load(Ordering::Relaxed) || failure.is_set() {
         true => Err("interrupted".to_string()),
         false => iofair_lab::simulate(scenario).map_err(|error| error.to_string()),
     };
@@ -129,5 +197,10 @@ fn simulate(
 fn _iofair(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ExperimentError", module.py().get_type::<ExperimentError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<Plan>()
+    module.add_class::<Plan>()?;
+    module.add_class::<PyRequest>()?;
+    module.add_class::<PyDrive>()?;
+    module.add_class::<PyProcess>()?;
+    module.add_class::<PyAction>()?;
+    module.add_class::<PyDone>()
 }

@@ -12,6 +12,7 @@ import threading
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import iofair
 
@@ -31,6 +32,65 @@ EXPERIMENT = {
     ],
 }
 KEYS = {"policy.bfq.slice_idle": ["0s", "2ms", "8ms"], "client.target.weight": [100, 300]}
+
+
+class Fifo:
+    """First come, first served."""
+
+    def __init__(self, drive):
+        self.queue = []
+
+    def submit(self, request):
+        self.queue.append(request)
+
+    def dispatch(self, now, in_flight):
+        return self.queue.pop(0) if self.queue else None
+
+
+class Turns(Fifo):
+    """One request in the drive at a time, a pause of 1 ms after each, small ones first; counts what it is told."""
+
+    seen = []
+
+    def __init__(self, drive):
+        super().__init__(drive)
+        self.free_at = 0
+        Turns.seen.append(drive)
+
+    def dispatch(self, now, in_flight):
+        if not self.queue or in_flight > 0 or now < self.free_at:
+            return None
+        first = min(self.queue, key=lambda request: (request.length, request.submitted))
+        self.queue.remove(first)
+        return first
+
+    def complete(self, request, now):
+        assert now > request.submitted and request not in self.queue
+        self.free_at = now + 1_000_000
+
+    def next_wakeup(self):
+        return self.free_at if self.queue else None
+
+
+def strides(process):
+    """Reads every second block, once."""
+    for offset in range(0, process.file_size, 2 * process.block):
+        done = yield iofair.read(offset, process.block)
+        assert done.latency > 0 and done.now >= done.latency
+        if offset >= 40 * process.block:
+            return
+
+
+def writer(process):
+    """Writes blocks by chance, a flush after each, with pauses."""
+    random = Random(process.seed)
+    while True:
+        block = random.randrange(process.file_size // process.block)
+        yield iofair.write(block * process.block, process.block)
+        done = yield iofair.flush()
+        assert done.latency is not None
+        done = yield iofair.wait("1ms")
+        assert done.latency is None
 
 
 def has(module):
@@ -123,6 +183,95 @@ class Sweeps(unittest.TestCase):
         thread.join()
         self.assertEqual(len(killed), 1)
         self.assertEqual(results, iofair.sweep(EXPERIMENT, KEYS, time="3s", executor=ThreadPoolExecutor(2)))
+
+
+class Programs(unittest.TestCase):
+    def test_a_policy_in_python_is_a_policy(self):
+        """Goal: a scheduler in Python gives what the same one in Rust gives. Method: first come, first served beside `none`,
+        whose requests are all in the drive's order of arrival, on a drive with more slots than requests."""
+        results = iofair.run(EXPERIMENT, stacks=["none-none", "prop-fifo"], policies={"fifo": Fifo})
+        runs = {run["stack"]: run for run in results.runs}
+        self.assertEqual(runs["none-none"]["clients"], runs["prop-fifo"]["clients"])
+        self.assertEqual(len(iofair.run(EXPERIMENT, policies={"fifo": Fifo}).runs), 2)
+        self.assertEqual([run["stack"] for run in iofair.run(EXPERIMENT, stacks=["max-fifo"], policies={"fifo": Fifo}).runs], ["max-fifo"])
+
+    def test_a_policy_may_hold_requests(self):
+        """Goal: completions, wake-ups and what requests say. Method: one request at a time with pauses, small ones first."""
+        results = iofair.run(EXPERIMENT, stacks=["prop-turns"], policies={"turns": Turns})
+        clients = {row["client"]: row for row in results.rows()}
+        self.assertTrue(100 < clients["total"]["iops"] < 1000)
+        self.assertGreater(clients["target"]["iops"], 0.4 * clients["total"]["iops"])
+        drive = Turns.seen[-1]
+        self.assertEqual((drive.rotational, drive.capacity > 1e11), (False, True))
+        self.assertEqual(results, iofair.run(EXPERIMENT, stacks=["prop-turns"], policies={"turns": Turns}))
+
+    def test_policies_that_fail_are_told(self):
+        """Goal: exceptions of policies reach the caller, and mistakes are named. Method: one that raises, one that invents
+        requests, one that holds all of them for ever, names that cannot be."""
+
+        class Raises(Fifo):
+            def submit(self, request):
+                raise KeyError("mine")
+
+        class Invents(Fifo):
+            def dispatch(self, now, in_flight):
+                return 7
+
+        class Holds(Fifo):
+            def dispatch(self, now, in_flight):
+                return None
+
+        for policy, error, words in [
+            (Raises, KeyError, "mine"),
+            (Invents, ValueError, "dispatch returned 7: allowed are a request that it holds"),
+            (Holds, RuntimeError, "holds 1 requests while the drive is idle"),
+            (len, TypeError, "has no len"),
+        ]:
+            with self.assertRaisesRegex(error, words):
+                iofair.run(EXPERIMENT, stacks=["prop-mine"], policies={"mine": policy})
+        for name in ("bfq", "Mine", "a-b", ""):
+            with self.assertRaisesRegex(ValueError, "policies: "):
+                iofair.run(EXPERIMENT, policies={name: Fifo})
+
+    def test_a_client_in_python_is_a_client(self):
+        """Goal: a generator decides what a client does. Method: 21 reads and no more; a writer that flushes; a sweep on
+        processes."""
+        results = iofair.run({**EXPERIMENT, "ramp": "0s"}, stacks=["none-none"], clients={"other": strides})
+        other = {row["client"]: row for row in results.rows()}["other"]
+        run = results.runs[0]
+        self.assertEqual(round(other["bytes_per_s"] * run["seconds"]), 4 * 21 * 256 * 1024, "four calls in flight, a generator each")
+        writes = iofair.run(EXPERIMENT, clients={"target": writer})
+        self.assertEqual(writes, iofair.run(EXPERIMENT, clients={"target": writer}))
+        self.assertGreater({row["client"]: row for row in writes.rows()}["target"]["iops"], 50)
+        swept = iofair.sweep(EXPERIMENT, {"client.other.depth": [1, 2]}, clients={"target": writer}, workers=2)
+        self.assertEqual(len(swept.runs), 2)
+
+    def test_clients_that_fail_are_told(self):
+        """Goal: mistakes of clients are named. Method: a bad place, a bad action, no generator, an exception, no such client."""
+
+        def outside(process):
+            yield iofair.read(process.file_size, 4096)
+
+        def words(process):
+            yield "read"
+
+        def raises(process):
+            yield iofair.wait(0)
+            raise KeyError("mine")
+
+        for client, error, words in [
+            (outside, ValueError, '"target" asked for 4096 bytes at'),
+            (words, TypeError, "allowed are iofair.read, write"),
+            (raises, KeyError, "mine"),
+            (lambda process: None, TypeError, "must yield"),
+        ]:
+            with self.assertRaisesRegex(error, words):
+                iofair.run(EXPERIMENT, clients={"target": client})
+        with self.assertRaisesRegex(ValueError, 'no client "nobody"'):
+            iofair.run(EXPERIMENT, clients={"nobody": strides})
+        for call, words in [(lambda: iofair.read(1, 512), "multiples of 512"), (lambda: iofair.write(0, 0), "length = 0"), (lambda: iofair.wait("2"), "2")]:
+            with self.assertRaisesRegex(ValueError, words):
+                call()
 
 
 class Tables(unittest.TestCase):

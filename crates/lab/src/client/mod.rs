@@ -3,7 +3,8 @@
 //! The kinds: [`direct`] (one request or several for each call, no page cache; buffered random reads
 //! are the same, because nothing is read ahead for them), [`read_ahead`] (buffered sequential reads),
 //! [`together`] (those of processes that share a file),
-//! [`mod@write`] (buffered writes), [`copy`] (reads and writes) and [`startup`] (a recorded start-up). Each is a
+//! [`mod@write`] (buffered writes), [`copy`] (reads and writes), [`startup`] (a recorded start-up) and [`program`] (code of the
+//! caller). Each is a
 //! state machine that is woken by its timers ([`Process::on_timer`]) and by the completions of its requests
 //! ([`Process::on_done`]).
 
@@ -13,6 +14,7 @@ pub(crate) mod copy;
 pub(crate) mod direct;
 pub(crate) mod pace;
 mod places;
+pub(crate) mod program;
 pub(crate) mod read_ahead;
 pub(crate) mod search;
 pub(crate) mod startup;
@@ -211,6 +213,7 @@ pub(crate) enum Kind {
     Write(write::Write),
     Copy(copy::Copy),
     Startup(startup::Startup),
+    Program(program::Programmed),
 }
 
 impl Process {
@@ -223,6 +226,7 @@ impl Process {
             Kind::Write(writer) => writer.on_timer(&mut self.base, engine, cache),
             Kind::Copy(copy) => copy.on_timer(&mut self.base, engine, cache),
             Kind::Startup(startup) => startup.on_timer(&mut self.base, engine),
+            Kind::Program(program) => program.on_timer(&mut self.base, engine, slot),
         }
     }
     /// One of its requests is completed.
@@ -239,6 +243,7 @@ impl Process {
             Kind::Write(writer) => writer.on_done(&mut self.base, engine, cache, done),
             Kind::Copy(copy) => copy.on_done(&mut self.base, engine, cache, done.slot),
             Kind::Startup(startup) => startup.on_done(&mut self.base, engine, done.slot),
+            Kind::Program(program) => program.on_done(&mut self.base, engine, done),
         }
     }
     /// What it got by the end of the run.
@@ -259,6 +264,7 @@ impl Process {
     pub(crate) fn slots(&self) -> u32 {
         match &self.kind {
             Kind::Direct(direct) => direct.depth(),
+            Kind::Program(program) => program.depth(),
             _ => 1,
         }
     }

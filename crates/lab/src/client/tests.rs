@@ -4,14 +4,16 @@
 use std::sync::Arc;
 
 use iofair_core::request::Operation;
-use iofair_core::time::Nanos;
+use iofair_core::time::{Instant, Nanos};
 
 use crate::host;
 use crate::observe::{Recorder, Step};
 use crate::outcome::Outcome;
 use crate::recording;
 use crate::run::simulate_on;
-use crate::scenario::{ClientSpec, Host, Manner, Pattern, Scenario};
+use crate::scenario::{
+    Action, ClientSpec, Host, Manner, Pattern, Program, Scenario, Script, Seat, SharedProgram,
+};
 use crate::world::tests::{Fixed, client, job, kib, scenario, us};
 
 /// 10 us a call, 640 us for 256 KiB from the cache, 320 us into it.
@@ -191,4 +193,63 @@ fn readers_of_one_file_begin_anew() {
     let starts = sent(&steps, Operation::Read).iter().filter(|read| read.2 <= 16).count();
     assert!(starts > 3, "{starts}");
     assert!(outcome.clients.iter().all(|reader| reader.calls > 10));
+}
+
+/// Reads 8 KiB, pauses for 50 us, writes 4 KiB, flushes, and ends. Keeps what it was told.
+struct Told(std::sync::Mutex<Vec<(u64, Option<u64>)>>);
+
+struct Four {
+    told: Arc<Told>,
+    next: usize,
+}
+
+struct Starts(Arc<Told>);
+
+impl Program for Starts {
+    fn start(&self, seat: Seat) -> Box<dyn Script + Send> {
+        assert_eq!((seat.process, seat.block, seat.seed), (0, kib(4), 1));
+        Box::new(Four { told: self.0.clone(), next: 0 })
+    }
+}
+
+impl Script for Four {
+    fn next(&mut self, now: Instant, latency: Option<Nanos>) -> Action {
+        self.told.0.lock().unwrap().push((now.0 / 1000, latency.map(|it| it.0 / 1000)));
+        self.next += 1;
+        let call = |operation, offset, length| {
+            let (offset, length) = (kib(offset), kib(length));
+            Action::Call { operation, offset, length }
+        };
+        match self.next {
+            1 => call(Operation::Read, 64, 8),
+            2 => Action::Wait(us(50)),
+            3 => call(Operation::Write, 0, 4),
+            4 => call(Operation::Flush, 0, 0),
+            _ => Action::End,
+        }
+    }
+}
+
+/// Goal: a program of the caller decides what is done and when, and is told how long its calls took. Method: a read
+/// from 10 us on, completed at 110; a pause until 160; a write, for which
+/// the processor takes 11 us, that is completed at 271; a flush.
+#[test]
+fn a_program_decides() {
+    let told = Arc::new(Told(std::sync::Mutex::default()));
+    let mut spec = client("mine", job(Pattern::RandomRead, 4, false));
+    spec.manner = Manner::Program(SharedProgram(Arc::new(Starts(told.clone()))));
+    let (outcome, steps) = run(vec![spec.clone()], us(1_000), None);
+    assert_eq!(sent(&steps, Operation::Read), [(10, 0, 64)]);
+    assert_eq!(sent(&steps, Operation::Write), [(171, 0, 0)]);
+    assert_eq!(sent(&steps, Operation::Flush).len(), 1);
+    let told = told.0.lock().unwrap();
+    assert_eq!(told[..4], [(0, None), (110, Some(110)), (160, None), (271, Some(111))]);
+    assert_eq!((told.len(), told[4].1), (5, Some(told[4].0 - 271)));
+    let mine = &outcome.clients[0];
+    assert_eq!((mine.calls, mine.bytes, mine.sync_latency.count()), (2, 12 << 10, 1));
+    spec.job.buffered = true;
+    let buffered = Scenario { clients: vec![spec], ..scenario(Vec::new(), us(10)) };
+    let refused =
+        simulate_on(&buffered, Box::new(Fixed::new(us(1), None)), &mut Recorder::default());
+    assert!(refused.unwrap_err().to_string().contains("direct calls"));
 }

@@ -167,6 +167,7 @@ fn words(spec: &ClientSpec, processes: usize) -> String {
     let mut text = match &spec.manner {
         Manner::Startup(_) => "startup".to_owned(),
         Manner::Copy => format!("copy {}", size(job.block.bytes())),
+        Manner::Program(_) => "program".to_owned(),
         _ => format!("{pattern} {}", size(job.block.bytes())),
     };
     if job.depth > 1 {

@@ -25,6 +25,7 @@ use crate::client::choose::{Chooser, least};
 use crate::client::copy::{Copy, CopySetup};
 use crate::client::direct::{Direct, DirectSetup};
 use crate::client::pace::{Limit, Pacer, PacerSetup};
+use crate::client::program::{Programmed, ProgrammedSetup};
 use crate::client::read_ahead::{ReadAhead, ReadAheadSetup};
 use crate::client::startup::{Startup, StartupSetup};
 use crate::client::tally::Tally;
@@ -35,7 +36,7 @@ use crate::observe::Observer;
 use crate::outside::Outside;
 use crate::run::RunError;
 use crate::scenario::{
-    ClientSpec, Direction, Job, JournalSpec, Manner, Mix, Pattern, Scenario, Turn,
+    ClientSpec, Direction, Job, JournalSpec, Manner, Mix, Pattern, Scenario, Seat, Turn,
 };
 use crate::sim::Token;
 
@@ -352,6 +353,9 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
         if job.depth > DEPTH_MAX {
             return refuse("at most 65536 calls are under way at once");
         }
+        if matches!(client.manner, Manner::Program(_)) && job.buffered {
+            return refuse("programs make direct calls");
+        }
         if job.depth > 1 && job.buffered {
             return refuse("several calls at once need direct access");
         }
@@ -417,6 +421,18 @@ impl Builder<'_> {
                 let (recording, clients) = (recording.clone(), self.threads.to_vec());
                 let longest = self.longest_read;
                 Kind::Startup(Startup::new(StartupSetup { recording, clients, longest }))
+            }
+            (Manner::Program(program), _) => {
+                let seat = Seat {
+                    process: self.index as u32,
+                    slot: 0,
+                    file_size: self.spec.client.file_size,
+                    block: job.block,
+                    seed: self.scenario.seed,
+                };
+                let (program, longest) = (program.0.as_ref(), self.longest_read);
+                let depth = job.depth.max(1);
+                Kind::Program(Programmed::new(ProgrammedSetup { program, seat, depth, longest }))
             }
             (Manner::Copy, Some(target)) => {
                 let produce_window = host.produce_window;

@@ -10,7 +10,28 @@ The same experiment and seed give the same results on any machine and with any n
 
 from ._iofair import ExperimentError, __version__
 from .experiment import Experiment, load
+from .programs import Action, Client, Done, Drive, Policy, Process, Request, flush, read, trim, wait, write
 from .results import Results
 from .run import run, sweep
 
-__all__ = ["Experiment", "ExperimentError", "Results", "load", "run", "sweep", "__version__"]
+__all__ = [
+    "Action",
+    "Client",
+    "Done",
+    "Drive",
+    "Experiment",
+    "ExperimentError",
+    "Policy",
+    "Process",
+    "Request",
+    "Results",
+    "__version__",
+    "flush",
+    "load",
+    "read",
+    "run",
+    "sweep",
+    "trim",
+    "wait",
+    "write",
+]

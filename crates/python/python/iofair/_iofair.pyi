@@ -1,4 +1,4 @@
-from typing import Optional, Sequence
+from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
 __version__: str
 
@@ -21,6 +21,8 @@ class Plan:
         time: Optional[str] = None,
         ramp: Optional[str] = None,
         seed: Optional[int] = None,
+        policies: Sequence[Tuple[str, Callable[..., Any]]] = ...,
+        clients: Sequence[Tuple[str, Callable[..., Any]]] = ...,
     ) -> None: ...
     @property
     def variants(self) -> list[str]: ...
@@ -29,3 +31,50 @@ class Plan:
     @property
     def runs(self) -> int: ...
     def run(self, jobs: Optional[int] = None) -> str: ...
+
+class Request:
+    """A request that a policy holds, as it was when it was submitted."""
+
+    id: int
+    operation: str
+    offset: int
+    length: int
+    client: int
+    group: str
+    weight: int
+    minimum: Optional[int]
+    waits: bool
+    submitted: int
+
+class Drive:
+    """The drive that a policy is for."""
+
+    rotational: bool
+    depth: int
+    capacity: int
+    longest: int
+
+class Process:
+    """The process whose calls a client in Python decides."""
+
+    number: int
+    slot: int
+    file_size: int
+    block: int
+    seed: int
+
+class Action:
+    """What a client in Python does next: a call or a pause."""
+
+    @staticmethod
+    def call(operation: str, offset: int, length: int) -> Action: ...
+    @staticmethod
+    def flush() -> Action: ...
+    @staticmethod
+    def wait(time: Union[int, str]) -> Action: ...
+
+class Done:
+    """What a client in Python is told when its action is done."""
+
+    now: int
+    latency: Optional[int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from ._iofair import Plan
 from .experiment import Source, load
@@ -12,6 +12,10 @@ from .results import Results
 
 #: How often the work of workers that were lost is given to others.
 ATTEMPTS = 5
+
+
+#: What makes policies or clients, by their names.
+Factories = Mapping[str, Callable[..., Any]]
 
 
 def _setting(value: Any) -> str:
@@ -25,6 +29,8 @@ def _plan(
     set: Mapping[str, Any] | None,
     sweeps: Mapping[str, Sequence[Any]] | None,
     sample: int | None,
+    policies: Factories | None,
+    clients: Factories | None,
     rest: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The arguments of a plan, which can be sent to other processes."""
@@ -41,6 +47,8 @@ def _plan(
         "stacks": None if stacks is None else list(stacks),
         "settings": settings,
         "sweeps": [f"{key}={values}" for key, values in lists.items()],
+        "policies": list((policies or {}).items()),
+        "clients": list((clients or {}).items()),
         **{key: value for key, value in rest.items() if value is not None},
     }
 
@@ -57,6 +65,8 @@ def run(
     ramp: str | None = None,
     seed: int | None = None,
     jobs: int | None = None,
+    policies: Factories | None = None,
+    clients: Factories | None = None,
 ) -> Results:
     """Runs an experiment in simulation.
 
@@ -68,11 +78,15 @@ def run(
     repeats: runs of each variant on each stack, with seeds from `seed` on.
     time, ramp: measured time and warm-up, as strings with units ("2s").
     jobs: threads; by default one per processor.
+    policies: schedulers in Python, by name: what is called with a `Drive` and gives an object that schedules (see
+        `iofair.Policy`). A policy "mine" runs as the stack "prop-mine", unless `stacks` names others such as "max-mine".
+    clients: what clients of the experiment do, by their names: generator functions that are called with a `Process` and
+        yield `read`, `write`, `trim`, `flush` or `wait`. Each call in flight (`depth`) has a generator of its own.
 
     Raises `ExperimentError` with the file, the line, what is wrong and what is allowed. Ctrl-C ends it.
     """
     rest = {"variants": variants and list(variants), "repeats": repeats, "time": time, "ramp": ramp, "seed": seed}
-    plan = _plan(experiment, stacks, drive, set, None, None, rest)
+    plan = _plan(experiment, stacks, drive, set, None, None, policies, clients, rest)
     return Results(json.loads(Plan(**plan).run(jobs)))
 
 
@@ -96,6 +110,8 @@ def sweep(
     workers: int | None = None,
     executor: Executor | None = None,
     client: Any = None,
+    policies: Factories | None = None,
+    clients: Factories | None = None,
 ) -> Results:
     """Runs an experiment with every combination of values of some keys.
 
@@ -104,11 +120,12 @@ def sweep(
     workers: processes; by default one per processor.
     executor: any executor of `concurrent.futures` instead.
     client: a client of Dask (`distributed.Client`) instead, for workers on several machines.
+    policies, clients: as in `run`; processes need them at the top level of a module.
 
     Results are the same with any of them: each run has its own seed. The work of a worker that is lost is repeated.
     """
     rest = {"repeats": repeats, "time": time, "ramp": ramp, "seed": seed}
-    plan = _plan(experiment, stacks, drive, set, keys, sample, rest)
+    plan = _plan(experiment, stacks, drive, set, keys, sample, policies, clients, rest)
     whole = Plan(**plan)
     tasks = [{**plan, "variants": [variant], "stacks": [stack]} for variant in whole.variants for stack in whole.stacks]
     if client is not None:
