@@ -1,12 +1,9 @@
 //! `iofair calibrate`: measures a drive and writes a profile of it.
 //!
 //! [`target`] is what is measured; `iofair_drive::fit` plans the rows and fits a model to them. [`journal`] keeps what was
-//! measured, so that an interrupted calibration can continue. [`fio`] is for drives of other machines: a job to run there,
-//! and its results. [`page`] shows everything.
+//! measured, so that an interrupted calibration can continue.
 
-mod fio;
 mod journal;
-mod page;
 mod progress;
 mod target;
 
@@ -16,14 +13,12 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result, anyhow, bail};
-use iofair_core::attainable::Attainable;
 use iofair_core::contract::Rate;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{parse_bytes, parse_time};
-use iofair_drive::fit::{
-    self, Fitted, KernelCosts, Parameter, Record, Residual, Row, Scope, Survey,
-};
+use iofair_drive::fit::{self, Fitted, Residual, Row, Survey};
 use iofair_drive::profile;
+use iofair_lab::calibration::{self, Calibration, GUESSED_WRITES, Report, fio};
 use serde::Serialize;
 
 use self::journal::Journal;
@@ -33,9 +28,6 @@ use crate::failure::Usage;
 use crate::interrupt;
 use crate::output::Output;
 
-/// What lines for contracts and for the kernel say if nothing was written.
-const GUESSED_WRITES: &str =
-    "Writes were not measured: `write`, `wbps`, `wseqiops`, `wrandiops` and `wlat` are guesses.";
 /// The shortest --row-time.
 const ROW_TIME_MIN: Nanos = Nanos::from_millis(10);
 
@@ -97,40 +89,17 @@ pub(crate) struct Args {
 
 /// What is printed at the end.
 #[derive(Serialize)]
-struct Report<'a> {
+struct Printed<'a> {
     profile: &'a Path,
-    parameters: &'a [Parameter],
-    rows: &'a [Residual],
-    /// Mean absolute error of the rows that were fitted, and of those that only verify.
-    fitted_error_percent: Option<f64>,
-    verification_error_percent: Option<f64>,
-    /// Whether the mean error of the fitted rows is at most 10 %.
-    is_explained: bool,
-    /// Without writes, the numbers of writes are guesses.
-    writes_measured: bool,
-    worst_case_bytes_per_s: u64,
-    /// Beyond this depth small reads only wait longer.
-    knee_depth: Option<u32>,
-    io_cost_model: String,
-    io_cost_qos: String,
-    reaches: String,
-}
-
-/// Everything that is measured, and where.
-pub(crate) struct Calibration {
-    title: String,
-    /// `MAJOR:MINOR` for the lines of the kernel.
-    number: String,
-    scope: Scope,
-    rows: Vec<Row>,
-    records: Vec<Record>,
-    survey: Survey,
+    #[serde(flatten)]
+    report: Report<'a>,
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     if args.print_fio {
         let capacity = bytes("--capacity", &args.capacity)?;
-        crate::output::write(&fio::job(args.depth, capacity, args.disk, args.write)?)?;
+        let job = fio::job(args.depth, capacity, args.disk, args.write).map_err(Usage)?;
+        crate::output::write(&job)?;
         return Ok(ExitCode::SUCCESS);
     }
     let out = args.out.as_deref().ok_or_else(|| Usage("--out is missing".into()))?;
@@ -138,16 +107,16 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let interrupted = interrupt::flag()?;
     let is_over = || interrupted.load(Relaxed);
     let calibration = match (&args.from, &args.target) {
-        (Some(from), _) => Some(fio::read(from)?),
+        (Some(from), _) => Some(fio::read(from).map_err(Usage)?),
         (None, Some(target)) => measure(args, target, out, &is_over)?,
         (None, None) => bail!(Usage("a target is missing".into())),
     };
     let Some(calibration) = calibration else { return Ok(ExitCode::from(interrupt::EXIT_CODE)) };
-    fit::check(&calibration.survey, &calibration.records).map_err(|why| refused(args, &why))?;
-    let Calibration { scope, survey, rows, records, .. } = &calibration;
+    calibration.check().map_err(|why| refused(args, &why))?;
+    let records = &calibration.records;
     let message = format!("fitting a model to {} rows", records.len());
     let bar = Progress::spinner(&message)?;
-    let fitted = fit::fit(scope, survey, rows, records, &is_over);
+    let fitted = calibration.fit(&is_over);
     drop(bar);
     if is_over() {
         let kept = match &args.from {
@@ -276,24 +245,6 @@ fn run_rows(
     Ok(!is_over())
 }
 
-/// The line `reaches = {...}` of a contract file.
-fn reaches(found: &Attainable) -> String {
-    let rate = |it: u64| format!("\"{it}B/s\"");
-    let mut text = format!(
-        "reaches = {{ read = {}, write = {}, random = {}",
-        rate(found.reads),
-        rate(found.writes),
-        rate(found.alone)
-    );
-    if let Some(small) = found.small {
-        text += &format!(", iops = {}", small / iofair_core::attainable::SMALL_READ);
-    }
-    if let Some(latency) = found.latency {
-        text += &format!(", latency = \"{}us\"", latency.0.div_ceil(1000));
-    }
-    text + " }"
-}
-
 /// Writes the profile and the page, and prints what was found.
 fn finish(
     args: &Args,
@@ -302,46 +253,23 @@ fn finish(
     fitted: &Fitted,
     output: &Output,
 ) -> Result<()> {
-    let Calibration { title, number, scope, survey, records, .. } = calibration;
-    let worst = fit::worst_case(survey, records);
-    let costs: KernelCosts = fit::costs(&fitted.profile(), fitted.write_cache());
-    let reaches = reaches(&fitted.profile().reaches());
-    let (model, qos) = (costs.model(number), costs.qos(number));
-    let mut text = fit::profile_text(fitted, scope, title, worst);
-    text += &format!(
-        "\n# For admission by `iofair serve` on the drive itself, in [drive] of a contract file:\n# {reaches}\n\
-         # For the kernel, in io.cost.model and io.cost.qos of the root cgroup:\n# {model}\n# {qos}\n"
-    );
-    if !scope.writes {
-        text += &format!("# {GUESSED_WRITES}\n");
-    }
+    let report = calibration.report(fitted);
+    let text = calibration.profile(fitted, &report);
     fs::write(out, &text).with_context(|| format!("cannot write {}", out.display()))?;
     // What was written can be read.
     let path = std::path::absolute(out)?;
     profile::read(&path.to_string_lossy()).context("the profile that was fitted is not valid")?;
     if let Some(page) = &args.page {
-        let guessed = if scope.writes { "" } else { GUESSED_WRITES };
-        let html = page::page(calibration, fitted, &[&reaches, &model, &qos, guessed]);
+        let guessed = if report.writes_measured { "" } else { GUESSED_WRITES };
+        let lines = [&report.reaches, &report.io_cost_model, &report.io_cost_qos, guessed];
+        let html = calibration::page(calibration, fitted, &lines);
         fs::write(page, html).with_context(|| format!("cannot write {}", page.display()))?;
     }
-    let report = Report {
-        profile: out,
-        parameters: &fitted.parameters,
-        rows: &fitted.residuals,
-        fitted_error_percent: fitted.mean_error(false),
-        verification_error_percent: fitted.mean_error(true),
-        is_explained: fitted.is_explained(),
-        writes_measured: scope.writes,
-        worst_case_bytes_per_s: worst,
-        knee_depth: fit::knee(records),
-        io_cost_model: model,
-        io_cost_qos: qos,
-        reaches,
-    };
-    output.print(&report, || in_text(&report))
+    let printed = Printed { profile: out, report };
+    output.print(&printed, || in_text(&printed))
 }
 
-fn in_text(report: &Report<'_>) -> String {
+fn in_text(Printed { profile, report }: &Printed<'_>) -> String {
     let cells = |row: &Residual| {
         let name = format!("{}, {}", row.row, row.quantity);
         let error = format!("{:+.1} %", row.error_percent);
@@ -378,5 +306,5 @@ fn in_text(report: &Report<'_>) -> String {
     if !report.writes_measured {
         text += &format!("{GUESSED_WRITES}\n");
     }
-    text + &format!("the profile is in {}\n", report.profile.display())
+    text + &format!("the profile is in {}\n", profile.display())
 }

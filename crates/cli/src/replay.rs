@@ -4,25 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use iofair_config::contracts::Contracts;
-use iofair_core::controller::Stack;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{self, UnitError};
-use iofair_drive::profile;
 use iofair_historical::TABLE;
-use iofair_lab::replay::{self, Agreement, Mapping, Mode, Outcome, Played, ReplayError, Setup};
-use iofair_trace::formats::{self, Format};
-use iofair_trace::source::Notes;
-use iofair_trace::{Metadata, Options, Source as _, TraceError};
-use serde::Serialize;
+use iofair_lab::replay::request::{self, Request, RequestError};
+use iofair_lab::replay::{self, Mode};
 
 use crate::failure::Usage;
 use crate::output::Output;
-
-/// Stacks that are compared if none is named and the trace names none.
-const STACKS: [&str; 2] = ["none-none", "promise"];
-/// Before the name of an emulated drive in contracts.
-const EMULATED: &str = "emulated:";
 
 /// Arguments of `iofair replay`.
 #[derive(clap::Args)]
@@ -91,152 +80,32 @@ fn scale(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The result for programs.
-#[derive(Serialize)]
-struct ReplayResult<'a> {
-    traces: &'a [PathBuf],
-    drive: &'a str,
-    mode: &'a str,
-    scale: f64,
-    agreement: Option<&'a Agreement>,
-    results: &'a [Played],
-    notes: Vec<Note>,
-}
-
-#[derive(Serialize)]
-struct Note {
-    count: u64,
-    what: &'static str,
-}
-
-/// Everything that a replay needs, from arguments and metadata.
-struct Plan {
-    options: Options,
-    drive: String,
-    /// Stacks in the order of running; the recorded one is first if there is one.
-    stacks: Vec<Stack>,
-    /// Whether the first stack is the recorded one, on the recorded drive, at the recorded times.
-    compares: bool,
-    setup: Setup,
-}
-
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let plan = plan(args)?;
-    let mut results: Vec<Played> = Vec::new();
-    let (mut notes, mut agreement) = (Notes::default(), None);
-    for (index, stack) in plan.stacks.iter().enumerate() {
-        let Outcome { played, recorded, notes: told } = replay_one(args, &plan, stack)?;
-        if index == 0 {
-            agreement = recorded
-                .as_ref()
-                .filter(|_| plan.compares)
-                .map(|recorded| replay::agreement(&played, recorded));
-            results.extend(recorded);
-            notes = told;
-        }
-        results.push(played);
-    }
-    let scale = args.scale as f64 / 1000.0;
+    let request = Request {
+        traces: args.traces.clone(),
+        format: args.format.clone(),
+        stacks: args.stack.clone(),
+        table: &TABLE,
+        drive: args.drive.clone(),
+        mode: Mode::find(&args.mode).unwrap_or(Mode::Open),
+        scale: args.scale,
+        duration: args.duration,
+        contracts: args.contracts.clone(),
+        groups: args.group.clone(),
+        seed: args.seed,
+    };
+    let replayed = request::run(&request).map_err(|error| match error {
+        RequestError::Contracts(error) => error.into(),
+        RequestError::Stack(error) => error.into(),
+        // What is in a file is the user's.
+        RequestError::Trace(error) => Usage(error.to_string()).into(),
+        RequestError::Refused(text) => anyhow::Error::from(Usage(text)),
+    })?;
+    let agreement = replayed.agreement.as_ref();
     if let Some(path) = &args.html {
-        let names: Vec<String> = args.traces.iter().map(|it| it.display().to_string()).collect();
-        let names = names.join(", ");
-        let title = format!("{names} on {}, mode {}, scale {scale}", plan.drive, args.mode);
-        let page = replay::page(&title, agreement.as_ref(), &results, &notes);
+        let page = replay::page(&replayed.title(), agreement, &replayed.results, &replayed.told);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let (traces, drive, mode) = (&args.traces, &plan.drive, &args.mode);
-    let listed = notes.iter().map(|(what, count)| Note { count, what }).collect();
-    let agreement = agreement.as_ref();
-    let result =
-        ReplayResult { traces, drive, mode, scale, agreement, results: &results, notes: listed };
-    output.print(&result, || replay::text(agreement, &results, &notes))?;
+    output.print(&replayed, || replay::text(agreement, &replayed.results, &replayed.told))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn replay_one(args: &Args, plan: &Plan, stack: &Stack) -> Result<Outcome> {
-    let source = iofair_trace::open(&plan.options).map_err(from_trace)?;
-    let drive = profile::load(&plan.drive, args.seed)
-        .map_err(|error| Usage(format!("--drive: {error}")))?;
-    let setup = Setup { stack: stack.clone(), ..plan.setup.clone() };
-    replay::replay(source, drive, &setup).map_err(|error| match error {
-        ReplayError::Trace(error) => from_trace(error),
-        ReplayError::Run(error) => Usage(format!("{}: {error}", stack.name())).into(),
-        error => Usage(error.to_string()).into(),
-    })
-}
-
-/// What is in a file is the user's.
-fn from_trace(error: TraceError) -> anyhow::Error {
-    Usage(error.to_string()).into()
-}
-
-fn format(args: &Args) -> Result<Option<&'static Format>> {
-    let Some(name) = &args.format else { return Ok(None) };
-    let names: Vec<&str> = formats::TABLE.iter().map(|format| format.name).collect();
-    let missing = || Usage(format!("no format \"{name}\"; there are: {}", names.join(", ")));
-    Ok(Some(formats::find(name).ok_or_else(missing)?))
-}
-
-fn plan(args: &Args) -> Result<Plan> {
-    let options = Options { paths: args.traces.clone(), format: format(args)? };
-    let metadata = iofair_trace::open(&options).map_err(from_trace)?.metadata();
-    let recorded = match metadata.value(Metadata::CONTRACTS) {
-        None => None,
-        Some(text) => Some(Contracts::parse_with(&TABLE, "the recorded contracts", text)?),
-    };
-    let written = match &args.contracts {
-        None => None,
-        Some(path) => Some(Contracts::open_with(&TABLE, path)?),
-    };
-    let recorded_drive =
-        metadata.value(Metadata::BACK).and_then(|back| back.strip_prefix(EMULATED));
-    let recorded_drive = recorded_drive.map(|it| it.split_once('@').map_or(it, |(name, _)| name));
-    let drive = args.drive.as_deref().or(recorded_drive).ok_or_else(|| {
-        Usage("the trace does not name an emulated drive; add --drive NAME (see `iofair list drives`)".into())
-    })?;
-    let mut stacks = Vec::new();
-    let same_drive = recorded_drive == Some(drive);
-    stacks.extend(recorded.as_ref().map(|it| it.drive.stack.clone()));
-    let has_recorded = !stacks.is_empty();
-    let named = args.stack.iter().map(String::as_str);
-    let default = STACKS.into_iter().filter(|_| args.stack.is_empty() && !has_recorded);
-    for name in named.chain(default) {
-        if !stacks.iter().any(|known: &Stack| known.name() == name) {
-            stacks.push(TABLE.stack(name)?);
-        }
-    }
-    let groups = written.as_ref().or(recorded.as_ref());
-    let groups = groups.map(|contracts| contracts.groups.as_slice()).unwrap_or_default();
-    let mode = match args.mode.as_str() {
-        "closed" => Mode::Closed,
-        "think" => Mode::Think,
-        _ => Mode::Open,
-    };
-    let setup = Setup {
-        stack: stacks[0].clone(),
-        groups: groups.iter().map(|it| (it.name.clone(), it.contract.clone())).collect(),
-        mapping: mapping(args, written.as_ref())?,
-        mode,
-        speed: args.scale,
-        duration: args.duration,
-    };
-    // Without pauses, clients are faster than they were.
-    let unchanged = args.scale == 1000 && mode != Mode::Closed && written.is_none();
-    let compares = has_recorded && same_drive && unchanged && args.group.is_empty();
-    Ok(Plan { options, drive: drive.to_owned(), stacks, compares, setup })
-}
-
-fn mapping(args: &Args, contracts: Option<&Contracts>) -> Result<Mapping> {
-    let mut mapping = Mapping::default();
-    for rule in &args.group {
-        let Some((pattern, group)) = rule.rsplit_once('=') else {
-            let text = format!("--group {rule}: write PATTERN=GROUP, as in 'web.*=tenants/web'");
-            return Err(Usage(text).into());
-        };
-        mapping.add(pattern, group);
-    }
-    for volume in contracts.map(|it| it.volumes.as_slice()).unwrap_or_default() {
-        mapping.add(&volume.name, &volume.group);
-    }
-    Ok(mapping)
 }

@@ -51,7 +51,13 @@ struct Shared {
 }
 
 /// A client that comes back whenever its server has gone.
-fn client(socket: String, volume: &'static str, first: u64, torn: bool, shared: Arc<Shared>) -> Workload {
+fn client(
+    socket: String,
+    volume: &'static str,
+    first: u64,
+    torn: bool,
+    shared: Arc<Shared>,
+) -> Workload {
     let connect = || loop {
         match Wire::dial(&socket, volume) {
             Ok(wire) => return wire,

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+pub mod calibration;
 mod client;
 pub mod experiment;
 pub mod explain;

@@ -5,6 +5,7 @@ mod client;
 mod failure;
 mod policy;
 mod request;
+mod tools;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,26 +155,34 @@ impl Plan {
     #[pyo3(signature = (jobs=None))]
     fn run(&self, py: Python<'_>, jobs: Option<usize>) -> PyResult<String> {
         let jobs = jobs.or_else(|| available_parallelism().ok().map(usize::from)).unwrap_or(1);
-        let stop = Arc::new(AtomicBool::new(false));
-        let (told, result) = channel();
-        let result = Mutex::new(result);
-        let (experiment, stopped) = (self.experiment.clone(), stop.clone());
-        let failure = self.failure.clone();
-        // After Ctrl-C, runs that have begun end by themselves, and nobody waits for them.
-        spawn(move || {
-            let results = simulate(experiment, jobs.max(1), &stopped, &failure);
-            let _ = told.send(results.map(|results| report::json(&results)));
-        });
-        loop {
-            let wait = || result.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
-            match py.detach(wait) {
-                Ok(text) => return self.failure.take().map_or_else(|| text.map_err(bad), Err),
-                Err(RecvTimeoutError::Timeout) => {
-                    py.check_signals().inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(PyRuntimeError::new_err("the simulator ended; this is a bug"));
-                }
+        let (experiment, failure) = (self.experiment.clone(), self.failure.clone());
+        let text = interruptible(py, move |is_over| {
+            let results = simulate(experiment, jobs.max(1), is_over, &failure);
+            results.map(|results| report::json(&results))
+        })?;
+        self.failure.take().map_or_else(|| text.map_err(bad), Err)
+    }
+}
+
+/// Does long work without Python's lock. After Ctrl-C nobody waits for it any more, and `is_over` tells it to end.
+fn interruptible<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> T + Send + 'static,
+) -> PyResult<T> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let (told, result) = channel();
+    let result = Mutex::new(result);
+    spawn(move || told.send(work(&|| stopped.load(Ordering::Relaxed))));
+    loop {
+        let wait = || result.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
+        match py.detach(wait) {
+            Ok(done) => return Ok(done),
+            Err(RecvTimeoutError::Timeout) => {
+                py.check_signals().inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("the simulator ended; this is a bug"));
             }
         }
     }
@@ -182,12 +191,14 @@ impl Plan {
 fn simulate(
     experiment: Experiment,
     jobs: usize,
-    stop: &AtomicBool,
+    is_over: &(dyn Fn() -> bool + Sync),
     failure: &Failure,
 ) -> Result<Vec<Results>, String> {
-    let run = |scenario: &Scenario| match stop.load(Ordering::Relaxed) || failure.is_set() {
+    let run = |scenario: &Scenario| match is_over() || failure.is_set() {
         true => Err("interrupted".to_string()),
-        false => iofair_lab::simulate(scenario).map_err(|error| error.to_string()),
+        // A thread that is known to Python for the whole run takes its lock in a fraction of the time.
+        false => Python::attach(|py| py.detach(|| iofair_lab::simulate(scenario)))
+            .map_err(|error| error.to_string()),
     };
     experiment::run(vec![experiment], &Runner { jobs, simulate: &run, finished: &|_| {} })
 }
@@ -197,6 +208,8 @@ fn simulate(
 fn _iofair(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ExperimentError", module.py().get_type::<ExperimentError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(tools::replay, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::calibrate, module)?)?;
     module.add_class::<Plan>()?;
     module.add_class::<PyRequest>()?;
     module.add_class::<PyDrive>()?;

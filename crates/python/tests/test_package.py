@@ -17,6 +17,7 @@ from random import Random
 import iofair
 
 FIGURE = os.path.join(os.path.dirname(__file__), "../../../experiments/article-2018/figure-1.toml")
+TRACE = os.path.join(os.path.dirname(__file__), "../../trace/tests/data/msr.csv.gz")
 SHORT = {"time": "200ms", "ramp": "100ms"}
 EXPERIMENT = {
     "title": "A random reader beside a sequential one",
@@ -171,18 +172,21 @@ class Sweeps(unittest.TestCase):
                 with open(children, encoding="ascii") as file:
                     pids = [int(pid) for pid in file.read().split()]
                 if pids:
-                    time.sleep(0.1)
-                    os.kill(pids[0], signal.SIGKILL)
+                    time.sleep(0.05)
+                    try:
+                        os.kill(pids[0], signal.SIGKILL)
+                    except ProcessLookupError:
+                        continue
                     killed.append(pids[0])
                     return
                 time.sleep(0.005)
 
         thread = threading.Thread(target=kill)
         thread.start()
-        results = iofair.sweep(EXPERIMENT, KEYS, time="3s", workers=2)
+        results = iofair.sweep(EXPERIMENT, KEYS, time="20s", workers=2)
         thread.join()
         self.assertEqual(len(killed), 1)
-        self.assertEqual(results, iofair.sweep(EXPERIMENT, KEYS, time="3s", executor=ThreadPoolExecutor(2)))
+        self.assertEqual(results, iofair.sweep(EXPERIMENT, KEYS, time="20s", executor=ThreadPoolExecutor(2)))
 
 
 class Programs(unittest.TestCase):
@@ -272,6 +276,46 @@ class Programs(unittest.TestCase):
         for call, words in [(lambda: iofair.read(1, 512), "multiples of 512"), (lambda: iofair.write(0, 0), "length = 0"), (lambda: iofair.wait("2"), "2")]:
             with self.assertRaisesRegex(ValueError, words):
                 call()
+
+
+class Tools(unittest.TestCase):
+    def test_a_replay_is_that_of_the_program(self):
+        """Goal: the package and the program agree to the byte, and policies in Python replay. Method: a trace of MSR Cambridge."""
+        options = ["--drive", "plextor-px256m5s", "--mode", "closed", "--stack", "none-none", "--stack", "promise"]
+        command = [os.environ["IOFAIR_PROGRAM"], "replay", "--json", TRACE, *options]
+        theirs = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        ours = iofair.replay(TRACE, drive="plextor-px256m5s", mode="closed", stacks=["none-none", "promise"])
+        self.assertEqual(ours.data, theirs)
+        mine = iofair.replay([TRACE], drive="plextor-px256m5s", policies={"fifo": Fifo}, groups={"*": "all"})
+        self.assertEqual([it["stack"] for it in mine.results][-1], "prop-fifo")
+        self.assertEqual([it["name"] for it in mine.results[-1]["groups"]], ["all"])
+        for options, words in [({}, "add --drive"), ({"drive": "x"}, "drive"), ({"mode": "x"}, "allowed are open"), ({"scale": 0}, "0.001")]:
+            with self.assertRaisesRegex(ValueError, words):
+                iofair.replay(TRACE, **options)
+
+    @unittest.skipUnless(has("pandas"), "takes a minute: with pandas only")
+    def test_a_drive_is_fitted(self):
+        """Goal: a model is found again, and its profile is a drive. Method: measured in simulated time; the rate of a reader on
+        both."""
+        found = iofair.calibrate("plextor-px256m5s")
+        self.assertLess(found.report["fitted_error_percent"], 5)
+        self.assertEqual(len(found.to_pandas()), len(found.report["rows"]))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "found.toml")
+            found.save(path)
+            rates = [iofair.run(EXPERIMENT, stacks=["none-none"], drive=drive).runs[0]["total"]["bytes_per_s"] for drive in (path, "plextor-px256m5s")]
+        self.assertAlmostEqual(rates[0] / rates[1], 1, delta=0.05)
+
+    def test_what_cannot_be_fitted_is_told(self):
+        """Goal: errors of calibrations are named. Method: no such drive, no such file, not results of fio, nothing."""
+        for arguments, words in [
+            ({"drive": "nix"}, "no drive profile"),
+            ({"results": "nowhere.json"}, "nowhere.json: No such file"),
+            ({"results": __file__}, "test_package.py: "),
+            ({}, "give a drive, or the results of fio"),
+        ]:
+            with self.assertRaisesRegex(iofair.ExperimentError, words):
+                iofair.calibrate(**arguments)
 
 
 class Tables(unittest.TestCase):

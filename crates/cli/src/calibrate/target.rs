@@ -9,18 +9,17 @@ use anyhow::{Context, Result, anyhow};
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
-use iofair_core::unit::Sectors;
 use iofair_drive::fit::{Row, SEED, Scope};
 use iofair_drive::measure::{Amount, Device, Load, Order, Outcome, Simulated, Stream, run};
 use iofair_drive::profile::{self, Profile};
+use iofair_lab::calibration::simulated_scope;
 use iofair_serve::measure::{Access, FileDevice, NbdDevice};
 
 use crate::failure::Usage;
 
-/// Bytes that fill caches, in simulated time and at most in real time; and how long that may take.
-const FILL: (u64, u64) = (12 << 30, 32 << 30);
+/// Most bytes that fill caches, and how long that may take.
+const FILL: u64 = 32 << 30;
 const FILL_TIME: Nanos = Nanos::from_secs(60);
-const FILL_DISK: u64 = 256 << 20;
 /// What may be wrong with a volume of zeros.
 const EMPTY: &str = "if nothing was written there yet, reads do not reach the drive and these numbers are not the drive's; \
     --write fills it first";
@@ -105,7 +104,6 @@ impl Target {
         size: Option<u64>,
         row_time: Nanos,
     ) -> Result<Scope> {
-        let hour = Nanos::from_secs(3600);
         let simulated = match self {
             Self::Simulated(profile) => Some(profile.build(SEED).facts()),
             _ => None,
@@ -125,18 +123,13 @@ impl Target {
             let message = format!("{area} bytes are too few; allowed are 64 MiB and more");
             return Err(Usage(message).into());
         }
-        let max_request = Sectors::from_bytes_ceil(facts.max_request.bytes().min(MIB));
-        // What is outside of the area is never met: the drive is as large as that.
-        let facts = DriveFacts { max_request, capacity: Sectors::from_bytes_ceil(area), ..facts };
-        let fill = match (facts.rotational, simulated.is_some()) {
-            (true, _) => (FILL_DISK, hour),
-            (false, true) => (FILL.0, hour),
-            (false, false) => (FILL.1, FILL_TIME),
-        };
+        let scope = simulated_scope(facts, area);
         // Nothing is lost by writing to a model.
-        let writes = writes || simulated.is_some();
-        let row_time = if simulated.is_some() { hour } else { row_time };
-        Ok(Scope { facts, area, writes, row_time, fill })
+        Ok(match (facts.rotational, simulated.is_some()) {
+            (_, true) => scope,
+            (true, false) => Scope { writes, row_time, ..scope },
+            (false, false) => Scope { writes, row_time, fill: (FILL, FILL_TIME), ..scope },
+        })
     }
     /// Runs a row. A model is at rest before each; another target gets a moment in which its cache empties.
     pub(super) fn run(&mut self, row: &Row, is_over: &dyn Fn() -> bool) -> io::Result<Outcome> {

@@ -14,7 +14,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("capi", &["core", "policies", "config"]),
     ("lab", &["core", "policies", "historical", "drive", "config", "trace"]),
     ("serve", &["core", "policies", "drive", "config", "trace"]),
-    ("python", &["core", "lab"]),
+    ("python", &["core", "drive", "historical", "lab"]),
     (
         "cli",
         &["core", "policies", "historical", "drive", "config", "host", "lab", "serve", "trace"],

@@ -10,6 +10,7 @@ mod driver;
 mod groups;
 pub mod order;
 mod page;
+pub mod request;
 pub mod tally;
 mod text;
 

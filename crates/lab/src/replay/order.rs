@@ -35,6 +35,10 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The mode of this name.
+    pub fn find(name: &str) -> Option<Self> {
+        [Self::Open, Self::Closed, Self::Think].into_iter().find(|mode| mode.word() == name)
+    }
     /// Its name.
     pub const fn word(self) -> &'static str {
         match self {

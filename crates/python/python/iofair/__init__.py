@@ -13,9 +13,11 @@ from .experiment import Experiment, load
 from .programs import Action, Client, Done, Drive, Policy, Process, Request, flush, read, trim, wait, write
 from .results import Results
 from .run import run, sweep
+from .tools import Calibration, Replay, calibrate, replay
 
 __all__ = [
     "Action",
+    "Calibration",
     "Client",
     "Done",
     "Drive",
@@ -23,12 +25,15 @@ __all__ = [
     "ExperimentError",
     "Policy",
     "Process",
+    "Replay",
     "Request",
     "Results",
     "__version__",
+    "calibrate",
     "flush",
     "load",
     "read",
+    "replay",
     "run",
     "sweep",
     "trim",

@@ -78,3 +78,19 @@ class Done:
 
     now: int
     latency: Optional[int]
+
+def replay(
+    traces: Sequence[str],
+    *,
+    stacks: Sequence[str],
+    drive: Optional[str],
+    format: Optional[str],
+    mode: str,
+    scale: float,
+    duration: Optional[str],
+    contracts: Optional[str],
+    groups: Sequence[str],
+    seed: int,
+    policies: Sequence[Tuple[str, Callable[..., Any]]],
+) -> str: ...
+def calibrate(drive: Optional[str], results: Optional[str]) -> Tuple[str, str]: ...

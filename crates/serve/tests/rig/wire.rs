@@ -229,7 +229,17 @@ impl Workload {
     pub(crate) fn over(wire: Wire, first: u64, blocks: usize) -> Self {
         let blocks = vec![Block::default(); blocks];
         let (flying, random) = (BTreeMap::new(), first + 1);
-        Self { wire, first, blocks, flying, random, torn: false, forgiven: None, failed: 0, answers: 0 }
+        Self {
+            wire,
+            first,
+            blocks,
+            flying,
+            random,
+            torn: false,
+            forgiven: None,
+            failed: 0,
+            answers: 0,
+        }
     }
     fn random(&mut self, below: usize) -> usize {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -334,7 +344,8 @@ impl Workload {
             if found == self.contents(number, sent) {
                 self.blocks[number].answered = sent;
             }
-            self.blocks[number].unknown |= found != self.contents(number, self.blocks[number].answered);
+            self.blocks[number].unknown |=
+                found != self.contents(number, self.blocks[number].answered);
             self.blocks[number].busy = false;
         }
         self.flying.clear();

@@ -6,7 +6,6 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
@@ -16,7 +15,6 @@ use iofair_drive::measure::{Order, Stream};
 use serde_json::Value;
 
 use super::Calibration;
-use crate::failure::Usage;
 
 /// Longest file that is read.
 const BYTES_MAX: u64 = 256 << 20;
@@ -87,10 +85,14 @@ fn has_job(stream: &Stream) -> bool {
 }
 
 /// The job file for a drive that accepts `depth` commands at once and has `capacity` bytes.
-pub(super) fn job(depth: u32, capacity: u64, is_disk: bool, writes: bool) -> Result<String> {
+///
+/// # Errors
+///
+/// Drives without commands, or too small.
+pub fn job(depth: u32, capacity: u64, is_disk: bool, writes: bool) -> Result<String, String> {
     let drive = Drive { depth, capacity, is_disk, writes };
     if depth == 0 || capacity < 64 << 20 {
-        return Err(Usage("--depth must be above 0, and --capacity at least 64MiB".into()).into());
+        return Err("--depth must be above 0, and --capacity at least 64MiB".into());
     }
     let warning = match writes {
         true => "; THIS OVERWRITES the device\n",
@@ -141,27 +143,29 @@ fn options(stream: &Stream, ramp: &str) -> String {
 }
 
 /// A calibration from what fio reported.
-pub(super) fn read(path: &Path) -> Result<Calibration> {
-    let place = || path.display().to_string();
-    let length = std::fs::metadata(path).with_context(place)?.len();
+///
+/// # Errors
+///
+/// Files that cannot be read or are not results of such a job, in words that begin with the path.
+pub fn read(path: &Path) -> Result<Calibration, String> {
+    let place = path.display().to_string();
+    let bad = |what: &dyn core::fmt::Display| format!("{place}: {what}");
+    let length = std::fs::metadata(path).map_err(|error| bad(&error))?.len();
     if length > BYTES_MAX {
-        return Err(Usage(format!("{}: {length} bytes are too long", place())).into());
+        return Err(bad(&format!("{length} bytes are too long")));
     }
-    let text = std::fs::read_to_string(path).with_context(place)?;
-    parse(&text, &place()).with_context(place)
+    let text = std::fs::read_to_string(path).map_err(|error| bad(&error))?;
+    parse(&text, &place).map_err(|error| bad(&error))
 }
 
-fn parse(text: &str, place: &str) -> Result<Calibration> {
+fn parse(text: &str, place: &str) -> Result<Calibration, String> {
     // Warnings may precede the object.
     let json = text.find('{').map_or("", |at| &text[at..]);
     let report: Value =
-        serde_json::from_str(json).map_err(|error| Usage(format!("no JSON of fio: {error}")))?;
+        serde_json::from_str(json).map_err(|error| format!("no JSON of fio: {error}"))?;
     let description = report["global options"]["description"].as_str().unwrap_or_default();
-    let drive = Drive::parse(description).ok_or_else(|| {
-        Usage(
-            "not from a job of `iofair calibrate --print-fio`, whose description is missing".into(),
-        )
-    })?;
+    let drive = Drive::parse(description)
+        .ok_or("not from a job of `iofair calibrate --print-fio`, whose description is missing")?;
     let jobs = report["jobs"].as_array().map_or(&[][..], Vec::as_slice);
     let (mut rows, mut records) = (Vec::new(), Vec::new());
     for row in drive.rows() {
@@ -170,9 +174,8 @@ fn parse(text: &str, place: &str) -> Result<Calibration> {
             rows.push(row);
         }
     }
-    let survey = Survey::new(&records).ok_or_else(|| {
-        Usage("the jobs of lone random reads and sequential reads are missing".into())
-    })?;
+    let survey = Survey::new(&records)
+        .ok_or("the jobs of lone random reads and sequential reads are missing")?;
     let survey = Survey { is_disk: drive.is_disk, ..survey };
     let title = format!("calibrated from fio's results in {place}");
     let number = "MAJOR:MINOR".to_owned();
@@ -180,7 +183,7 @@ fn parse(text: &str, place: &str) -> Result<Calibration> {
 }
 
 /// The numbers of a row, if fio ran it.
-fn record(row: &Row, jobs: &[Value]) -> Result<Option<Record>> {
+fn record(row: &Row, jobs: &[Value]) -> Result<Option<Record>, String> {
     let job = |stream: usize| {
         let name = format!("{}|{stream}", row.name);
         jobs.iter().find(|it| it["jobname"] == name.as_str())
@@ -195,9 +198,9 @@ fn record(row: &Row, jobs: &[Value]) -> Result<Option<Record>> {
         | Quantity::Longest(stream)
         | Quantity::Flush(stream)
         | Quantity::Rate(stream)) = *quantity;
-        let job = job(stream).ok_or_else(|| anyhow!("a job is missing"))?;
+        let job = job(stream).ok_or("a job is missing")?;
         if let Some(error) = job["error"].as_u64().filter(|it| *it != 0) {
-            return Err(anyhow!("fio's job \"{}|{stream}\" ended with error {error}", row.name));
+            return Err(format!("fio's job \"{}|{stream}\" ended with error {error}", row.name));
         }
         let reads = row.load.streams[stream].operation == Operation::Read;
         let side = &job[if reads { "read" } else { "write" }];
@@ -208,7 +211,7 @@ fn record(row: &Row, jobs: &[Value]) -> Result<Option<Record>> {
             Quantity::Flush(_) => &job["sync"]["lat_ns"]["mean"],
             Quantity::Rate(_) => &side["bw_bytes"],
         };
-        let value = value.as_f64().with_context(|| {
+        let value = value.as_f64().ok_or_else(|| {
             format!("fio's job \"{}|{stream}\" has no {}", row.name, quantity.name())
         })?;
         let (row, quantity) = (row.name.clone(), quantity.name());
@@ -246,7 +249,7 @@ pub(super) mod tests {
     const BOTH: [&str; 2] = ["4 KiB random reads, QD1", "256 KiB sequential reads, QD8"];
 
     /// The smallest calibration.
-    pub(in crate::calibrate) fn calibration() -> Calibration {
+    pub(in crate::calibration) fn calibration() -> Calibration {
         parse(&report(&BOTH), "x").unwrap()
     }
 

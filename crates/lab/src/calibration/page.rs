@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::report::{Axis, COLOURS, Mark, Panel, STYLE, escape, picture};
 use iofair_drive::fit::{Fitted, Residual};
-use iofair_lab::report::{Axis, COLOURS, Mark, Panel, STYLE, escape, picture};
 
 use super::Calibration;
 
@@ -95,7 +95,7 @@ fn panels(calibration: &Calibration, fitted: &Fitted) -> Vec<Panel> {
 }
 
 /// The page; `lines` are those for contracts and for the kernel.
-pub(super) fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -> String {
+pub fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -> String {
     let title = escape(&calibration.title);
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -159,7 +159,6 @@ pub(super) fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibrate::fio;
 
     /// Goal: requests that complete together do not look like an infinite rate. Method: pairs of equal times.
     #[test]
@@ -191,7 +190,7 @@ mod tests {
             both.iter().flat_map(|name| depths.map(|it| row(format!("{name}{it}"), it)));
         let model = iofair_drive::profile::read("nvme-2015").unwrap().model;
         let fitted = Fitted { model, parameters: Vec::new(), residuals: residuals.collect() };
-        let mut calibration = fio::tests::calibration();
+        let mut calibration = crate::calibration::fio::tests::calibration();
         calibration.title = "a < b".into();
         let titles: Vec<String> =
             panels(&calibration, &fitted).into_iter().map(|it| it.title).collect();
