@@ -2,8 +2,12 @@
 //! request, over memory that answers at once, and allocations. With counting, since that is always on; also while the
 //! requests are recorded.
 //!
-//! `cargo bench -p iofair-serve --bench engine` prints the median and the fastest of many rounds; under
+//! `cargo bench -p iofair-serve --bench engine` prints the median and the fastest of many rounds (and writes them into
+//! docs/performance.md in `make bench`); under
 //! `cargo test` it runs small and checks that nothing is allocated once warm.
+
+#[path = "../../historical/tests/support/page.rs"]
+mod page;
 
 use std::alloc::System;
 
@@ -82,49 +86,52 @@ fn run(engine: &mut Engine, now: &mut Instant, requests: u64) {
 fn main() {
     let full = std::env::args().any(|argument| argument == "--bench");
     let (rounds, requests) = if full { (61, 64_000) } else { (2, 640) };
+    let mut rows = Vec::new();
     for stack in ["none-none", "max-none", "prop-bfq", DEFAULT_STACK] {
         let (mut engine, mut now) = (engine(stack), Instant::ZERO);
         run(&mut engine, &mut now, requests);
-        let times = times(&mut engine, &mut now, (rounds, requests));
         let region = Region::new(ALLOCATOR);
         run(&mut engine, &mut now, requests);
         let change = region.change();
         let allocations = change.allocations + change.reallocations;
         assert_eq!(allocations, 0, "{stack} allocates for each request");
-        if full {
-            println!(
-                "{stack:10} {:6.1} ns a request, fastest {:.1}, {allocations} allocations",
-                times[times.len() / 2],
-                times[0]
-            );
-        }
-        engine.start_recording(now, Metadata::default()).expect("there is none");
-        let recorded = self::times(&mut engine, &mut now, (rounds, requests));
-        if full {
-            println!(
-                "{:10} {:6.1} ns a request, fastest {:.1}",
-                "  recorded",
-                recorded[recorded.len() / 2],
-                recorded[0]
-            );
-        }
+        let times = times(stack, (rounds, requests));
+        let [off, on] = times.map(|it| (it[it.len() / 2], it[0]));
+        rows.push(vec![
+            format!("`{stack}`"),
+            format!("{:.0}, {:.0}", off.0, off.1),
+            format!("{:.0}, {:.0}", on.0, on.1),
+            format!("{:+.0}", on.0 - off.0),
+        ]);
+    }
+    if full {
+        let head = ["stack", "not recorded: median, fastest", "recorded", "difference"];
+        page::publish("recording", &page::table(&head, &rows));
     }
 }
 
-/// The time of a request in each of so many rounds, ascending. What was recorded is taken between the rounds.
-fn times(engine: &mut Engine, now: &mut Instant, (rounds, requests): (usize, u64)) -> Vec<f64> {
-    let (mut times, mut from) = (Vec::new(), 0);
+/// The time of a request in each of so many rounds, ascending: of an engine that records nothing, and of one that records,
+/// in turns. What was recorded is taken between the rounds.
+fn times(stack: &str, (rounds, requests): (usize, u64)) -> [Vec<f64>; 2] {
+    let mut engines = [engine(stack), engine(stack)];
+    let (mut clocks, mut from) = ([Instant::ZERO; 2], 0);
+    engines[1].start_recording(clocks[1], Metadata::default()).expect("there is none");
+    let mut times = [Vec::new(), Vec::new()];
     for _ in 0..rounds {
-        let start = ThreadTime::now();
-        run(engine, now, requests);
-        times.push(start.elapsed().as_nanos() as f64 / requests as f64);
-        while let Some(taken) = engine.take_recording(*now, from)
+        for ((engine, now), times) in engines.iter_mut().zip(&mut clocks).zip(&mut times) {
+            let start = ThreadTime::now();
+            run(engine, now, requests);
+            times.push(start.elapsed().as_nanos() as f64 / requests as f64);
+        }
+        while let Some(taken) = engines[1].take_recording(clocks[1], from)
             && !taken.bytes.is_empty()
         {
             assert_eq!(taken.dropped, 0, "a round fits");
             from += taken.bytes.len() as u64;
         }
     }
-    times.sort_by(f64::total_cmp);
-    times
+    times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times
+    })
 }
