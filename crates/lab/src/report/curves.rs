@@ -8,6 +8,7 @@ use core::fmt::Write;
 use super::chart::{COLOURS, HIGH, LEFT, TOP, open, push_level, tick_label};
 use super::scale::Scale;
 use super::summary::{Row, Summary};
+use super::surface;
 use super::svg::escape;
 
 const WIDE: f64 = 330.0;
@@ -38,9 +39,12 @@ fn numeric(text: &str) -> Option<f64> {
     Some(text[..end].parse::<f64>().ok()? * factor)
 }
 
-/// Swept keys whose values are all numbers, each with its values in order.
-fn axes(summary: &Summary) -> Vec<(String, Vec<(f64, String)>)> {
-    let mut axes: Vec<(String, Vec<(f64, String)>)> = Vec::new();
+/// A swept key and its values in order, as numbers and as they are written.
+pub(super) type Axis = (String, Vec<(f64, String)>);
+
+/// Swept keys whose values are all numbers.
+fn axes(summary: &Summary) -> Vec<Axis> {
+    let mut axes: Vec<Axis> = Vec::new();
     let mut words: Vec<&str> = Vec::new();
     for (key, text) in summary.rows.iter().flat_map(|row| &row.swept) {
         let Some(value) = numeric(text) else {
@@ -67,28 +71,28 @@ pub(super) fn has_curves(summary: &Summary) -> bool {
     !axes(summary).is_empty()
 }
 
-/// Where a row belongs besides the key: its variant and the values of the other keys.
-fn rest(row: &Row, key: &str) -> String {
-    let others = row.swept.iter().filter(|(other, _)| other != key);
+/// Where a row belongs besides these keys: its variant and the values of the other keys.
+pub(super) fn rest(row: &Row, keys: &[&str]) -> String {
+    let others = row.swept.iter().filter(|(other, _)| !keys.contains(&other.as_str()));
     let others = others.map(|(other, value)| format!("{other}={value}"));
     let base = Some(row.base.clone()).filter(|base| !base.is_empty());
     base.into_iter().chain(others).collect::<Vec<_>>().join(", ")
 }
 
 /// A number of a row that is drawn.
-struct Number<'a> {
-    title: String,
-    unit: &'a str,
-    of: Box<Reader<'a>>,
+pub(super) struct Number<'a> {
+    pub(super) title: String,
+    pub(super) unit: &'a str,
+    pub(super) of: Box<Reader<'a>>,
 }
 
 /// Reads a number of a row; none where the client does no I/O.
-type Reader<'a> = dyn Fn(&Row) -> Option<f64> + 'a;
+pub(super) type Reader<'a> = dyn Fn(&Row) -> Option<f64> + 'a;
 
 /// A dot of a chart: its places on both axes, and its row.
 type Dot<'a> = (f64, f64, &'a Row);
 
-fn numbers(summary: &Summary) -> Vec<Number<'_>> {
+pub(super) fn numbers(summary: &Summary) -> Vec<Number<'_>> {
     let unit = summary.rate_unit;
     let mut all = Vec::new();
     for name in summary.clients() {
@@ -111,7 +115,7 @@ pub(super) fn curves(html: &mut String, summary: &Summary) {
     let Some((main, values)) = axes.iter().max_by_key(|(_, values)| values.len()) else { return };
     let mut panels: Vec<String> = Vec::new();
     for row in &summary.rows {
-        let rest = rest(row, main);
+        let rest = rest(row, &[main]);
         if !panels.contains(&rest) {
             panels.push(rest);
         }
@@ -135,10 +139,13 @@ pub(super) fn curves(html: &mut String, summary: &Summary) {
                 true => number.title.clone(),
                 false => format!("{}, {panel}", number.title),
             };
-            chart.push(html, summary, &|row| rest(row, main) == *panel, &title);
+            chart.push(html, summary, &|row| rest(row, &[main]) == *panel, &title);
         }
     }
     html.push_str("</div>\n");
+    if !is_sample {
+        surface::surfaces(html, summary, &axes);
+    }
 }
 
 /// One chart.
@@ -244,13 +251,14 @@ impl Chart<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::experiment::tests::{EXAMPLE, results};
     use crate::experiment::{Overrides, parse};
     use crate::report::summarize;
 
-    fn page(sweeps: &[&str]) -> (Summary, String) {
+    /// The summary of a swept experiment, and its charts.
+    pub(in crate::report) fn swept(sweeps: &[&str]) -> (Summary, String) {
         let sweeps = sweeps.iter().map(|it| (*it).to_owned()).collect();
         let overrides = Overrides { sweeps, ..Overrides::default() };
         let text = EXAMPLE.replace("[[sweep]]\nclient = \"reader\"", "[[sweep]]\nkey = \"time\"");
@@ -277,12 +285,16 @@ mod tests {
     /// points. Method: three weights, two times and two variants: 4 charts of each of 5 numbers.
     #[test]
     fn sweeps_are_curves() {
-        let (summary, html) = page(&["client.reader.weight=10,100,1000"]);
+        let (summary, html) = swept(&["client.reader.weight=10,100,1000"]);
         assert_eq!(summary.rows.len(), 2 * 2 * 3 * 2);
+        let (html, surfaces) = html.split_once("Surfaces").expect("two keys were swept");
         assert_eq!(html.matches("<svg").count(), 4 * 5);
         assert_eq!(html.matches("class=\"curve").count(), 4 * 5 * 2);
         assert_eq!(html.matches("<circle").count(), 4 * 5 * 2 * 3);
         assert!(html.contains("target: rate, rand, time=2s") && html.contains(">1000</text>"));
+        // A map for each number, stack and variant, with a cell for each weight and time.
+        assert_eq!(surfaces.matches("<svg").count(), 5 * 2 * 2);
+        assert_eq!(surfaces.matches("<rect").count(), 5 * 2 * 2 * 3 * 2);
     }
 
     /// Goal: a sample has a chart for each key, with a dot for each point and no lines. Method: 6 of 9 points of two keys, in two
@@ -290,7 +302,7 @@ mod tests {
     #[test]
     fn a_sample_is_dots() {
         let (mut summary, _) =
-            page(&["client.reader.weight=10,100,1000", "client.target.weight=1,2,3"]);
+            swept(&["client.reader.weight=10,100,1000", "client.target.weight=1,2,3"]);
         let keep = |row: &Row| row.swept[1].1 != "10" || row.swept[2].1 == "1";
         summary.rows.retain(keep);
         let mut html = String::new();
@@ -303,7 +315,7 @@ mod tests {
     /// Goal: what is not swept over numbers has no curves. Method: drives.
     #[test]
     fn words_are_not_curves() {
-        let mut summary = page(&["client.reader.weight=50,100"]).0;
+        let mut summary = swept(&["client.reader.weight=50,100"]).0;
         assert!(has_curves(&summary));
         for (_, value) in summary.rows.iter_mut().flat_map(|row| &mut row.swept) {
             value.insert(0, 'x');

@@ -11,6 +11,7 @@ use super::summary::Summary;
 use super::svg::escape;
 use super::table::got;
 use super::tally::{self, Tally};
+use super::tradeoff;
 use crate::experiment::Verdict;
 
 /// The style sheet of pages.
@@ -106,6 +107,7 @@ fn experiment(html: &mut String, index: usize, summary: &Summary) {
     if curves::has_curves(summary) {
         curves::curves(html, summary);
     }
+    tradeoff::tradeoffs(html, summary);
     if !curves::has_curves(summary) || summary.claims.iter().any(|it| it.is_rate) {
         figures::rates(html, summary);
     }

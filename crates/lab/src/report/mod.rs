@@ -28,11 +28,13 @@ mod saved;
 mod scale;
 mod steps;
 mod summary;
+mod surface;
 mod svg;
 mod synopsis;
 mod table;
 mod tally;
 mod timeline;
+mod tradeoff;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,214 @@
+//! What sweeps trade: the client that the experiment is about against the rate of the drive, a dot for each point. Points that no other
+//! one beats in both are the front; they are joined and listed.
+
+use core::fmt::Write;
+
+use super::chart::{COLOURS, HIGH, LEFT, TOP, WIDE, open, push_level, tick_label};
+use super::number::{number, short};
+use super::scale::Scale;
+use super::summary::{Row, Summary};
+use super::svg::escape;
+
+/// Most points of a front that are listed.
+const LISTED_MAX: usize = 30;
+
+/// What the client gets.
+struct Side<'a> {
+    title: String,
+    unit: &'a str,
+    /// Whether smaller is better.
+    small: bool,
+    of: Box<dyn Fn(&Row) -> Option<f64> + 'a>,
+}
+
+/// A point: the rate of the drive, what the client gets, the stack's place, and its row.
+struct Point<'a> {
+    total: f64,
+    value: f64,
+    colour: usize,
+    row: &'a Row,
+}
+
+/// Two charts and their fronts; nothing without a sweep.
+pub(super) fn tradeoffs(html: &mut String, summary: &Summary) {
+    let is_swept = summary.rows.iter().any(|row| !row.swept.is_empty());
+    if !is_swept || summary.rows.len() < 3 {
+        return;
+    }
+    let name = summary.focus.as_str();
+    let rate = move |row: &Row| row.client(name).map(|it| it.rate.mean);
+    let p99 = move |row: &Row| row.client(name).filter(|it| it.calls > 0).map(|it| it.p99.mean);
+    let unit = summary.rate_unit;
+    let sides = [
+        Side {
+            title: format!("{name}: rate against total"),
+            unit,
+            small: false,
+            of: Box::new(rate),
+        },
+        Side {
+            title: format!("{name}: p99 against total"),
+            unit: "ms",
+            small: true,
+            of: Box::new(p99),
+        },
+    ];
+    html.push_str("<div class=\"charts tradeoffs\">");
+    for side in &sides {
+        let points = points(summary, side);
+        let front = front(&points, side.small);
+        if front.is_empty() {
+            continue;
+        }
+        let chart = chart(summary, side, &points, &front);
+        let _ = write!(html, "<div><h3>{}</h3>{chart}", escape(&side.title));
+        list(html, summary, side, &front);
+        html.push_str("</div>");
+    }
+    html.push_str("</div>\n");
+}
+
+fn points<'a>(summary: &'a Summary, side: &Side<'_>) -> Vec<Point<'a>> {
+    let stacks = summary.stacks();
+    let point = |row: &'a Row| {
+        let colour = stacks.iter().position(|stack| *stack == row.stack)?;
+        let (total, value) = (row.total.mean, (side.of)(row)?);
+        (total.is_finite() && value.is_finite()).then_some(Point { total, value, colour, row })
+    };
+    summary.rows.iter().filter_map(point).collect()
+}
+
+/// Points that no other one beats in both, by falling total.
+fn front<'p, 'a>(points: &'p [Point<'a>], small: bool) -> Vec<&'p Point<'a>> {
+    let better = |one: f64, other: f64| if small { one < other } else { one > other };
+    let mut all: Vec<&Point<'_>> = points.iter().collect();
+    all.sort_by(|a, b| {
+        let by_value =
+            if small { a.value.total_cmp(&b.value) } else { b.value.total_cmp(&a.value) };
+        b.total.total_cmp(&a.total).then(by_value)
+    });
+    let mut front: Vec<&Point<'_>> = Vec::new();
+    for point in all {
+        if front.last().is_none_or(|last| better(point.value, last.value)) {
+            front.push(point);
+        }
+    }
+    front
+}
+
+fn chart(summary: &Summary, side: &Side<'_>, points: &[Point<'_>], front: &[&Point<'_>]) -> String {
+    let across = Scale::of(points.iter().map(|it| it.total));
+    let up = Scale::of(points.iter().map(|it| it.value));
+    let x = |total: f64| LEFT + WIDE * across.place(total);
+    let y = |value: f64| TOP + HIGH * (1.0 - up.place(value));
+    let mut svg = open(&side.title, LEFT + WIDE + 26.0, TOP + HIGH + 36.0);
+    for tick in up.ticks() {
+        push_level(&mut svg, LEFT + WIDE, y(tick), &tick_label(tick));
+    }
+    for tick in across.ticks() {
+        let _ = write!(
+            svg,
+            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            x(tick),
+            TOP + HIGH + 15.0,
+            tick_label(tick)
+        );
+    }
+    let words = |scale: Scale| if scale.is_log() { ", logarithmic" } else { "" };
+    let _ = write!(
+        svg,
+        "<text class=\"unit\" x=\"0\" y=\"11\">{}{}</text><text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">total, {}{}</text>",
+        side.unit,
+        words(up),
+        LEFT + WIDE,
+        TOP + HIGH + 31.0,
+        summary.rate_unit,
+        words(across)
+    );
+    let line: Vec<String> =
+        front.iter().map(|it| format!("{:.1} {:.1}", x(it.total), y(it.value))).collect();
+    let _ = write!(svg, "<path class=\"front\" d=\"M{}\"/>", line.join("L"));
+    for point in points {
+        let is_front = front.iter().any(|it| core::ptr::eq(*it, point));
+        let _ = write!(
+            svg,
+            "<circle class=\"s{}{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} {}: {} {}, total {}</title></circle>",
+            point.colour % COLOURS,
+            if is_front { " best" } else { "" },
+            x(point.total),
+            y(point.value),
+            if is_front { "4.6" } else { "3.2" },
+            escape(&point.row.stack),
+            escape(&point.row.variant),
+            number(point.value),
+            side.unit,
+            number(point.total)
+        );
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// The points of the front in words.
+fn list(html: &mut String, summary: &Summary, side: &Side<'_>, front: &[&Point<'_>]) {
+    let what = if side.small { "p99 ms" } else { side.unit };
+    let _ = write!(
+        html,
+        "<details><summary>The front: {} of {} points</summary><div class=\"scroll\"><table><tr><th>stack</th>\
+         <th>point</th><th class=\"n\">{what}</th><th class=\"n\">total {}</th></tr>",
+        front.len(),
+        summary.rows.len(),
+        summary.rate_unit
+    );
+    for point in front.iter().take(LISTED_MAX) {
+        let _ = write!(
+            html,
+            "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            escape(&point.row.stack),
+            escape(&point.row.variant),
+            short(point.value),
+            short(point.total)
+        );
+    }
+    html.push_str("</table></div></details>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::curves::tests::swept;
+    use super::*;
+
+    fn point(row: &Row, total: f64, value: f64) -> Point<'_> {
+        Point { total, value, colour: 0, row }
+    }
+
+    /// Goal: the front has what no other point beats in both, whether larger or smaller is better. Method: five points.
+    #[test]
+    fn fronts_are_found() {
+        let summary = swept(&["client.reader.weight=10,100,1000"]).0;
+        let row = &summary.rows[0];
+        let points = [(10.0, 1.0), (8.0, 3.0), (9.0, 2.0), (8.0, 1.0), (5.0, 2.5)];
+        let points = points.map(|(total, value)| point(row, total, value));
+        let told =
+            |small| front(&points, small).iter().map(|it| (it.total, it.value)).collect::<Vec<_>>();
+        assert_eq!(told(false), [(10.0, 1.0), (9.0, 2.0), (8.0, 3.0)]);
+        assert_eq!(told(true), [(10.0, 1.0)]);
+    }
+
+    /// Goal: a sweep has two charts with a dot for each point; without one there is none. Method: three weights.
+    #[test]
+    fn sweeps_have_charts() {
+        let mut summary = swept(&["client.reader.weight=10,100,1000"]).0;
+        let mut html = String::new();
+        tradeoffs(&mut html, &summary);
+        assert_eq!(
+            (html.matches("<svg").count(), html.matches("<circle").count()),
+            (2, 2 * summary.rows.len())
+        );
+        assert!(html.contains("class=\"front\"") && html.contains("The front: "));
+        summary.rows.iter_mut().for_each(|row| row.swept.clear());
+        let mut html = String::new();
+        tradeoffs(&mut html, &summary);
+        assert!(html.is_empty());
+    }
+}
