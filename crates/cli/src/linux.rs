@@ -184,6 +184,7 @@ fn execute(
         drive: counted,
         trace_hash: 0,
         simulated_requests: 0,
+        requests: Vec::new(),
     };
     times.period = got.first().map_or(0.0, |it| it.period_ns);
     for (job, got) in plan.jobs.iter().zip(got) {

@@ -13,6 +13,7 @@ use iofair_core::unit::{self, UnitError};
 use iofair_lab::experiment::{self, Experiment, Overrides, Results, Runner};
 use iofair_lab::report;
 use iofair_lab::scenario::Scenario;
+use iofair_lab::timelines;
 
 use crate::failure::Usage;
 use crate::fio;
@@ -410,7 +411,9 @@ fn simulate(args: &Args, experiments: Vec<Experiment>) -> Result<Vec<Results>> {
         bar.set_message(names[index].clone());
         bar.inc(1);
     };
-    let run = |scenario: &Scenario| iofair_lab::simulate(scenario).map_err(|e| e.to_string());
+    // A page shows single requests.
+    let simulate = if args.html.is_some() { timelines::simulate } else { iofair_lab::simulate };
+    let run = |scenario: &Scenario| simulate(scenario).map_err(|e| e.to_string());
     let runner = Runner { jobs: jobs(args), simulate: &run, finished: &finished };
     let results = experiment::run(experiments, &runner);
     bar.finish_and_clear();

@@ -27,6 +27,7 @@ mod run;
 pub mod scenario;
 pub mod scorecard;
 mod sim;
+pub mod timelines;
 mod world;
 
 pub use run::{RunError, load_drive, simulate, simulate_on, simulate_with};

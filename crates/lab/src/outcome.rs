@@ -3,6 +3,8 @@
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Nanos;
 
+use crate::timelines::Timeline;
+
 /// One run's measurements, taken after the ramp.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
@@ -16,6 +18,8 @@ pub struct Outcome {
     pub trace_hash: u64,
     /// Requests that the engine completed in the whole run, ramp included.
     pub simulated_requests: u64,
+    /// Single requests, if they were kept ([`crate::timelines`]).
+    pub requests: Vec<Timeline>,
 }
 
 /// What one client got, as the client itself sees it (calls, not drive requests).

@@ -158,6 +158,7 @@ pub fn numbers(
         drive: DriveOutcome::default(),
         trace_hash: 0,
         simulated_requests: 0,
+        requests: Vec::new(),
     };
     let mut outcomes = vec![empty; experiment.runs()];
     for (variant, stack) in needed(experiment) {

@@ -7,21 +7,29 @@ use super::expand::{Experiment, Variant};
 impl Experiment {
     /// Keeps the variants of these names; claims about others are left out.
     pub fn keep_variants(&mut self, names: &[String]) -> Result<(), String> {
-        let known = |name: &&String| !self.variants.iter().any(|it| it.name == **name);
-        if let Some(unknown) = names.iter().find(known) {
-            let all: Vec<String> =
-                self.variants.iter().map(|it| format!("{:?}", it.name)).collect();
-            let (file, all) = (&self.name, all.join(", "));
-            return Err(format!("{file}: no variant {unknown:?}; there are: {all}"));
+        // With sweeps, the name of a variant of the file stands for all its points.
+        let named = |it: &Variant, name: &String| it.name == *name || it.base == *name;
+        let is_known = |name: &&String| self.variants.iter().any(|it| named(it, name));
+        if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+            let mut all: Vec<&str> = Vec::new();
+            for it in &self.variants {
+                let name = if it.swept.is_empty() { &it.name } else { &it.base };
+                if !all.contains(&name.as_str()) {
+                    all.push(name);
+                }
+            }
+            let all = all.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>().join(", ");
+            return Err(format!("{}: no variant {unknown:?}; there are: {all}", self.name));
         }
+        let is_kept = |it: &Variant| names.iter().any(|name| named(it, name));
         let mut places = Vec::new();
         let mut kept = 0;
         for variant in &self.variants {
-            let keep = names.contains(&variant.name);
+            let keep = is_kept(variant);
             places.push(keep.then_some(kept));
             kept += usize::from(keep);
         }
-        self.variants.retain(|variant| names.contains(&variant.name));
+        self.variants.retain(is_kept);
         let all = self.claims.len();
         self.claims.retain_mut(|claim| {
             let mut it = claim.places.iter_mut();

@@ -344,7 +344,8 @@ mod tests {
             client("reader-x", 7),
         ];
         let time = Nanos::from_secs(2);
-        Outcome { time, clients, drive, trace_hash: 1, simulated_requests: 1000 }
+        let requests = Vec::new();
+        Outcome { time, clients, drive, trace_hash: 1, simulated_requests: 1000, requests }
     }
 
     /// Goal: numbers read as the source prints them. Method: one outcome, both units.

@@ -96,7 +96,8 @@ pub(crate) fn simulate(scenario: &Scenario) -> Result<Outcome, String> {
         ..DriveOutcome::default()
     };
     let trace_hash = scenario.seed;
-    Ok(Outcome { time: scenario.time, clients, drive, trace_hash, simulated_requests: 7 })
+    let (time, requests) = (scenario.time, Vec::new());
+    Ok(Outcome { time, clients, drive, trace_hash, simulated_requests: 7, requests })
 }
 
 pub(crate) fn example() -> Experiment {

@@ -45,6 +45,9 @@ const HEIGHT: f64 = 230.0;
 pub(super) const TOP: f64 = 24.0;
 pub(super) const LEFT: f64 = 46.0;
 const LINE: f64 = 14.0;
+/// Size of a figure above a bar.
+const LABEL_WIDE: f64 = 5.4;
+const LABEL_HIGH: f64 = 10.0;
 
 /// The next of 1, 2, 5, 10, ... that is at least `value`.
 pub(super) fn nice(value: f64) -> f64 {
@@ -91,11 +94,12 @@ pub(super) fn bars(title: &str, unit: &str, groups: &[Group]) -> String {
         push_level(&mut svg, LEFT + plot, y(tick), &tick_label(tick));
     }
     let _ = write!(svg, "<text class=\"unit\" x=\"0\" y=\"11\">{}</text>", escape(unit));
+    let mut labels_drawn = Labels::default();
     for (index, (group, label)) in groups.iter().zip(&labels).enumerate() {
         let middle = LEFT + pitch * (index as f64 + 0.5);
         let left = middle - bar * group.bars.len() as f64 / 2.0;
         for (i, it) in group.bars.iter().enumerate() {
-            push_bar(&mut svg, it, (left + bar * i as f64, bar), &y);
+            push_bar(&mut svg, it, (left + bar * i as f64, bar), &y, &mut labels_drawn);
         }
         for (i, line) in label.iter().enumerate() {
             let at = TOP + HEIGHT + 17.0 + LINE * i as f64;
@@ -124,7 +128,41 @@ pub(super) fn tick_label(value: f64) -> String {
     short.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn push_bar(svg: &mut String, bar: &Bar, (left, width): (f64, f64), y: &dyn Fn(f64) -> f64) {
+/// The numbers above bars, from left to right: the right end and the height of the last ones.
+#[derive(Default)]
+struct Labels(Vec<(f64, f64)>);
+
+impl Labels {
+    /// Where the baseline of a label goes that would best be at `above`: there, or above the ones that it would cover. `None` if
+    /// there is no room; what points at the bar shows the number.
+    fn place(&mut self, text: &str, (middle, above): (f64, f64)) -> Option<f64> {
+        let half = text.chars().count() as f64 * LABEL_WIDE / 2.0;
+        let beside = |it: &&(f64, f64)| it.0 > middle - half;
+        let mut at = above;
+        // At most as many steps as there are labels beside it.
+        for _ in 0..=self.0.len() {
+            let covers = |it: &&(f64, f64)| (it.1 - at).abs() < LABEL_HIGH;
+            match self.0.iter().filter(beside).find(covers) {
+                Some((_, other)) => at = other - LABEL_HIGH,
+                None => break,
+            }
+        }
+        self.0.retain(|it| it.0 > middle - half);
+        if at < LABEL_HIGH || above - at > 2.0 * LABEL_HIGH {
+            return None;
+        }
+        self.0.push((middle + half, at));
+        Some(at)
+    }
+}
+
+fn push_bar(
+    svg: &mut String,
+    bar: &Bar,
+    (left, width): (f64, f64),
+    y: &dyn Fn(f64) -> f64,
+    labels: &mut Labels,
+) {
     let (value, base) = (if bar.value.is_finite() { bar.value } else { 0.0 }, y(0.0));
     let (x, w, middle) = (left + 1.5, width - 3.0, left + width / 2.0);
     let top = y(value);
@@ -170,11 +208,14 @@ fn push_bar(svg: &mut String, bar: &Bar, (left, width): (f64, f64), y: &dyn Fn(f
     let marks = bar.published.into_iter().chain(bar.band.map(|(_, high)| high));
     let highest = marks.fold(bar.range.map_or(value, |(_, high)| high), f64::max);
     let above = y(highest) - if bar.published == Some(highest) { 7.0 } else { 4.0 };
-    let _ = write!(
-        svg,
-        "<text class=\"value\" x=\"{middle:.1}\" y=\"{above:.1}\" text-anchor=\"middle\">{}</text></g>",
-        number(value)
-    );
+    let text = number(value);
+    if let Some(at) = labels.place(&text, (middle, above)) {
+        let _ = write!(
+            svg,
+            "<text class=\"value\" x=\"{middle:.1}\" y=\"{at:.1}\" text-anchor=\"middle\">{text}</text>"
+        );
+    }
+    svg.push_str("</g>");
 }
 
 /// One stack's latencies: nanoseconds and share of calls not above, ascending.
@@ -289,4 +330,22 @@ fn time_label(power: i32) -> String {
         _ => ("s", power - 9),
     };
     format!("{} {unit}", 10u64.pow(power.max(0) as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: numbers above bars do not cover each other. Method: one beside another of the same height is drawn above it, a third one
+    /// above both, a fourth one is left out, and one that is far away stays where it is.
+    #[test]
+    fn labels_do_not_overlap() {
+        let mut labels = Labels::default();
+        let mut place = |middle, above| labels.place("12345", (middle, above));
+        assert_eq!(place(100.0, 100.0), Some(100.0));
+        assert_eq!(place(110.0, 100.0), Some(90.0));
+        assert_eq!(place(120.0, 95.0), Some(80.0));
+        assert_eq!(place(125.0, 100.0), None);
+        assert_eq!(place(400.0, 100.0), Some(100.0));
+    }
 }

@@ -2,6 +2,7 @@
 
 use iofair_core::stats::histogram::Histogram;
 
+use super::shares::entitlements;
 use crate::experiment::quantity::{is_process_of, merged};
 use crate::experiment::{Metric, Quantity, Results, Statistics};
 use crate::outcome::ClientOutcome;
@@ -38,6 +39,8 @@ pub struct ClientRow {
     pub drive_bytes: Option<u64>,
     /// Guaranteed minimum of all its processes, in the unit of the rate; 0 without one.
     pub minimum: f64,
+    /// Part of the drive that its weight stands for if all clients are busy.
+    pub entitlement: f64,
     /// Latencies of all repeats: nanoseconds and share of calls not above, ascending.
     pub distribution: Vec<(u64, f64)>,
     /// Mean latencies by intervals, ms; empty unless the file asks for them.
@@ -49,8 +52,12 @@ pub struct ClientRow {
 impl ClientRow {
     /// The clients that do I/O, in the file's order.
     pub(super) fn all(results: &Results, variant: usize, stack: usize) -> Vec<Self> {
-        let subjects = results.experiment.variants[variant].subjects.iter();
-        subjects.map(|name| Self::new(results, (variant, stack), name)).collect()
+        let entitlements = entitlements(&results.experiment.variants[variant]).into_iter();
+        let row = |(name, part): (String, f64)| Self {
+            entitlement: part,
+            ..Self::new(results, (variant, stack), &name)
+        };
+        entitlements.map(row).collect()
     }
 
     fn new(results: &Results, (variant, stack): (usize, usize), name: &str) -> Self {
@@ -73,6 +80,7 @@ impl ClientRow {
             calls: outcomes().map(|it| it.calls).sum(),
             drive_bytes: outcomes().map(|it| it.drive_bytes).sum(),
             minimum: minimum(results, variant, name),
+            entitlement: 0.0,
             distribution: distribution(results, (variant, stack), name),
             series: results.series(variant, stack, name),
             longest_series: results.longest_series(variant, stack, name),

@@ -7,6 +7,8 @@ use core::fmt::Write;
 use super::curves;
 use super::figures;
 use super::number::{band, published};
+use super::requests;
+use super::shares;
 use super::summary::Summary;
 use super::svg::escape;
 use super::table::got;
@@ -113,7 +115,9 @@ fn experiment(html: &mut String, index: usize, summary: &Summary) {
     }
     claims(html, summary);
     figures::numbers(html, summary);
+    shares::shares(html, summary);
     figures::latencies(html, summary);
+    requests::requests(html, summary);
     html.push_str("</section>\n");
 }
 

@@ -38,6 +38,10 @@ impl Scale {
         }
         // Nothing but zeros: any axis will do.
         let largest = if most > 0.0 { most } else { 1.0 };
+        Self::from_zero(largest)
+    }
+    /// An axis from zero to at least this value.
+    pub(super) fn from_zero(largest: f64) -> Self {
         let step = nice(largest / 5.0);
         Self::Linear { high: (largest * 1.06 / step).ceil() * step, step }
     }

@@ -9,6 +9,7 @@ use crate::experiment::dedicated;
 use crate::experiment::{
     Basis, Experiment, Metric, Quantity, Results, Statistics, Subject, Units, Verdict,
 };
+use crate::timelines::Timeline;
 
 /// An experiment's numbers and verdicts.
 #[derive(Clone, Debug)]
@@ -56,6 +57,8 @@ pub struct Row {
     pub stack: String,
     /// The clients that do I/O, in the file's order.
     pub clients: Vec<ClientRow>,
+    /// Single requests of the first repeat, if they were kept.
+    pub requests: Vec<Timeline>,
     /// Rate of the drive.
     pub total: Statistics,
     /// Percent of the time in which the drive had work.
@@ -258,6 +261,7 @@ fn row(results: &Results, variant: usize, stack: usize) -> Row {
         swept: experiment.variants[variant].swept.clone(),
         stack: experiment.stacks[stack].0.clone(),
         clients: ClientRow::all(results, variant, stack),
+        requests: results.repeats(variant, stack)[0].requests.clone(),
         total: of(&Quantity::TOTAL),
         busy: of(&Quantity { subject: Subject::Total, metric: Metric::Busy }),
     }

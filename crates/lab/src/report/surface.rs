@@ -116,7 +116,7 @@ fn map(
     let log = if scale.is_log() { ", logarithmic" } else { "" };
     let _ = write!(
         svg,
-        "<text class=\"unit\" x=\"0\" y=\"11\">{}, {}{log}</text><text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text></svg>\n",
+        "<text class=\"unit\" x=\"0\" y=\"11\">{}, {}{log}</text><text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text></svg>",
         escape(&up.0),
         number.unit,
         left + columns * WIDE,

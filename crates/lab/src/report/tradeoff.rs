@@ -4,6 +4,7 @@
 use core::fmt::Write;
 
 use super::chart::{COLOURS, HIGH, LEFT, TOP, WIDE, open, push_level, tick_label};
+use super::curves::Reader;
 use super::number::{number, short};
 use super::scale::Scale;
 use super::summary::{Row, Summary};
@@ -12,13 +13,16 @@ use super::svg::escape;
 /// Most points of a front that are listed.
 const LISTED_MAX: usize = 30;
 
+/// Totals that differ by less count as equal.
+const DISTINCT: f64 = 0.995;
+
 /// What the client gets.
 struct Side<'a> {
     title: String,
     unit: &'a str,
     /// Whether smaller is better.
     small: bool,
-    of: Box<dyn Fn(&Row) -> Option<f64> + 'a>,
+    of: Box<Reader<'a>>,
 }
 
 /// A point: the rate of the drive, what the client gets, the stack's place, and its row.
@@ -93,6 +97,10 @@ fn front<'p, 'a>(points: &'p [Point<'a>], small: bool) -> Vec<&'p Point<'a>> {
             front.push(point);
         }
     }
+    // A point that has hardly more than the next one, and less of the other thing, is no choice.
+    let totals: Vec<f64> = front.iter().map(|it| it.total).skip(1).collect();
+    let mut next = totals.into_iter();
+    front.retain(|it| next.next().is_none_or(|total| total < it.total * DISTINCT));
     front
 }
 
@@ -182,17 +190,18 @@ mod tests {
         Point { total, value, colour: 0, row }
     }
 
-    /// Goal: the front has what no other point beats in both, whether larger or smaller is better. Method: five points.
+    /// Goal: the front has what no other point beats in both, whether larger or smaller is better. Method: six points,
+    /// of which one has hardly more than the next.
     #[test]
     fn fronts_are_found() {
         let summary = swept(&["client.reader.weight=10,100,1000"]).0;
         let row = &summary.rows[0];
-        let points = [(10.0, 1.0), (8.0, 3.0), (9.0, 2.0), (8.0, 1.0), (5.0, 2.5)];
+        let points = [(10.0, 1.0), (10.01, 0.5), (8.0, 3.0), (9.0, 2.0), (8.0, 1.0), (5.0, 2.5)];
         let points = points.map(|(total, value)| point(row, total, value));
         let told =
             |small| front(&points, small).iter().map(|it| (it.total, it.value)).collect::<Vec<_>>();
         assert_eq!(told(false), [(10.0, 1.0), (9.0, 2.0), (8.0, 3.0)]);
-        assert_eq!(told(true), [(10.0, 1.0)]);
+        assert_eq!(told(true), [(10.01, 0.5)]);
     }
 
     /// Goal: a sweep has two charts with a dot for each point; without one there is none. Method: three weights.

@@ -234,6 +234,7 @@ impl<'a> World<'a> {
                 depth,
             }
         });
-        Outcome { time, clients: clients.collect(), drive, trace_hash, simulated_requests }
+        let (clients, requests) = (clients.collect(), Vec::new());
+        Outcome { time, clients, drive, trace_hash, simulated_requests, requests }
     }
 }

@@ -1,0 +1,201 @@
+//! What clients were promised beside what they got: minimums, and shares by weight.
+
+use core::fmt::Write;
+use std::collections::{BTreeMap, BTreeSet};
+
+use iofair_core::contract::WEIGHT_DEFAULT;
+
+use super::number::short;
+use super::summary::{Row, Summary};
+use super::svg::escape;
+use crate::experiment::Variant;
+use crate::experiment::quantity::is_process_of;
+
+/// Part of a minimum that counts as kept.
+const KEPT: f64 = 0.97;
+/// Width of a bar that stands for everything, in pixels.
+const WIDE: f64 = 150.0;
+
+/// The part of the drive that each client's weight stands for if all clients are busy: the weights of a group's children, and of the
+/// clients directly in it, divide the group's part. By the names of the subjects.
+pub(super) fn entitlements(variant: &Variant) -> Vec<(String, f64)> {
+    let mut children: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut direct: BTreeMap<&str, usize> = BTreeMap::new();
+    for client in &variant.clients {
+        let mut path = client.group.as_str();
+        *direct.entry(path).or_default() += client.processes as usize;
+        while !path.is_empty() {
+            let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+            children.entry(parent).or_default().insert(path);
+            path = parent;
+        }
+    }
+    let weight = |group: &str| {
+        let written = variant.groups.iter().find(|it| it.name == group);
+        f64::from(written.map_or(WEIGHT_DEFAULT, |it| it.contract.weight))
+    };
+    let lone = f64::from(WEIGHT_DEFAULT);
+    let inside = |group: &str| {
+        let groups = children.get(group).into_iter().flatten().map(|child| weight(child));
+        groups.sum::<f64>() + lone * direct.get(group).copied().unwrap_or(0) as f64
+    };
+    // The part of one of the clients directly in a group.
+    let part = |group: &str| {
+        let mut part = lone / inside(group);
+        let mut path = group;
+        while !path.is_empty() {
+            let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+            part *= weight(path) / inside(parent);
+            path = parent;
+        }
+        part
+    };
+    let of = |name: &String| {
+        let mine = variant.clients.iter().filter(|it| is_process_of(&it.name, name));
+        (name.clone(), mine.map(|it| part(&it.group) * f64::from(it.processes)).sum())
+    };
+    variant.subjects.iter().map(of).collect()
+}
+
+/// Whether anything was promised: a minimum, or more by weight to some clients than to others.
+fn is_promised(row: &Row) -> bool {
+    let each = row.clients.iter().map(|it| it.entitlement / it.processes.max(1) as f64);
+    let (low, high) =
+        each.fold((f64::INFINITY, 0.0_f64), |(low, high), it| (low.min(it), high.max(it)));
+    let minimum = row.clients.iter().any(|it| it.minimum > 0.0);
+    minimum || (row.clients.len() > 1 && high > low * 1.01)
+}
+
+/// A table with bars: each client's minimum and rate, and its share by weight and of the bytes.
+pub(super) fn shares(html: &mut String, summary: &Summary) {
+    let rows: Vec<&Row> = summary.rows.iter().filter(|row| is_promised(row)).collect();
+    if rows.is_empty() {
+        return;
+    }
+    let variants = summary.has_variants();
+    let variant = if variants { "<th>variant</th>" } else { "" };
+    let unit = summary.rate_unit;
+    let _ = write!(
+        html,
+        "<details class=\"shares\"><summary>Promised and got</summary><p class=\"soft\">By weight: the part of the drive if all clients \
+         are busy all the time. Got: the part of all bytes; a policy that divides time gives fewer bytes to clients whose requests \
+         take longer.</p><div class=\"scroll\"><table><tr>{variant}<th>stack</th><th>client</th><th class=\"n\">minimum {unit}</th>\
+         <th class=\"n\">got {unit}</th><th></th><th class=\"n\">by weight %</th><th class=\"n\">got %</th><th></th></tr>"
+    );
+    for row in rows {
+        let all: f64 = row.clients.iter().map(|it| it.rate.mean).filter(|it| it.is_finite()).sum();
+        for (index, client) in row.clients.iter().enumerate() {
+            let first = index == 0;
+            html.push_str(if first { "<tr class=\"first\">" } else { "<tr>" });
+            if variants {
+                let _ = write!(
+                    html,
+                    "<td>{}</td>",
+                    if first { escape(&row.variant) } else { String::new() }
+                );
+            }
+            let rate = client.rate.mean;
+            let verdict = match client.minimum > 0.0 {
+                false => "",
+                true if rate >= client.minimum * KEPT => {
+                    "<span class=\"verdict holds\">kept</span>"
+                }
+                true => "<span class=\"verdict does_not_hold\">broken</span>",
+            };
+            let minimum = if client.minimum > 0.0 { short(client.minimum) } else { String::new() };
+            let got = if all > 0.0 { rate / all } else { 0.0 };
+            let _ = writeln!(
+                html,
+                "<td>{}</td><td>{}</td><td class=\"n\">{minimum}</td><td class=\"n\">{}</td><td>{verdict}</td><td class=\"n\">{}</td>\
+                 <td class=\"n\">{}</td><td>{}</td></tr>",
+                if first { escape(&row.stack) } else { String::new() },
+                escape(&client.label()),
+                short(rate),
+                short(100.0 * client.entitlement),
+                short(100.0 * got),
+                bar(client.entitlement, got)
+            );
+        }
+    }
+    html.push_str("</table></div></details>\n");
+}
+
+/// What was got as a bar, what was promised as a line.
+fn bar(promised: f64, got: f64) -> String {
+    format!(
+        "<svg viewBox=\"0 0 {WIDE} 14\" width=\"{WIDE}\" role=\"img\" aria-label=\"promised {} %, got {} %\"><rect class=\"band\" x=\"0\" \
+         y=\"3\" width=\"{WIDE}\" height=\"8\"/><rect class=\"s1\" x=\"0\" y=\"3\" width=\"{:.1}\" height=\"8\"/><path class=\"published\" \
+         d=\"M{:.1} 0v14\"/></svg>",
+        short(100.0 * promised),
+        short(100.0 * got),
+        WIDE * got.clamp(0.0, 1.0),
+        (WIDE * promised.clamp(0.0, 1.0)).clamp(1.0, WIDE - 1.0)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests::{EXAMPLE, results};
+    use crate::experiment::{Overrides, parse};
+    use crate::report::summarize;
+
+    /// Goal: weights divide a group's part among what is in it. Method: groups of 300 and 100, the second with two clients, each in a
+    /// group of its own of 100 and 300.
+    #[test]
+    fn weights_divide() {
+        let text = r#"
+            title = "Nested"
+            source = "x"
+            drive = "plextor-px256m5s"
+            time = "1s"
+            stacks = ["none-none"]
+            [[group]]
+            name = "a"
+            weight = 300
+            [[group]]
+            name = "b"
+            weight = 100
+            [[client]]
+            name = "one"
+            job = "randread"
+            group = "a"
+            [[client]]
+            name = "two"
+            job = "randread"
+            group = "b/two"
+            weight = 100
+            [[client]]
+            name = "three"
+            job = "randread"
+            group = "b/three"
+            weight = 300
+        "#;
+        let experiment = parse("e.toml", text, &Overrides::default()).expect("a good file");
+        let found = entitlements(&experiment.variants[0]);
+        let found: Vec<(&str, f64)> =
+            found.iter().map(|(name, part)| (name.as_str(), *part)).collect();
+        assert_eq!(found, [("one", 0.75), ("two", 0.0625), ("three", 0.1875)]);
+    }
+
+    /// Goal: a table says what was promised, if anything was. Method: the example, in which the clients' weights are alike; the same with
+    /// a minimum that is kept and one that is not.
+    #[test]
+    fn tables_say_what_was_promised() {
+        let experiment = parse("e.toml", EXAMPLE, &Overrides::default()).expect("a good file");
+        let mut summary = summarize(&results(experiment, 1));
+        for client in summary.rows.iter_mut().flat_map(|row| &mut row.clients) {
+            (client.minimum, client.entitlement) = (0.0, client.processes as f64);
+        }
+        let mut html = String::new();
+        shares(&mut html, &summary);
+        assert!(html.is_empty());
+        let clients = &mut summary.rows[0].clients;
+        clients[0].minimum = clients[0].rate.mean;
+        clients[1].minimum = clients[1].rate.mean * 1.1;
+        let clients = clients.len();
+        shares(&mut html, &summary);
+        assert_eq!((html.matches(">kept<").count(), html.matches(">broken<").count()), (1, 1));
+        assert_eq!(html.matches("<svg").count(), clients);
+    }
+}
