@@ -39,6 +39,8 @@ mod timeline;
 mod tradeoff;
 
 #[cfg(test)]
+mod contrast;
+#[cfg(test)]
 mod tests;
 
 pub use beside::{Beside, beside, beside_markdown, beside_table};
