@@ -184,4 +184,16 @@ mod tests {
         assert!(longest.len() == KEPT && longest.is_sorted_by(|a, b| a >= b));
         assert!(of("limited").all(|it| it.latency() <= longest[0]));
     }
+
+    /// Goal: what is written back belongs to who wrote it. Method: a buffered writer with little memory.
+    #[test]
+    fn pages_belong_to_their_writer() {
+        let writer = client("writer", job(Pattern::SequentialWrite, 64, true));
+        let run = scenario(vec![writer], Nanos::from_millis(500));
+        let drive = "plextor-px256m5s".to_owned();
+        let host = crate::scenario::Host { memory: 256 << 20, ..run.host.clone() };
+        let found = simulate(&Scenario { drive, host, ..run }).unwrap();
+        assert!(!found.requests.is_empty());
+        assert!(found.requests.iter().all(|it| it.process == "writer" && it.written_back));
+    }
 }

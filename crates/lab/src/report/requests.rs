@@ -11,8 +11,8 @@ use super::summary::Summary;
 use super::svg::escape;
 use crate::timelines::Timeline;
 
-/// Place of the names, and of the bars.
-const LEFT: f64 = 250.0;
+/// Width of a letter of a name.
+const LETTER: f64 = 5.9;
 const WIDE: f64 = 430.0;
 const LINE: f64 = 17.0;
 /// Most charts of an experiment: one for each variant and stack.
@@ -35,7 +35,7 @@ pub(super) fn requests(html: &mut String, summary: &Summary) {
     }
     html.push_str(
         "</div><p class=\"soft\">Before the scheduler, throttles hold a request, or its process sleeps because all tags are in use. What the \
-         page cache answers is no request.</p><div class=\"charts\">",
+         page cache answers is no request, and what the flusher writes back counts from when it is sent.</p><div class=\"charts\">",
     );
     for row in rows.iter().take(CHARTS_MAX) {
         let words = [row.stack.as_str(), row.variant.as_str()];
@@ -59,7 +59,7 @@ fn words(it: &Timeline) -> String {
         Operation::Discard => "trim",
         Operation::WriteZeroes => "write zeroes",
     };
-    let back = if it.written_back { " (written back)" } else { "" };
+    let back = if it.written_back { ", written back" } else { "" };
     let kib = if it.bytes > 0 {
         format!(" {} KiB", short(it.bytes as f64 / 1024.0))
     } else {
@@ -73,9 +73,11 @@ fn chart(title: &str, requests: &[Timeline]) -> String {
     let longest = requests.iter().map(|it| ms(it.latency().0)).fold(1e-3, f64::max);
     // From zero on: the parts of a bar have to be comparable.
     let scale = Scale::from_zero(longest);
-    let x = |value: f64| LEFT + WIDE * scale.place(value);
+    let letters = requests.iter().map(|it| words(it).chars().count()).max().unwrap_or(0);
+    let left = letters as f64 * LETTER + 14.0;
+    let x = |value: f64| left + WIDE * scale.place(value);
     let bottom = TOP + LINE * requests.len() as f64;
-    let mut svg = open(title, LEFT + WIDE + 60.0, bottom + 20.0);
+    let mut svg = open(title, left + WIDE + 60.0, bottom + 20.0);
     for tick in scale.ticks() {
         let at = x(tick);
         let _ = write!(
@@ -86,7 +88,7 @@ fn chart(title: &str, requests: &[Timeline]) -> String {
             tick_label(tick)
         );
     }
-    let _ = write!(svg, "<text class=\"unit\" x=\"{LEFT}\" y=\"11\">ms</text>");
+    let _ = write!(svg, "<text class=\"unit\" x=\"{left:.1}\" y=\"11\">ms</text>");
     for (index, it) in requests.iter().enumerate() {
         let top = TOP + LINE * index as f64;
         let parts = [it.throttled, it.scheduled, it.served].map(|part| ms(part.0));
@@ -103,7 +105,7 @@ fn chart(title: &str, requests: &[Timeline]) -> String {
             svg,
             "<g><title>{}</title><text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             escape(&tip),
-            LEFT - 8.0,
+            left - 8.0,
             top + 12.0,
             escape(&words(it))
         );
@@ -159,6 +161,7 @@ mod tests {
             is_longest: true,
         };
         let other = Timeline {
+            written_back: true,
             throttled: Nanos::ZERO,
             scheduled: Nanos::ZERO,
             is_longest: false,
@@ -170,5 +173,6 @@ mod tests {
         let tip =
             "a&lt;b: read 4 KiB at 1.5 s: 6 ms (before the scheduler 3, scheduler 2, drive 1)";
         assert!(html.contains(tip) && !html.contains("a<b"));
+        assert!(html.contains("read 4 KiB, written back at 1.5 s: 1 ms"));
     }
 }
