@@ -102,4 +102,4 @@ function saveable(svg, index) {
 }
 
 document.querySelectorAll("table").forEach(sortable);
-[...document.querySelectorAll("svg")].filter((svg) => svg.getBoundingClientRect().width > 150).forEach(saveable);
+[...document.querySelectorAll("svg")].filter((svg) => (svg.getBoundingClientRect().width || Number(svg.getAttribute("width"))) > 150).forEach(saveable);

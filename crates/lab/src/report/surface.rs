@@ -15,7 +15,8 @@ use super::svg::escape;
 /// Size of a cell.
 const WIDE: f64 = 58.0;
 const HIGH: f64 = 26.0;
-/// Most opaque a cell may be, so that its number stays legible in both themes.
+/// How opaque cells are: at most so much that their numbers stay legible in both themes.
+const LIGHTEST: f64 = 0.05;
 const DARKEST: f64 = 0.6;
 /// Most maps on a page; a sweep over many keys has more than anybody looks at.
 const MAPS_MAX: usize = 60;
@@ -32,38 +33,65 @@ pub(super) fn surfaces(html: &mut String, summary: &Summary, axes: &[Axis]) {
             panels.push(rest);
         }
     }
-    let maps = panels.len() * summary.stacks().len() * numbers(summary).len();
-    let shown =
-        if maps > MAPS_MAX { format!(" (the first {MAPS_MAX} of {maps})") } else { String::new() };
+    // All numbers of a few panels, and not a few numbers of all.
+    let each = summary.stacks().len() * numbers(summary).len();
+    let most = (MAPS_MAX / each.max(1)).max(1);
+    let shown = match panels.len() > most {
+        true => format!(" (of the first {most} of {} variants)", panels.len()),
+        false => String::new(),
+    };
     let _ =
         write!(html, "<details><summary>Surfaces{shown}</summary><div class=\"charts surfaces\">");
-    let mut left = MAPS_MAX;
     for number in numbers(summary) {
-        let scale = Scale::of(summary.rows.iter().filter_map(|row| (number.of)(row)));
-        for (panel, stack) in
-            panels.iter().flat_map(|it| summary.stacks().into_iter().map(move |stack| (it, stack)))
-        {
-            if left == 0 {
-                break;
+        let shades = Shades::of(summary.rows.iter().filter_map(|row| (number.of)(row)));
+        for panel in panels.iter().take(most) {
+            for stack in summary.stacks() {
+                let words = [number.title.as_str(), stack, panel];
+                let title = words.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>();
+                let title = title.join(", ");
+                let here =
+                    |row: &&Row| row.stack == stack && rest(row, &[&right.0, &up.0]) == *panel;
+                let rows: Vec<&Row> = summary.rows.iter().filter(here).collect();
+                let map = map(&title, (right, up), &number, shades, &rows);
+                let _ = write!(html, "<div><h3>{}</h3>{map}</div>", escape(&title));
             }
-            left -= 1;
-            let words = [number.title.as_str(), stack, panel];
-            let title =
-                words.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(", ");
-            let here = |row: &&Row| row.stack == stack && rest(row, &[&right.0, &up.0]) == *panel;
-            let rows: Vec<&Row> = summary.rows.iter().filter(here).collect();
-            let map = map(&title, (right, up), &number, scale, &rows);
-            let _ = write!(html, "<div><h3>{}</h3>{map}</div>", escape(&title));
         }
     }
     html.push_str("</div></details>\n");
+}
+
+/// How dark the cells of a number are: from its smallest value to its largest.
+#[derive(Clone, Copy)]
+struct Shades {
+    is_log: bool,
+    low: f64,
+    high: f64,
+}
+
+impl Shades {
+    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let is_log = Scale::of(values.clone()).is_log();
+        let values = values.filter(|it| it.is_finite() && (!is_log || *it > 0.0));
+        let ends = |(low, high): (f64, f64), it: f64| (low.min(it), high.max(it));
+        let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), ends);
+        Self { is_log, low, high }
+    }
+    fn opacity(self, value: f64) -> f64 {
+        let Self { is_log, low, high } = self;
+        let place = match is_log {
+            true => (value.max(low) / low).ln() / (high / low).ln(),
+            false => (value - low) / (high - low),
+        };
+        let place = if place.is_finite() { place.clamp(0.0, 1.0) } else { 1.0 };
+        LIGHTEST + (DARKEST - LIGHTEST) * place
+    }
 }
 
 fn map(
     title: &str,
     (right, up): (&Axis, &Axis),
     number: &Number<'_>,
-    scale: Scale,
+    shades: Shades,
     rows: &[&Row],
 ) -> String {
     let (columns, lines) = (right.1.len() as f64, up.1.len() as f64);
@@ -93,7 +121,7 @@ fn map(
                 &mut svg,
                 (left + column as f64 * WIDE, top),
                 got,
-                scale,
+                shades.opacity(got),
                 &format!(
                     "{} = {x}, {} = {y}: {} {}",
                     right.0,
@@ -113,7 +141,7 @@ fn map(
             escape(x)
         );
     }
-    let log = if scale.is_log() { ", logarithmic" } else { "" };
+    let log = if shades.is_log { ", logarithmic" } else { "" };
     let _ = write!(
         svg,
         "<text class=\"unit\" x=\"0\" y=\"11\">{}, {}{log}</text><text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text></svg>",
@@ -126,7 +154,7 @@ fn map(
     svg
 }
 
-fn push_cell(svg: &mut String, (left, top): (f64, f64), value: f64, scale: Scale, tip: &str) {
+fn push_cell(svg: &mut String, (left, top): (f64, f64), value: f64, opacity: f64, tip: &str) {
     let _ = write!(
         svg,
         "<g><title>{}</title><rect class=\"s1\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
@@ -136,7 +164,7 @@ fn push_cell(svg: &mut String, (left, top): (f64, f64), value: f64, scale: Scale
         top + 1.0,
         WIDE - 2.0,
         HIGH - 2.0,
-        0.04 + (DARKEST - 0.04) * scale.place(value),
+        opacity,
         left + WIDE / 2.0,
         top + HIGH / 2.0 + 3.5,
         short(value)

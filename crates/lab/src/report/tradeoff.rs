@@ -10,6 +10,8 @@ use super::scale::Scale;
 use super::summary::{Row, Summary};
 use super::svg::escape;
 
+/// Most variants of the file that are drawn.
+const VARIANTS_MAX: usize = 8;
 /// Most points of a front that are listed.
 const LISTED_MAX: usize = 30;
 
@@ -57,29 +59,42 @@ pub(super) fn tradeoffs(html: &mut String, summary: &Summary) {
             of: Box::new(p99),
         },
     ];
-    html.push_str("<div class=\"charts tradeoffs\">");
-    for side in &sides {
-        let points = points(summary, side);
-        let front = front(&points, side.small);
-        if front.is_empty() {
-            continue;
+    // Points of different variants of the file are different loads, and no choice.
+    let mut bases: Vec<&str> = Vec::new();
+    for row in &summary.rows {
+        if !bases.contains(&row.base.as_str()) {
+            bases.push(&row.base);
         }
-        let chart = chart(summary, side, &points, &front);
-        let _ = write!(html, "<div><h3>{}</h3>{chart}", escape(&side.title));
-        list(html, summary, side, &front);
-        html.push_str("</div>");
+    }
+    html.push_str("<div class=\"charts tradeoffs\">");
+    for base in bases.into_iter().take(VARIANTS_MAX) {
+        for side in &sides {
+            let points = points(summary, side, base);
+            let front = front(&points, side.small);
+            if points.len() < 3 {
+                continue;
+            }
+            let title = match base.is_empty() {
+                true => side.title.clone(),
+                false => format!("{}, {base}", side.title),
+            };
+            let chart = chart(summary, (side, &title), &points, &front);
+            let _ = write!(html, "<div><h3>{}</h3>{chart}", escape(&title));
+            list(html, summary, (side, points.len()), &front);
+            html.push_str("</div>");
+        }
     }
     html.push_str("</div>\n");
 }
 
-fn points<'a>(summary: &'a Summary, side: &Side<'_>) -> Vec<Point<'a>> {
+fn points<'a>(summary: &'a Summary, side: &Side<'_>, base: &str) -> Vec<Point<'a>> {
     let stacks = summary.stacks();
     let point = |row: &'a Row| {
         let colour = stacks.iter().position(|stack| *stack == row.stack)?;
         let (total, value) = (row.total.mean, (side.of)(row)?);
         (total.is_finite() && value.is_finite()).then_some(Point { total, value, colour, row })
     };
-    summary.rows.iter().filter_map(point).collect()
+    summary.rows.iter().filter(|row| row.base == base).filter_map(point).collect()
 }
 
 /// Points that no other one beats in both, by falling total.
@@ -104,12 +119,17 @@ fn front<'p, 'a>(points: &'p [Point<'a>], small: bool) -> Vec<&'p Point<'a>> {
     front
 }
 
-fn chart(summary: &Summary, side: &Side<'_>, points: &[Point<'_>], front: &[&Point<'_>]) -> String {
+fn chart(
+    summary: &Summary,
+    (side, title): (&Side<'_>, &str),
+    points: &[Point<'_>],
+    front: &[&Point<'_>],
+) -> String {
     let across = Scale::of(points.iter().map(|it| it.total));
     let up = Scale::of(points.iter().map(|it| it.value));
     let x = |total: f64| LEFT + WIDE * across.place(total);
     let y = |value: f64| TOP + HIGH * (1.0 - up.place(value));
-    let mut svg = open(&side.title, LEFT + WIDE + 26.0, TOP + HIGH + 36.0);
+    let mut svg = open(title, LEFT + WIDE + 26.0, TOP + HIGH + 36.0);
     for tick in up.ticks() {
         push_level(&mut svg, LEFT + WIDE, y(tick), &tick_label(tick));
     }
@@ -158,14 +178,18 @@ fn chart(summary: &Summary, side: &Side<'_>, points: &[Point<'_>], front: &[&Poi
 }
 
 /// The points of the front in words.
-fn list(html: &mut String, summary: &Summary, side: &Side<'_>, front: &[&Point<'_>]) {
+fn list(
+    html: &mut String,
+    summary: &Summary,
+    (side, all): (&Side<'_>, usize),
+    front: &[&Point<'_>],
+) {
     let what = if side.small { "p99 ms" } else { side.unit };
     let _ = write!(
         html,
-        "<details><summary>The front: {} of {} points</summary><div class=\"scroll\"><table><tr><th>stack</th>\
+        "<details><summary>The front: {} of {all} points</summary><div class=\"scroll\"><table><tr><th>stack</th>\
          <th>point</th><th class=\"n\">{what}</th><th class=\"n\">total {}</th></tr>",
         front.len(),
-        summary.rows.len(),
         summary.rate_unit
     );
     for point in front.iter().take(LISTED_MAX) {
@@ -204,7 +228,8 @@ mod tests {
         assert_eq!(told(true), [(10.01, 0.5)]);
     }
 
-    /// Goal: a sweep has two charts with a dot for each point; without one there is none. Method: three weights.
+    /// Goal: a sweep has two charts for each variant, with a dot for each point; without one there is none. Method: three
+    /// weights in two variants.
     #[test]
     fn sweeps_have_charts() {
         let mut summary = swept(&["client.reader.weight=10,100,1000"]).0;
@@ -212,7 +237,7 @@ mod tests {
         tradeoffs(&mut html, &summary);
         assert_eq!(
             (html.matches("<svg").count(), html.matches("<circle").count()),
-            (2, 2 * summary.rows.len())
+            (2 * 2, 2 * summary.rows.len())
         );
         assert!(html.contains("class=\"front\"") && html.contains("The front: "));
         summary.rows.iter_mut().for_each(|row| row.swept.clear());
