@@ -318,7 +318,13 @@ impl Clocks {
         self.end_late_turn(now, id);
         let Some((group, own)) = self.requests(id) else { return };
         let wakes = own.are_none();
+        // One more request of a group with urgent ones changes nothing: its clock needs not be looked at.
+        let is_known = own.state(false) == QueueState::Urgent;
         own.arrive(kind);
+        if is_known {
+            self.used = if self.groups[group].clock.is_some() { now } else { self.used };
+            return;
+        }
         let Some(clock) = &mut self.groups[group].clock else { return };
         if wakes {
             clock.wake(now, self.bounds.lag_max);
