@@ -11,7 +11,7 @@ use super::number::number;
 use super::svg::escape;
 use super::table::STYLE as TABLE;
 
-/// What is needed of a result. [`super::json`] writes it.
+/// What is needed of a result. [`super::json()`] writes it.
 #[derive(Deserialize)]
 struct Experiment {
     experiment: String,
