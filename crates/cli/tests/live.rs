@@ -28,23 +28,29 @@ fn json(args: &[&str]) -> serde_json::Value {
 }
 
 /// Goal: readers, writers through the page cache, limits and shares run live, and every number stands beside the
-/// lab's. Method: a second of two variants of a figure; ratios only have to be in a wide band, since nobody knows
+/// lab's. Method: half a second of two variants of a figure; ratios only have to be in a wide band, since nobody knows
 /// how busy this machine is.
 #[test]
 fn a_figure_runs_live() {
     let page = std::env::temp_dir().join(format!("iofair-live-{}.md", std::process::id()));
-    let short = ["--time", "800ms", "--ramp", "200ms", "--set", "history=100ms"];
+    let short = ["--time", "400ms", "--ramp", "200ms", "--set", "history=100ms"];
     let of = ["--variant", "random target, readers", "--variant", "sequential target, writers"];
     let stacks = ["--stack", "none-none,max-none,prop-bfq", "--markdown", page.to_str().unwrap()];
-    let told = json(&[&[FIGURE], &short[..], &of, &stacks].concat());
+    let is_served =
+        |run: &serde_json::Value| (0.001..100.0).contains(&run["total"]["ratio"].as_f64().unwrap());
+    // A machine that does something else for half a second gives nothing to a run; then all are made again.
+    let mut told = serde_json::Value::Null;
+    for _ in 0..3 {
+        told = json(&[&[FIGURE], &short[..], &of, &stacks].concat());
+        if told["experiments"][0]["runs"].as_array().unwrap().iter().all(is_served) {
+            break;
+        }
+    }
     let experiment = &told["experiments"][0];
     let runs = experiment["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 6);
-    // A machine that does something else for a second gives one of them nothing.
-    let total = |run: &&serde_json::Value| run["total"]["ratio"].as_f64().unwrap();
-    let alike = runs.iter().filter(|run| (0.001..100.0).contains(&total(run)));
-    assert!(alike.count() >= runs.len() - 1, "{runs:?}");
-    for run in runs.iter().filter(|run| total(run) > 0.0) {
+    for run in runs {
+        assert!(is_served(run), "{run}");
         let clients = run["clients"].as_array().unwrap();
         assert_eq!(clients.len(), 2);
         for client in clients {

@@ -83,7 +83,8 @@ impl Observer for Keeper {
         let released = done.released.max(submitted);
         let dispatched = done.dispatched.max(released);
         let timeline = Timeline {
-            process: self.names[owner].clone(),
+            // Given when the run has ended, so that a request allocates nothing.
+            process: String::new(),
             written_back,
             operation: done.operation,
             bytes: done.part.length.bytes(),
@@ -141,7 +142,10 @@ pub fn simulate(scenario: &Scenario) -> Result<Outcome, RunError> {
         random: Random::new(scenario.seed, STREAM),
     };
     let outcome = simulate_with(scenario, &mut keeper)?;
-    let requests = keeper.processes.into_iter().flat_map(Kept::into_timelines).collect();
+    let named = keeper.processes.into_iter().zip(&keeper.names).flat_map(|(kept, name)| {
+        kept.into_timelines().map(|it| Timeline { process: name.clone(), ..it })
+    });
+    let requests = named.collect();
     Ok(Outcome { requests, ..outcome })
 }
 

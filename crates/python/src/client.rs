@@ -6,6 +6,7 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_lab::experiment::Experiment;
+use iofair_lab::experiment::quantity::is_process_of;
 use iofair_lab::scenario::{Action, Calls, Manner, Pattern, Program, Script, Seat, SharedProgram};
 use pyo3::exceptions::{PyAttributeError, PyStopIteration, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -92,7 +93,9 @@ impl Generator {
 
 impl Script for Generator {
     fn next(&mut self, now: Instant, latency: Option<Nanos>) -> Action {
-        let Some(generator) = self.generator.take() else { return Action::End };
+        // After a failure everybody ends, so that the run does.
+        let generator = self.generator.take().filter(|_| !self.failure.is_set());
+        let Some(generator) = generator else { return Action::End };
         match self.ask(&generator, now, latency) {
             Ok(Action::End) => Action::End,
             Ok(action) => {
@@ -118,8 +121,7 @@ pub(crate) fn replace(
     let program = SharedProgram(Arc::new(generators));
     let mut found = false;
     for spec in experiment.variants.iter_mut().flat_map(|it| &mut it.clients) {
-        let numbered = spec.name.rsplit_once('.').filter(|it| it.1.parse::<u32>().is_ok());
-        if spec.name == client || numbered.is_some_and(|it| it.0 == client) {
+        if is_process_of(&spec.name, client) {
             found = true;
             spec.manner = Manner::Program(program.clone());
             let job = &mut spec.job;

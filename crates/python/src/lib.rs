@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use iofair_core::policy::Table;
 use iofair_core::unit::parse_time;
-use iofair_historical::TABLE;
 use iofair_lab::experiment::{self, Experiment, Overrides, Results, Runner};
 use iofair_lab::report;
 use iofair_lab::scenario::Scenario;
@@ -25,6 +24,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use self::failure::Failure;
+use self::policy::Registered;
 use self::request::{PyAction, PyDone, PyDrive, PyProcess, PyRequest};
 
 create_exception!(
@@ -42,6 +42,7 @@ const LOOK: Duration = Duration::from_millis(50);
 struct Plan {
     experiment: Experiment,
     failure: Failure,
+    registered: Arc<Registered>,
 }
 
 /// Policies or clients by name, with what makes them.
@@ -57,13 +58,14 @@ struct Own {
     named: Option<Vec<String>>,
     table: &'static Table,
     policies: Vec<String>,
+    registered: Arc<Registered>,
 }
 
 impl Own {
     fn new(named: Option<Vec<String>>, policies: Factories, failure: &Failure) -> PyResult<Self> {
         let names = policies.iter().map(|(name, _)| name.clone()).collect();
-        let table = if policies.is_empty() { &TABLE } else { policy::table(policies, failure)? };
-        Ok(Self { named, table, policies: names })
+        let (table, registered) = policy::table(policies, failure)?;
+        Ok(Self { named, table, policies: names, registered: Arc::new(registered) })
     }
     fn is_own(&self, stack: &str) -> bool {
         let scheduler = stack.rsplit_once('-').map(|(_, scheduler)| scheduler);
@@ -134,7 +136,7 @@ impl Plan {
         for (name, factory) in clients {
             client::replace(&mut experiment, &name, factory, &failure)?;
         }
-        Ok(Self { experiment, failure })
+        Ok(Self { experiment, failure, registered: own.registered })
     }
     /// Names of the variants, points of sweeps included.
     #[getter]
@@ -156,10 +158,14 @@ impl Plan {
     fn run(&self, py: Python<'_>, jobs: Option<usize>) -> PyResult<String> {
         let jobs = jobs.or_else(|| available_parallelism().ok().map(usize::from)).unwrap_or(1);
         let (experiment, failure) = (self.experiment.clone(), self.failure.clone());
+        let registered = self.registered.clone();
         let text = interruptible(py, move |is_over| {
+            let _alive = registered;
             let results = simulate(experiment, jobs.max(1), is_over, &failure);
             results.map(|results| report::json(&results))
-        })?;
+        });
+        // What was interrupted asks nobody any more, so that it ends.
+        let text = text.inspect_err(|error| self.failure.set(error.clone_ref(py)))?;
         self.failure.take().map_or_else(|| text.map_err(bad), Err)
     }
 }

@@ -27,23 +27,42 @@ struct Factory {
     failure: Failure,
 }
 
-static FACTORIES: Mutex<Vec<Factory>> = Mutex::new(Vec::new());
+static FACTORIES: Mutex<Vec<Option<Factory>>> = Mutex::new(Vec::new());
+
+/// The factories of a plan, which are forgotten with it. Their rows and table stay: some hundred bytes.
+#[derive(Default)]
+pub(crate) struct Registered(Vec<usize>);
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut factories = FACTORIES.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = self.0.iter().map(|number| factories[*number].take()).collect();
+        // An object of Python may do anything when it goes.
+        drop(factories);
+        drop(gone);
+    }
+}
 
 /// Policies by name, in a table with all others.
 pub(crate) fn table(
     policies: Vec<(String, Py<PyAny>)>,
     failure: &Failure,
-) -> PyResult<&'static Table> {
+) -> PyResult<(&'static Table, Registered)> {
+    let mut registered = Registered::default();
+    if policies.is_empty() {
+        return Ok((&TABLE, registered));
+    }
     let mut rows = TABLE.policies.to_vec();
     for (name, make) in policies {
         check(&name)?;
         let mut factories = FACTORIES.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = factories.len() as u64;
-        factories.push(Factory { name: name.clone(), make, failure: failure.clone() });
-        rows.push(row(name, number));
+        let number = factories.len();
+        factories.push(Some(Factory { name: name.clone(), make, failure: failure.clone() }));
+        registered.0.push(number);
+        rows.push(row(name, number as u64));
     }
     let table = Table { policies: Box::leak(rows.into()), stacks: TABLE.stacks };
-    Ok(Box::leak(Box::new(table)))
+    Ok((Box::leak(Box::new(table)), registered))
 }
 
 fn check(name: &str) -> PyResult<()> {
@@ -83,7 +102,8 @@ pub(crate) fn stack(table: &'static Table, name: &str) -> PyResult<Stack> {
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     let number = build.values.count(FACTORY) as usize;
     let factories = FACTORIES.lock().unwrap_or_else(PoisonError::into_inner);
-    let Factory { name, make, failure } = &factories[number];
+    let Factory { name, make, failure } =
+        factories[number].as_ref().expect("the plan of a run lives as long as the run");
     let (name, failure) = (name.clone(), failure.clone());
     let make = Python::attach(|py| make.clone_ref(py));
     drop(factories);

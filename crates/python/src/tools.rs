@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use iofair_core::unit::parse_time;
 use iofair_drive::profile;
-use iofair_historical::TABLE;
 use iofair_lab::calibration::{self, fio};
 use iofair_lab::replay::Mode;
 use iofair_lab::replay::request::{self, Request};
@@ -45,7 +44,7 @@ pub(crate) fn replay(
     if stacks.is_empty() {
         stacks.extend(policies.iter().map(|(name, _)| format!("prop-{name}")));
     }
-    let table = if policies.is_empty() { &TABLE } else { policy::table(policies, &failure)? };
+    let (table, registered) = policy::table(policies, &failure)?;
     let request = Request {
         traces,
         format,
@@ -60,6 +59,7 @@ pub(crate) fn replay(
         seed,
     };
     let played = interruptible(py, move |_| {
+        let _alive = registered;
         let played = Python::attach(|py| py.detach(|| request::run(&request)));
         let played = played.map_err(|error| error.to_string())?;
         serde_json::to_string(&played).map_err(|error| error.to_string())

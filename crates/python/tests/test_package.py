@@ -1,6 +1,7 @@
 """The package as it is installed, or as PYTHONPATH has it. `make python` runs these with numpy, pandas and pyarrow, `make test`
 without them."""
 
+import gc
 import importlib.util
 import json
 import os
@@ -11,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
@@ -236,6 +238,20 @@ class Programs(unittest.TestCase):
         for name in ("bfq", "Mine", "a-b", ""):
             with self.assertRaisesRegex(ValueError, "policies: "):
                 iofair.run(EXPERIMENT, policies={name: Fifo})
+
+    def test_policies_are_forgotten(self):
+        """Goal: many trials in one program keep no policy alive. Method: what makes one, after its run."""
+
+        class Maker:
+            def __call__(self, drive):
+                return Fifo(drive)
+
+        maker = Maker()
+        gone = weakref.ref(maker)
+        iofair.run(EXPERIMENT, stacks=["prop-mine"], policies={"mine": maker})
+        del maker
+        gc.collect()
+        self.assertIsNone(gone())
 
     def test_a_client_in_python_is_a_client(self):
         """Goal: a generator decides what a client does. Method: 21 reads and no more; a writer that flushes; a sweep on

@@ -312,6 +312,21 @@ pub(super) mod tests {
         assert!(!html.contains("class=\"curve s"));
     }
 
+    /// Goal: the name of a variant of the file stands for all points of its sweeps, and a wrong name is told with those of the file.
+    /// Method: one of two variants, swept over three weights and two times.
+    #[test]
+    fn a_variant_keeps_its_points() {
+        let sweeps = vec!["client.reader.weight=10,100,1000".to_owned()];
+        let overrides = Overrides { sweeps, ..Overrides::default() };
+        let mut experiment = parse("e.toml", EXAMPLE, &overrides).expect("a good file");
+        let all = experiment.variants.len();
+        let told = experiment.keep_variants(&["nix".to_owned()]).unwrap_err();
+        assert!(told.ends_with("there are: \"rand\", \"seq\""), "{told}");
+        experiment.keep_variants(&["rand".to_owned()]).expect("a variant of the file");
+        assert_eq!(experiment.variants.len(), all / 2);
+        assert!(experiment.variants.iter().all(|it| it.base == "rand"));
+    }
+
     /// Goal: what is not swept over numbers has no curves. Method: drives.
     #[test]
     fn words_are_not_curves() {

@@ -19,34 +19,31 @@ const WIDE: f64 = 150.0;
 /// The part of the drive that each client's weight stands for if all clients are busy: the weights of a group's children, and of the
 /// clients directly in it, divide the group's part. By the names of the subjects.
 pub(super) fn entitlements(variant: &Variant) -> Vec<(String, f64)> {
-    let mut children: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut direct: BTreeMap<&str, usize> = BTreeMap::new();
+    fn parent(path: &str) -> &str {
+        path.rsplit_once('/').map_or("", |(parent, _)| parent)
+    }
+    let lone = f64::from(WEIGHT_DEFAULT);
+    let weights = variant.groups.iter().map(|it| (it.name.as_str(), it.contract.weight));
+    let weights: BTreeMap<&str, u32> = weights.collect();
+    let weight = |group: &str| weights.get(group).map_or(lone, |it| f64::from(*it));
+    // The weights of all that is in a group.
+    let mut inside: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut known: BTreeSet<&str> = BTreeSet::new();
     for client in &variant.clients {
         let mut path = client.group.as_str();
-        *direct.entry(path).or_default() += client.processes as usize;
-        while !path.is_empty() {
-            let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-            children.entry(parent).or_default().insert(path);
-            path = parent;
+        *inside.entry(path).or_default() += lone * f64::from(client.processes);
+        while !path.is_empty() && known.insert(path) {
+            *inside.entry(parent(path)).or_default() += weight(path);
+            path = parent(path);
         }
     }
-    let weight = |group: &str| {
-        let written = variant.groups.iter().find(|it| it.name == group);
-        f64::from(written.map_or(WEIGHT_DEFAULT, |it| it.contract.weight))
-    };
-    let lone = f64::from(WEIGHT_DEFAULT);
-    let inside = |group: &str| {
-        let groups = children.get(group).into_iter().flatten().map(|child| weight(child));
-        groups.sum::<f64>() + lone * direct.get(group).copied().unwrap_or(0) as f64
-    };
     // The part of one of the clients directly in a group.
     let part = |group: &str| {
-        let mut part = lone / inside(group);
+        let mut part = lone / inside[group];
         let mut path = group;
         while !path.is_empty() {
-            let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-            part *= weight(path) / inside(parent);
-            path = parent;
+            part *= weight(path) / inside[parent(path)];
+            path = parent(path);
         }
         part
     };

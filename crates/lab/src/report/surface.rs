@@ -97,13 +97,8 @@ fn map(
     let (columns, lines) = (right.1.len() as f64, up.1.len() as f64);
     let left = LEFT + 18.0;
     let mut svg = open(title, left + columns * WIDE + 8.0, TOP + lines * HIGH + 34.0);
-    let value = |row: &Row, key: &str| {
-        row.swept.iter().find(|(name, _)| name == key).map(|(_, text)| text.clone())
-    };
     let find = |x: &str, y: &str| {
-        let same = |row: &&&Row| {
-            value(row, &right.0).as_deref() == Some(x) && value(row, &up.0).as_deref() == Some(y)
-        };
+        let same = |row: &&&Row| value(row, &right.0) == Some(x) && value(row, &up.0) == Some(y);
         rows.iter().find(same).and_then(|row| (number.of)(row))
     };
     for (line, (_, y)) in up.1.iter().rev().enumerate() {
@@ -152,6 +147,11 @@ fn map(
         escape(&right.0)
     );
     svg
+}
+
+/// A row's value of a swept key.
+fn value<'a>(row: &'a Row, key: &str) -> Option<&'a str> {
+    row.swept.iter().find(|(name, _)| name == key).map(|(_, text)| text.as_str())
 }
 
 fn push_cell(svg: &mut String, (left, top): (f64, f64), value: f64, opacity: f64, tip: &str) {
