@@ -30,7 +30,7 @@
 //!
 //! *Flushes.* A flush takes the drive for milliseconds and moves no data, so a group that flushes after each write may
 //! never reach its minimum. A group with data therefore goes before groups that have only flushes queued, however far
-//! those are behind. A flush for a minimum goes when no other group is far behind with data ([`Clocks::data_lag`]).
+//! those are behind. A flush for a minimum goes when no other group is far behind with data ([`Clocks::first_with_data`]).
 //!
 //! *Classes.* Of the groups that are behind, the most urgent class is served first. If not all minimums can be kept, those
 //! of the least urgent class are broken first, and within a class all in proportion.
@@ -429,6 +429,21 @@ impl Clocks {
         let classes = Class::ALL.into_iter().filter(|it| self.members[*it as usize] > 0);
         classes.filter_map(|class| self.next_of(due_at, class)).min()
     }
+    /// When the next group with requests queued is due that is not due yet, or no longer waits for reads that are behind.
+    pub(super) fn next_change(&self, now: Instant) -> Option<Instant> {
+        let (due_at, all) = (self.due_at(now), Class::ALL.into_iter());
+        let states = [QueueState::Urgent, QueueState::Flush, QueueState::FlushBesideData];
+        let states = states.map(|state| (state, Nanos::ZERO)).into_iter();
+        let states =
+            states.chain([Nanos::ZERO, self.buffered_max()].map(|lag| (QueueState::Buffered, lag)));
+        let classes = all.filter(|class| self.members[*class as usize] > 0);
+        let trees = classes.flat_map(|class| states.clone().map(move |it| (class, it)));
+        let changes = trees.filter_map(|(class, (state, lag))| {
+            let (at, _) = self.first_of(&self.trees[class as usize][state as usize])?;
+            Some(at + lag).filter(|at| *at > due_at)
+        });
+        changes.min()
+    }
     /// Changes of the gate by one class while no group of it is behind with urgent requests: groups that are not due yet,
     /// and buffered writes that wait for a read that is behind.
     fn next_of(&self, due_at: Instant, class: Class) -> Option<Instant> {
@@ -528,35 +543,37 @@ impl Clocks {
         let first = trees.filter_map(|tree| self.first_of(tree)).min();
         first.map_or(Nanos::ZERO, |(at, _)| now.since(at))
     }
-    /// The largest lag of the groups of this class, or a more urgent one, that wait for data, and until when that group counts
-    /// if it is between two requests. Groups for which `but` is true do not count.
-    pub(super) fn data_lag(
+    /// The earliest clock of the groups of this class, or a more urgent one, that wait for data, and until when that group
+    /// counts if it is between two requests. Groups for which `but` is true do not count.
+    pub(super) fn first_with_data(
         &mut self,
         now: Instant,
         class: Class,
         but: impl Fn(EntityId) -> bool,
-    ) -> (Nanos, Option<Instant>) {
-        let (mut first, mut counts) = (now, None);
+    ) -> (Option<Instant>, Option<Instant>) {
+        let mut found: (Option<Instant>, Option<Instant>) = (None, None);
         for class in Class::ALL.into_iter().filter(|it| *it <= class) {
             for state in DATA {
                 let mut node = self.arena.first(&self.trees[class as usize][state as usize]);
                 while let Some(here) = node {
                     let key = self.arena.key(here);
                     let (at, id) = (key.at(), key.id());
-                    if at >= first {
+                    if found.0.is_some_and(|first| at >= first) {
                         break;
                     }
                     node = self.arena.next(here);
                     let waits = matches!(state, QueueState::Busy | QueueState::FlushBesideData);
                     let until = self.pause_end(id).filter(|_| waits);
                     if until.is_some_and(|until| until <= now) {
-                        self.end_pause(id);
+                        if at < now {
+                            self.end_pause(id);
+                        }
                     } else if !but(id) {
-                        (first, counts) = (at, until);
+                        found = (Some(at), until);
                     }
                 }
             }
         }
-        (now.since(first), counts)
+        found
     }
 }

@@ -206,9 +206,11 @@ impl Promise {
             let mut above = core::iter::successors(shares.parent(client), |it| shares.parent(*it));
             above.any(|it| it == id)
         };
-        let (lag, until) = self.clocks.data_lag(now, class, holds);
-        let yields = lag > FLUSH_LAG;
-        self.wake_at(until.filter(|_| yields));
+        let (first, until) = self.clocks.first_with_data(now, class, holds);
+        let Some(begins) = first.map(|at| at + FLUSH_LAG + Nanos(1)) else { return false };
+        let yields = begins <= now;
+        // Writes of the flush's group go when the flush begins to wait, and the flush goes when it ends.
+        self.wake_at(if yields { until } else { Some(begins) });
         yields
     }
     /// Dispatches a flush of the group that is furthest behind among those with only flushes queued.
@@ -299,8 +301,7 @@ impl Promise {
                 if sent.is_some() {
                     return sent;
                 }
-                // Gathered writes wait for a group with urgent requests that is behind.
-                self.wake_at(self.clocks.next_due(now).filter(|at| *at > now));
+                self.wake_at(self.clocks.next_change(now));
                 self.wake_at(Some(self.next_write()).filter(|at| *at > now));
                 self.wake_at(Some(self.window.shared_until()).filter(|at| *at > now));
                 None
@@ -309,6 +310,7 @@ impl Promise {
                 let sent = self.send_flush(cx, behind);
                 if sent.is_none() {
                     self.wake_at(until);
+                    self.wake_at(self.clocks.next_change(now));
                     self.wake_at(Some(self.next_write()).filter(|at| *at > now));
                 }
                 sent
