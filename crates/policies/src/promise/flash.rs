@@ -280,8 +280,14 @@ impl Promise {
                     let next = self.clocks.next_due(now);
                     self.wake_at(next.map(|next| next + PROBE_LAG));
                 }
-                _ => self.wake_at(Some(now + (PROBE_LAG - lag))),
+                Gate::Batch(_, _, next) => self.wake_at(next),
+                Gate::Due(..) => self.wake_at(Some(now + (PROBE_LAG - lag))),
+                Gate::Closed(_, until) => {
+                    self.wake_at(Some(now + (PROBE_LAG - lag)));
+                    self.wake_at(until);
+                }
             }
+            self.wake_at(self.clocks.next_change(now));
             return None;
         }
         match gate {
