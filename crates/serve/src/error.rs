@@ -14,6 +14,10 @@ pub enum ServeError {
     Config(ConfigError),
     /// The drive cannot keep all minimums.
     Refused(Refusal),
+    /// The drive cannot keep a minimum or a latency of a group.
+    Infeasible(ConfigError),
+    /// There is no room for a volume.
+    Full(Box<Self>),
     /// A system call failed.
     System {
         /// The attempted operation.
@@ -63,7 +67,8 @@ impl ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Config(error) => error.fmt(f),
+            Self::Config(error) | Self::Infeasible(error) => error.fmt(f),
+            Self::Full(error) => error.fmt(f),
             Self::Refused(refusal) => refusal.fmt(f),
             Self::System { what, error } => write!(f, "{what}: {error}"),
             Self::Fixed(what) => write!(f, "{what} cannot change while the server runs"),

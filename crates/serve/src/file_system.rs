@@ -35,6 +35,12 @@ impl FileSystem {
     }
 }
 
+/// Bytes of its file system that a file takes, without its holes.
+pub(crate) fn allocated(path: &Path) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(std::fs::metadata(path)?.blocks() * 512)
+}
+
 /// Whether a file can be read with direct I/O.
 pub fn takes_direct(path: &Path) -> bool {
     OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path).is_ok()

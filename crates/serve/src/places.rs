@@ -6,6 +6,7 @@
 
 mod directory;
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,6 +86,14 @@ impl Places {
             Self::Shared(layout) => layout.place(volumes),
             Self::Own(directory) => directory.place(volumes, consent),
             Self::Pool(pool) => pool.place(volumes, consent),
+        }
+    }
+    /// Bytes that new volumes can have. `capacity`: that of a shared drive.
+    pub(crate) fn free_bytes(&self, capacity: Option<u64>) -> io::Result<u64> {
+        match self {
+            Self::Shared(layout) => Ok(capacity.unwrap_or(0).saturating_sub(layout.end())),
+            Self::Own(directory) => directory.free_bytes(),
+            Self::Pool(pool) => pool.free_bytes(),
         }
     }
     /// The end of the last volume on a shared drive.

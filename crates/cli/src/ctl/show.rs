@@ -76,6 +76,7 @@ pub(crate) fn status(status: &Json) -> String {
         field("in_flight"),
         percent(&status["utilisation"])
     );
+    text += &format!("free         {} for new volumes\n", bytes(&status["free_bytes"]));
     let [dirty, zeroed] = ["dirty_bytes", "zeroed_bytes"].map(|name| &status[name]);
     if dirty.is_u64() {
         let (dirty, zeroed) = (bytes(dirty), bytes(zeroed));

@@ -14,6 +14,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("capi", &["core", "policies", "config"]),
     ("lab", &["core", "policies", "historical", "drive", "config", "trace"]),
     ("serve", &["core", "policies", "drive", "config", "trace"]),
+    ("csi", &["serve"]),
     ("python", &["core", "drive", "historical", "lab"]),
     (
         "cli",

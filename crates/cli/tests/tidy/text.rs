@@ -12,6 +12,7 @@ const NEEDS: &[&str] = &[
     "box",
     "chromium",
     "clients",
+    "csi_sanity",
     "deb",
     "guest",
     "hugepages",

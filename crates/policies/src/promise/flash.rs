@@ -258,6 +258,19 @@ impl Promise {
             None => cx.decide(Subject::Drive, "gate: open; nobody is behind its minimum", [0; 2]),
         }
     }
+    /// Sets wake-ups for when a probe may have to be given up: a group will be behind by [`PROBE_LAG`], or the gate changes.
+    fn wake_to_end_probe(&mut self, now: Instant, gate: Gate, lag: Nanos) {
+        let far = Some(now + PROBE_LAG.saturating_sub(lag));
+        let (far, changes) = match gate {
+            Gate::Open => (self.clocks.next_due(now).map(|next| next + PROBE_LAG), None),
+            Gate::Batch(_, _, next) => (None, next),
+            Gate::Due(..) => (far, None),
+            Gate::Closed(_, until) => (far, until),
+        };
+        for at in [far, changes, self.clocks.next_change(now)] {
+            self.wake_at(at);
+        }
+    }
     pub(super) fn dispatch_flash(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         let now = cx.now;
         let gate = self.clocks.gate(now);
@@ -275,19 +288,7 @@ impl Promise {
             self.probe = Probe::No;
             self.drive.skip_probe(now);
         } else if probing && lag < PROBE_LAG {
-            match gate {
-                Gate::Open => {
-                    let next = self.clocks.next_due(now);
-                    self.wake_at(next.map(|next| next + PROBE_LAG));
-                }
-                Gate::Batch(_, _, next) => self.wake_at(next),
-                Gate::Due(..) => self.wake_at(Some(now + (PROBE_LAG - lag))),
-                Gate::Closed(_, until) => {
-                    self.wake_at(Some(now + (PROBE_LAG - lag)));
-                    self.wake_at(until);
-                }
-            }
-            self.wake_at(self.clocks.next_change(now));
+            self.wake_to_end_probe(now, gate, lag);
             return None;
         }
         match gate {

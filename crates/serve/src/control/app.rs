@@ -304,6 +304,8 @@ impl App {
             reaches: server.reaches().map(Into::into),
             listen_unix: contracts.listen.unix.clone(),
             listen_tcp: server.tcp().map(|address| address.to_string()),
+            fuse_mount: contracts.mount.as_ref().and_then(|it| std::path::absolute(it).ok()),
+            free_bytes: server.free_bytes()?,
             uptime_seconds: self.clock.now().0 as f64 / 1e9,
             groups: contracts.groups.len(),
             volumes: contracts.volumes.len(),

@@ -106,9 +106,13 @@ impl From<EditError> for Problem {
 
 impl From<ServeError> for Problem {
     fn from(error: ServeError) -> Self {
+        if let ServeError::Full(inner) = error {
+            return Self { kind: "no-space", ..Self::from(*inner) };
+        }
         match &error {
             ServeError::Config(error) => Self::written(422, "refused", error),
-            ServeError::Refused(_) => Self::new(422, "refused", error.to_string()),
+            ServeError::Infeasible(error) => Self::written(422, "infeasible", error),
+            ServeError::Refused(_) => Self::new(422, "infeasible", error.to_string()),
             ServeError::Fixed(_) => Self::new(422, "fixed", error.to_string()),
             ServeError::Volume { .. } | ServeError::Tls { .. } => {
                 Self::new(422, "refused", error.to_string())

@@ -31,6 +31,11 @@ pub(super) struct Status {
     pub(super) reaches: Option<Reaches>,
     pub(super) listen_unix: Option<PathBuf>,
     pub(super) listen_tcp: Option<String>,
+    /// Where the volumes are files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fuse_mount: Option<PathBuf>,
+    /// Room for new volumes.
+    pub(super) free_bytes: u64,
     pub(super) uptime_seconds: f64,
     pub(super) groups: usize,
     pub(super) volumes: usize,

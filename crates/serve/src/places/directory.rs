@@ -16,6 +16,7 @@ use super::Consent;
 use crate::back::uring::Storage;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::error::ServeError;
+use crate::file_system::{FileSystem, allocated};
 use crate::layout::sync_parent;
 use crate::trial::Mode;
 
@@ -134,6 +135,15 @@ impl Directory {
     }
     fn position(&self, volume: &Volume) -> Option<usize> {
         self.index.get(&(volume.name.clone(), self.file(volume))).copied()
+    }
+    /// Bytes that new volumes can have: what the file system has beyond the holes of all files in the directory.
+    pub(super) fn free_bytes(&self) -> io::Result<u64> {
+        let here = self.own.iter().filter(|own| !own.removed && own.path.starts_with(&self.path));
+        let mut holes = 0_u64;
+        for own in here {
+            holes += own.size.saturating_sub(allocated(&own.path)?);
+        }
+        Ok(FileSystem::of(&self.path)?.free.saturating_sub(holes))
     }
     fn build_index(&mut self) {
         let found = self.own.iter().enumerate().filter(|(_, own)| !own.removed);

@@ -4,6 +4,7 @@
 //! larger volumes durable before the engine knows of them; dropping its result reverts that. [`Served::finish`]
 //! truncates and deletes, when no request can touch what is removed.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use super::zeroing::{Demand, Room, Shared};
 use crate::back::uring::Storage;
 use crate::back::volume::{Map, Run, VolumeId};
 use crate::error::ServeError;
+use crate::file_system::{FileSystem, allocated};
 use crate::log;
 use crate::places::Consent;
 use crate::reactor::handle::ReactorHandle;
@@ -86,7 +88,8 @@ fn wanted<'a>(volumes: &'a [Volume], consent: &'a Consent) -> Vec<Wanted<'a>> {
 }
 
 pub(super) fn refused(refused: Refused) -> ServeError {
-    ServeError::volume(&refused.volume, refused.message)
+    let error = ServeError::volume(&refused.volume, refused.message);
+    if refused.no_room { ServeError::Full(Box::new(error)) } else { error }
 }
 
 impl Served {
@@ -125,6 +128,20 @@ impl Served {
         self.table = table.map_err(refused)?;
         self.index = Index::of(&self.table);
         Ok(())
+    }
+    /// Bytes that new volumes can have. A file grows as far as its file system has room for all that it promises.
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        let room = self.shared.lock();
+        let free = room.free().blocks() * BLOCK;
+        if self.storage.is_device() {
+            return Ok(free);
+        }
+        let promised = room.pool.superblock().blocks * BLOCK - free;
+        drop(room);
+        let system = FileSystem::of(
+            self.path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+        )?;
+        Ok((system.free + allocated(&self.path)?).saturating_sub(promised))
     }
     /// Gives extents free that no command can reach any more.
     pub(crate) fn release(&self, line: &ReactorHandle) -> Result<(), ServeError> {

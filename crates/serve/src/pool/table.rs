@@ -91,10 +91,12 @@ pub(crate) struct Wanted<'a> {
 pub(crate) struct Refused {
     pub(crate) volume: String,
     pub(crate) message: String,
+    /// There are too few free extents.
+    pub(crate) no_room: bool,
 }
 
 fn refuse<T>(volume: &str, message: impl Into<String>) -> Result<T, Refused> {
-    Err(Refused { volume: volume.to_string(), message: message.into() })
+    Err(Refused { volume: volume.to_string(), message: message.into(), no_room: false })
 }
 
 /// Free blocks, from which a change takes. What reads as zeroes goes first.
@@ -236,7 +238,7 @@ impl Table {
                 }
                 None => {
                     let Some(extents) = free.take(one.size.div_ceil(BLOCK), None) else {
-                        return refuse(one.name, no_room(one.size, &free));
+                        return no_room(one.name, one.size, &free);
                     };
                     let id = one.id.unwrap_or_else(Uuid::new_v4);
                     let (name, group) = (one.name.to_string(), one.group.to_string());
@@ -331,7 +333,7 @@ impl Record {
         if wants > has {
             let after = self.extents.last().map(Extent::end);
             let Some(more) = free.take(wants - has, after) else {
-                return refuse(wanted.name, no_room((wants - has) * BLOCK, free));
+                return no_room(wanted.name, (wants - has) * BLOCK, free);
             };
             self.extents.extend(more);
             self.extents = merged(&self.extents);
@@ -356,6 +358,8 @@ fn merged(extents: &[Extent]) -> Vec<Extent> {
     result
 }
 
-fn no_room(bytes: u64, free: &Free) -> String {
-    format!("it needs {bytes} bytes more, and the pool has {} free", free.blocks() * BLOCK)
+fn no_room<T>(volume: &str, bytes: u64, free: &Free) -> Result<T, Refused> {
+    let free = free.blocks() * BLOCK;
+    let message = format!("it needs {bytes} bytes more, and the pool has {free} free");
+    Err(Refused { volume: volume.to_string(), message, no_room: true })
 }

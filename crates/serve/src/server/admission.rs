@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use iofair_config::ConfigError;
 use iofair_config::contracts::Contracts;
 use iofair_config::contracts::admission::{AdmissionError, Admitted, Basis, Known};
 use iofair_config::contracts::effects::{self, Effect, State};
@@ -29,6 +30,10 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) const fn new(worst_case: Option<u64>, capacity: Option<u64>) -> Self {
         Self { worst_case, capacity, reaches: OnceLock::new() }
+    }
+    /// Capacity of a drive whose volumes are ranges of it.
+    pub(super) const fn capacity(&self) -> Option<u64> {
+        self.capacity
     }
     fn known(&self, contracts: &Contracts) -> Result<Known, ServeError> {
         if let (Some(written), None) = (contracts.asks_reaches(), self.reaches.get()) {
@@ -61,7 +66,7 @@ impl Facts {
         before: Option<&Contracts>,
     ) -> Result<Admitted, ServeError> {
         contracts.admit(&self.known(contracts)?, before).map_err(|error| match error {
-            AdmissionError::Config(error) => ServeError::Config(error),
+            AdmissionError::Config(error) => ServeError::Infeasible(error),
             AdmissionError::Sum(refusal) => ServeError::Refused(refusal),
         })
     }
@@ -137,13 +142,14 @@ pub(super) fn admit(
     let groups = facts.admit(contracts, before)?;
     let capacity = facts.capacity.unwrap_or(u64::MAX);
     if places.end() > capacity {
-        contracts.check_capacity(capacity)?;
+        let full = |error: ConfigError| ServeError::Full(Box::new(error.into()));
+        contracts.check_capacity(capacity).map_err(full)?;
         let message = format!(
             "the volumes need {} bytes with those that were removed but keep their place, and the \
              drive has {capacity}",
             places.end(),
         );
-        return Err(contracts.back_error(message).into());
+        return Err(full(contracts.back_error(message)));
     }
     let (volumes, closed) = (Vec::new(), Vec::new());
     let drive = &contracts.drive;

@@ -36,6 +36,11 @@ impl Server {
             demands.iter().try_for_each(|demand| demand.carry_out(&self.line, None))?;
         }
     }
+    /// Bytes that new volumes can have.
+    pub(crate) fn free_bytes(&self) -> Result<u64, ServeError> {
+        let free = self.places.free_bytes(self.facts.capacity());
+        free.map_err(ServeError::system("the free space of the drive"))
+    }
     /// How far zeroing of a pool is.
     pub(crate) fn zeroing(&self) -> Option<&Arc<Progress>> {
         self.zeroing.as_ref().map(Zeroing::progress)

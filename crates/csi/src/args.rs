@@ -1,0 +1,73 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+/// Name of the driver, as StorageClasses and Pods write it.
+pub(crate) const DRIVER: &str = "csi.iofair.dev";
+/// Key of the topology: the node on whose server a volume is.
+pub(crate) const TOPOLOGY_KEY: &str = "csi.iofair.dev/node";
+
+/// Serves volumes of iofair servers to Kubernetes, as a driver of the Container Storage Interface (CSI).
+///
+/// The controller service creates and changes volumes on the servers that --servers lists. The node service, one on each
+/// node, makes block devices and file systems of the volumes of the server on its own node.
+#[derive(Parser, Debug)]
+#[command(name = "iofair-csi", version)]
+pub(crate) struct Args {
+    /// Unix socket on which the services listen: unix:///csi/csi.sock, or its path
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) endpoint: String,
+    /// Services: controller, node, or both
+    #[arg(long, value_delimiter = ',', default_values = ["controller", "node"], value_name = "SERVICE")]
+    pub(crate) services: Vec<Service>,
+    /// TOML file that lists the servers: [[server]] with `node` and `control`, the path of a control socket or https://HOST:PORT.
+    /// It is read again when it has changed
+    #[arg(long, value_name = "FILE", required_if_eq("services", "controller"))]
+    pub(crate) servers: Option<PathBuf>,
+    /// Name of this node; the node service needs it
+    #[arg(long, value_name = "NAME", required_if_eq("services", "node"))]
+    pub(crate) node: Option<String>,
+    /// Control socket of the server on this node, instead of a file with --servers
+    #[arg(long, value_name = "PATH", conflicts_with = "servers")]
+    pub(crate) control: Option<PathBuf>,
+    /// How volumes become block devices: ublk, nbd or loop (files of the server's [fuse] mount); by default the first of
+    /// these that this node supports
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) devices: Option<Devices>,
+    /// Group that contains the groups of all volumes, one for each namespace
+    #[arg(long, default_value = "kubernetes", value_name = "GROUP")]
+    pub(crate) group: String,
+}
+
+/// A service of the interface.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub(crate) enum Service {
+    /// Creates, changes and deletes volumes.
+    Controller,
+    /// Makes block devices and file systems of them on a node.
+    Node,
+}
+
+/// How volumes become block devices.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub(crate) enum Devices {
+    /// The kernel's ublk driver.
+    Ublk,
+    /// The kernel's NBD client.
+    Nbd,
+    /// Loop devices on the files of the server's FUSE mount.
+    Loop,
+}
+
+impl Devices {
+    /// Its word on the command line.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Ublk => "ublk",
+            Self::Nbd => "nbd",
+            Self::Loop => "loop",
+        }
+    }
+}

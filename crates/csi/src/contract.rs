@@ -1,0 +1,105 @@
+//! Contracts from the parameters of StorageClasses and VolumeAttributesClasses.
+//!
+//! A parameter is a key of a `[[group]]` in a contract file: `min`, `weight`, `max.read`. The server judges the values, and its
+//! message goes to the claim.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value as Json, json};
+use tonic::Status;
+
+/// Keys of contracts that classes may set.
+const KEYS: [&str; 6] = ["min", "min_iops", "weight", "max", "latency", "class"];
+/// Parameters that Kubernetes adds itself begin so.
+const KUBERNETES: &str = "csi.storage.k8s.io/";
+/// The namespace of the claim, if the provisioner tells it (`--extra-create-metadata`).
+const NAMESPACE: &str = "csi.storage.k8s.io/pvc/namespace";
+
+/// The contract of a volume as the control API takes it: an object with keys of a `[[group]]`. Later parameters replace
+/// earlier ones.
+///
+/// # Errors
+/// INVALID_ARGUMENT names the parameter and what is allowed.
+pub(crate) fn contract<'a>(
+    parameters: impl IntoIterator<Item = (&'a String, &'a String)>,
+) -> Result<Json, Status> {
+    let mut contract = Map::new();
+    for (key, value) in parameters {
+        if key.starts_with(KUBERNETES) {
+            continue;
+        }
+        let (name, inner) = match key.split_once('.') {
+            Some((name, inner)) => (name, Some(inner)),
+            None => (key.as_str(), None),
+        };
+        if !KEYS.contains(&name) {
+            let message = format!(
+                "parameter \"{key}\" is unknown; allowed: {}, max.read and others of `max`",
+                KEYS.join(", ")
+            );
+            return Err(Status::invalid_argument(message));
+        }
+        let value = value.parse::<i64>().map_or_else(|_| json!(value), |number| json!(number));
+        let Some(inner) = inner else {
+            contract.insert(name.into(), value);
+            continue;
+        };
+        let table = contract.entry(name).or_insert_with(|| json!({}));
+        if !table.is_object() {
+            *table = json!({});
+        }
+        table[inner] = value;
+    }
+    Ok(Json::Object(contract))
+}
+
+/// The group of a volume: inside that of its namespace, so that all volumes of a namespace share a contract.
+pub(crate) fn group(all: &str, parameters: &HashMap<String, String>, volume: &str) -> String {
+    match parameters.get(NAMESPACE).filter(|name| !name.is_empty()) {
+        Some(namespace) => format!("{all}/{namespace}/{volume}"),
+        None => format!("{all}/{volume}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    }
+
+    /// Goal: parameters become keys of the control API; unknown ones are named.
+    #[test]
+    fn parameters_are_keys_of_a_contract() {
+        let written = parameters(&[
+            ("min", "10MB/s"),
+            ("weight", "300"),
+            ("max.read", "50MB/s"),
+            ("max.write", "20MB/s"),
+            ("csi.storage.k8s.io/pv/name", "pvc-1"),
+        ]);
+        let read = contract(written.iter().map(|(key, value)| (key, value))).expect("known keys");
+        let wanted = json!({
+            "min": "10MB/s", "weight": 300, "max": { "read": "50MB/s", "write": "20MB/s" }
+        });
+        assert_eq!(read, wanted);
+        let wrong = parameters(&[("mim", "10MB/s")]);
+        let error = contract(wrong.iter().map(|(key, value)| (key, value))).expect_err("unknown");
+        assert!(
+            error.message().contains("\"mim\"") && error.message().contains("min_iops"),
+            "{error}"
+        );
+    }
+
+    /// Goal: a volume of a namespace is in the namespace's group.
+    #[test]
+    fn a_namespace_is_a_group() {
+        let of = |pairs: &[(&str, &str)]| parameters(pairs).into_iter().collect::<HashMap<_, _>>();
+        assert_eq!(
+            group("kubernetes", &of(&[(NAMESPACE, "team-a")]), "pvc-1"),
+            "kubernetes/team-a/pvc-1"
+        );
+        assert_eq!(group("kubernetes", &of(&[]), "pvc-1"), "kubernetes/pvc-1");
+    }
+}

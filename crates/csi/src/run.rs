@@ -1,0 +1,110 @@
+//! Starts the services on their socket and ends them on a signal.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream as Probe;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server as Grpc;
+
+use crate::args::{Args, DRIVER, Service};
+use crate::controller::Controller;
+use crate::csi::controller_server::ControllerServer;
+use crate::csi::identity_server::IdentityServer;
+use crate::csi::node_server::NodeServer;
+use crate::identity::Driver;
+use crate::node::Node;
+use crate::servers::Servers;
+
+/// Serves until SIGTERM or SIGINT; calls in progress complete.
+///
+/// # Errors
+/// A file is wrong, the socket is in use, or no method for block devices works here.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let servers = Arc::new(match (&args.servers, &args.control, &args.node) {
+        (Some(file), ..) => Servers::file(file)?,
+        (None, Some(control), Some(node)) => Servers::one(node, control),
+        (None, Some(_), None) => bail!("--control needs --node, the name of this node"),
+        (None, None, _) => bail!("no server: --control PATH, or --servers FILE"),
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(args, servers))
+}
+
+async fn serve(args: &Args, servers: Arc<Servers>) -> Result<()> {
+    let serves = |service| args.services.contains(&service);
+    let controller =
+        serves(Service::Controller).then(|| Controller::new(&args.group, Arc::clone(&servers)));
+    let mut own = None;
+    let node = match serves(Service::Node) {
+        false => None,
+        true => {
+            let Some(name) = &args.node else {
+                bail!("the node service needs --node, the name of this node")
+            };
+            own = Some((name.clone(), Arc::clone(&servers)));
+            Some(Node::new(name, Arc::clone(&servers), args.devices)?)
+        }
+    };
+    let path = path(&args.endpoint)?;
+    let listener = bind(&path)?;
+    let mut words: Vec<String> = Vec::new();
+    words.extend(
+        controller.is_some().then(|| format!("controller of {} servers", servers.table().len())),
+    );
+    words.extend(node.as_ref().map(|node| {
+        format!("node {}, block devices through {}", node.name(), node.devices().word())
+    }));
+    eprintln!(
+        "{DRIVER} {}: {}; listening on {}",
+        env!("CARGO_PKG_VERSION"),
+        words.join("; "),
+        path.display()
+    );
+    let identity = Driver { services: args.services.clone(), own };
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let ends = async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    };
+    let served = Grpc::builder()
+        .add_service(IdentityServer::new(identity))
+        .add_optional_service(controller.map(ControllerServer::new))
+        .add_optional_service(node.map(NodeServer::new))
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), ends)
+        .await;
+    let _ = fs::remove_file(&path);
+    served.with_context(|| path.display().to_string())
+}
+
+/// The path of `unix:///PATH`, `unix:PATH` or `PATH`.
+fn path(endpoint: &str) -> Result<PathBuf> {
+    let rest = endpoint.strip_prefix("unix:").unwrap_or(endpoint);
+    let rest = rest.strip_prefix("//").unwrap_or(rest);
+    if rest.is_empty() || rest.contains("://") {
+        bail!("endpoint \"{endpoint}\" is not unix:///PATH");
+    }
+    Ok(rest.into())
+}
+
+/// Listens on a socket that only the owner may use. A socket that a killed process left is replaced.
+fn bind(path: &Path) -> Result<UnixListener> {
+    let at = || path.display().to_string();
+    if let Ok(known) = fs::symlink_metadata(path) {
+        if !known.file_type().is_socket() {
+            bail!("{} exists and is not a socket", at());
+        }
+        if Probe::connect(path).is_ok() {
+            bail!("{} is in use by another process", at());
+        }
+        fs::remove_file(path).with_context(at)?;
+    }
+    let listener = UnixListener::bind(path).with_context(at)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).with_context(at)?;
+    Ok(listener)
+}

@@ -1,0 +1,118 @@
+//! Servers and drivers as processes, and a client of the interface.
+
+#![allow(dead_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use tonic::transport::{Channel, Endpoint};
+
+/// The interface, as the driver has it.
+#[allow(missing_docs, unreachable_pub, clippy::all, unused_qualifications)]
+#[allow(clippy::too_many_lines, clippy::use_self)]
+pub(crate) mod csi {
+    include!(concat!(env!("OUT_DIR"), "/csi.v1.rs"));
+}
+
+/// A directory that is removed at the end.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("iofair-csi-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process that is ended by SIGTERM.
+pub(crate) struct Process(Child);
+
+impl Process {
+    fn start(command: &mut Command, log: &Path) -> Self {
+        let log = fs::File::create(log).expect("a log");
+        let both = log.try_clone().expect("a second handle");
+        let child = command.stdin(Stdio::null()).stdout(log).stderr(both).spawn();
+        Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+    /// Ends it as a crash would.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it has ended");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let pid = self.0.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for(path: &Path, log: &Path) {
+    for _ in 0..600 {
+        if path.exists() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{} does not appear: {}", path.display(), fs::read_to_string(log).unwrap_or_default());
+}
+
+/// The program `iofair`, built beside this one.
+fn program() -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_iofair-csi")).with_file_name("iofair");
+    assert!(program.exists(), "{} is missing: cargo build -p iofair", program.display());
+    program
+}
+
+/// A server in a directory. `drive`: lines of its `[drive]`; `rest`: further tables.
+pub(crate) fn server(directory: &Path, drive: &str, rest: &str) -> Process {
+    fs::create_dir_all(directory).expect("a directory");
+    let contracts = directory.join("contracts.toml");
+    if !contracts.exists() {
+        let text = format!("[drive]\n{drive}\n[control]\nunix = \"control.sock\"\n{rest}");
+        fs::write(&contracts, text).expect("written");
+    }
+    let _ = fs::remove_file(directory.join("control.sock"));
+    let log = directory.join("serve.log");
+    let mut command = Command::new(program());
+    let process = Process::start(command.arg("serve").arg(&contracts).current_dir(directory), &log);
+    wait_for(&directory.join("control.sock"), &log);
+    process
+}
+
+/// A driver in a directory.
+pub(crate) fn driver(directory: &Path, arguments: &[&str]) -> Process {
+    let socket = directory.join("csi.sock");
+    let _ = fs::remove_file(&socket);
+    let log = directory.join("csi.log");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iofair-csi"));
+    command.arg("--endpoint").arg(format!("unix://{}", socket.display())).args(arguments);
+    let process = Process::start(&mut command, &log);
+    wait_for(&socket, &log);
+    process
+}
+
+/// A connection to the driver in a directory.
+pub(crate) async fn connect(directory: &Path) -> Channel {
+    let socket = directory.join("csi.sock");
+    let endpoint = Endpoint::from_static("http://driver");
+    let connector = tower::service_fn(move |_| {
+        let socket = socket.clone();
+        async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
+    });
+    endpoint.connect_with_connector(connector).await.expect("it listens")
+}
