@@ -5,10 +5,12 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream as Probe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server as Grpc;
 
@@ -20,6 +22,9 @@ use crate::csi::node_server::NodeServer;
 use crate::identity::Driver;
 use crate::node::Node;
 use crate::servers::Servers;
+
+/// How long calls in progress, and clients that keep their connections, may delay the end. Every call can be repeated.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Serves until SIGTERM or SIGINT; calls in progress complete.
 ///
@@ -69,15 +74,24 @@ async fn serve(args: &Args, servers: Arc<Servers>) -> Result<()> {
     let identity = Driver { services: args.services.clone(), own };
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (tell, ended) = oneshot::channel();
     let ends = async move {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        // It is gone if the services have failed.
+        let _ = tell.send(());
     };
-    let served = Grpc::builder()
+    let services = Grpc::builder()
         .add_service(IdentityServer::new(identity))
         .add_optional_service(controller.map(ControllerServer::new))
         .add_optional_service(node.map(NodeServer::new))
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), ends)
-        .await;
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), ends);
+    let overdue = async move {
+        match ended.await {
+            Ok(()) => tokio::time::sleep(GRACE).await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let served = tokio::select! { served = services => served, () = overdue => Ok(()) };
     let _ = fs::remove_file(&path);
     served.with_context(|| path.display().to_string())
 }

@@ -19,16 +19,17 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 /// What both drives reach.
-const REACHES: &str = "reaches = { read = \"500MB/s\", write = \"400MB/s\", random = \"40MB/s\" }";
+const REACHES: &str = "reaches = { read = \"60MB/s\", write = \"50MB/s\", random = \"40MB/s\" }";
 const NODES: [&str; 2] = ["node-a", "node-b"];
 const NAMESPACE: &str = "csi.storage.k8s.io/pvc/namespace";
 
 /// Two servers, one driver, and a client of it.
 struct Cluster {
-    directory: PathBuf,
-    servers: Vec<Process>,
-    driver: Option<Process>,
+    // Dropped in this order.
     client: ControllerClient<Channel>,
+    driver: Option<Process>,
+    servers: Vec<Process>,
+    directory: PathBuf,
     _scratch: Scratch,
 }
 
@@ -188,9 +189,10 @@ fn contracts_change() {
 fn interrupted_calls_are_completed() {
     run(async {
         let mut cluster = Cluster::start("killed").await;
+        let directory = cluster.directory.clone();
         let ctl = |node: &str, arguments: &[&str]| {
             let program = Path::new(env!("CARGO_BIN_EXE_iofair-csi")).with_file_name("iofair");
-            let socket = cluster.directory.join(node).join("control.sock");
+            let socket = directory.join(node).join("control.sock");
             let done = Command::new(program)
                 .arg("ctl")
                 .arg("--socket")

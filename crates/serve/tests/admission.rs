@@ -25,7 +25,7 @@ fn start(directory: Directory, text: &str) -> Controlled {
 /// The words of a refusal, and what is allowed.
 fn refused(reply: &Reply) -> (String, String) {
     let body = reply.json().unwrap();
-    assert_eq!((reply.status, &body["error"]["kind"]), (422, &json!("refused")), "{body}");
+    assert_eq!((reply.status, &body["error"]["kind"]), (422, &json!("infeasible")), "{body}");
     let word = |key: &str| body["error"][key].as_str().unwrap_or_default().to_string();
     (word("text"), word("allowed"))
 }

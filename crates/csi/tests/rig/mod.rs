@@ -83,7 +83,9 @@ pub(crate) fn server(directory: &Path, drive: &str, rest: &str) -> Process {
     fs::create_dir_all(directory).expect("a directory");
     let contracts = directory.join("contracts.toml");
     if !contracts.exists() {
-        let text = format!("[drive]\n{drive}\n[control]\nunix = \"control.sock\"\n{rest}");
+        let text = format!(
+            "[drive]\n{drive}\n[listen]\nunix = \"pool.sock\"\n[control]\nunix = \"control.sock\"\n{rest}"
+        );
         fs::write(&contracts, text).expect("written");
     }
     let _ = fs::remove_file(directory.join("control.sock"));
