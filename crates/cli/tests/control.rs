@@ -47,6 +47,7 @@ impl Served {
         let text = text.replace(&directory, "/srv");
         let steady = |line: &str| match line.split_once(' ') {
             Some(("running", _)) => "running      ...".to_string(),
+            Some(("free", _)) => "free         ... for new volumes".to_string(),
             Some(("iofair", _)) => line.split(", up ").next().unwrap_or_default().to_string(),
             // The depth is that of the machine's own drive.
             Some(("drive", rest)) if rest.starts_with("0 of ") => {
