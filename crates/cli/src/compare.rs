@@ -17,7 +17,7 @@ use iofair_lab::scorecard::{self, DRIVES, Question, STACKS, Scorecard, Scorecard
 
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::output::{Output, write};
+use crate::output::{Output, check_places, write};
 
 /// Arguments of `iofair compare`.
 #[derive(clap::Args)]
@@ -64,6 +64,7 @@ fn time(text: &str) -> Result<Nanos, UnitError> {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    check_places(&args.html)?;
     let questions = questions(args)?;
     let interrupted = interrupt::flag()?;
     let runs = questions.iter().map(scorecard::runs).sum::<usize>();

@@ -47,12 +47,18 @@ fn code(error: &anyhow::Error) -> u8 {
                 || cause.is::<ConfigError>()
                 || cause.is::<StackError>()
                 || cause.is::<UnitError>()
-                || matches!(
-                    cause.downcast_ref(),
-                    Some(ServeError::Config(_) | ServeError::Refused(_))
-                )
+                || cause.downcast_ref().is_some_and(is_written)
         });
     if written { 2 } else { 1 }
+}
+
+/// Whether the contract file is wrong, or does not fit the drive.
+fn is_written(error: &ServeError) -> bool {
+    match error {
+        ServeError::Full(error) => is_written(error),
+        ServeError::Config(_) | ServeError::Infeasible(_) | ServeError::Refused(_) => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Printing: text or JSON on standard output, tables.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use serde::Serialize;
 
@@ -35,6 +36,21 @@ pub(crate) fn write(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
+}
+
+/// Checks before long work that its results have a place. Nothing is created.
+///
+/// # Errors
+/// The directory of a file is missing, or the file is a directory.
+pub(crate) fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    for file in files {
+        let name = file.display();
+        ensure!(!file.is_dir(), "cannot write {name}: it is a directory");
+        let above = file.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = above.unwrap_or(Path::new("."));
+        ensure!(above.is_dir(), "cannot write {name}: there is no directory {}", above.display());
+    }
+    Ok(())
 }
 
 /// A table in our style; `right` are the columns of numbers.

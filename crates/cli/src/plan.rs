@@ -19,7 +19,7 @@ use iofair_lab::plan::{self, Loads, Plan, PlanError, Question, Runner};
 
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::output::{Output, write};
+use crate::output::{Output, check_places, write};
 
 /// Arguments of `iofair plan`.
 #[derive(clap::Args)]
@@ -91,6 +91,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     if args.time == Some(Nanos::ZERO) {
         return Err(Usage("--time 0s measures nothing; allowed: more than 0s".into()).into());
     }
+    check_places(args.picture.iter().chain(&args.html))?;
     let question = Question {
         contracts: &contracts,
         drive: drive(args, &contracts)?,

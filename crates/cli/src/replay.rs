@@ -11,7 +11,7 @@ use iofair_lab::replay::request::{self, Request, RequestError};
 use iofair_lab::replay::{self, Mode};
 
 use crate::failure::Usage;
-use crate::output::Output;
+use crate::output::{Output, check_places};
 
 /// Arguments of `iofair replay`.
 #[derive(clap::Args)]
@@ -81,6 +81,7 @@ fn scale(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    check_places(&args.html)?;
     let request = Request {
         traces: args.traces.clone(),
         format: args.format.clone(),

@@ -22,7 +22,7 @@ use crate::linux;
 use crate::list::collect_toml;
 use crate::live;
 use crate::measured;
-use crate::output::{Output, write};
+use crate::output::{Output, check_places, write};
 use crate::robust;
 use crate::truth;
 
@@ -171,6 +171,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         let (files, overrides) = (&files[..], &overrides);
         return robust::run(&robust::Asked { files, overrides, draws, seed, jobs, quiet, out });
     }
+    let files = [&args.csv, &args.series, &args.frontier, &args.html];
+    check_places(files.into_iter().flatten())?;
     let mut experiments = read(args)?;
     if let Some(file) = &args.evidence {
         return evidence(args, file, experiments);

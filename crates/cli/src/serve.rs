@@ -113,7 +113,8 @@ fn reload(args: &Args, control: &Control) {
 /// What the user wrote keeps its own error type, which decides the exit code.
 fn told(error: ServeError) -> anyhow::Error {
     match error {
-        ServeError::Config(error) => error.into(),
+        ServeError::Config(error) | ServeError::Infeasible(error) => error.into(),
+        ServeError::Full(error) => told(*error),
         ServeError::Refused(refusal) => Usage(refusal.to_string()).into(),
         error => anyhow!(error),
     }

@@ -144,8 +144,12 @@ fn files_are_written() {
     let output = here.plan(SHORT);
     let stages = String::from_utf8(output.stderr).unwrap();
     assert!(stages.contains("plan: which promise breaks first"), "{stages}");
+    // Before the plan is made, which may take minutes.
     let error = here.error(&[&["--picture", "no/p.svg"], SHORT].concat(), 1);
-    assert!(error.contains("cannot write no/p.svg"), "{error}");
+    assert!(error.contains("cannot write no/p.svg: there is no directory no"), "{error}");
+    assert!(!error.contains("plan: what each load"), "{error}");
+    let error = here.error(&["--html", "."], 1);
+    assert!(error.contains("cannot write .: it is a directory"), "{error}");
 }
 
 /// Goal: Ctrl-C ends a long plan soon, and nothing is written. Method: a plan with a thousand seeds,

@@ -89,10 +89,8 @@ fn wanted(capability: Option<&VolumeCapability>) -> Result<Use, Status> {
     capability::supported(capability.ok_or_else(none)?)
 }
 
-/// Whether a single Pod may use the volume.
-fn is_single_writer(capability: Option<&VolumeCapability>) -> bool {
-    let mode = capability.and_then(|it| it.access_mode).map(|it| it.mode());
-    mode == Some(Mode::SingleNodeSingleWriter)
+fn mode(capability: Option<&VolumeCapability>) -> Option<Mode> {
+    capability.and_then(|it| it.access_mode).map(|it| it.mode())
 }
 
 fn at(path: &Path) -> impl FnOnce(std::io::Error) -> Status {
@@ -155,7 +153,9 @@ impl Node {
             fs::create_dir_all(parent).map_err(at(parent))?;
         }
         let mounted = mounts::at(&target)?;
-        if is_single_writer(request.volume_capability.as_ref()) {
+        let mode = mode(request.volume_capability.as_ref());
+        let read_only = request.readonly || mode == Some(Mode::SingleNodeReaderOnly);
+        if mode == Some(Mode::SingleNodeSingleWriter) {
             mounts::nowhere_else(&device, &[&staging, &target])?;
         }
         match wanted {
@@ -165,7 +165,7 @@ impl Node {
                     return mounts::same_file_system(&mounted, &staged, &target);
                 }
                 fs::create_dir_all(&target).map_err(at(&target))?;
-                mounts::bind(&staging, &target, request.readonly).await
+                mounts::bind(&staging, &target, read_only).await
             }
             Use::Block => {
                 if mounted.is_some() {
@@ -176,7 +176,7 @@ impl Node {
                     .append(true)
                     .open(&target)
                     .map_err(at(&target))?;
-                mounts::bind(&device, &target, request.readonly).await
+                mounts::bind(&device, &target, read_only).await
             }
         }
     }

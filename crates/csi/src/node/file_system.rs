@@ -1,5 +1,7 @@
 //! File systems on volumes.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use tonic::Status;
@@ -10,19 +12,23 @@ use super::mounts::Mounted;
 /// Exit status of blkid if it finds nothing on a device.
 const NOTHING: i32 = 2;
 
-/// What is on a device, as blkid finds it by the data alone: its type, or `None` for nothing.
+/// What is on a device, as blkid finds it by the data alone: the type of its file system or of its partition table, or `None`
+/// for nothing.
 async fn found(device: &Path) -> Result<Option<String>, Status> {
-    let arguments = ["-p", "-u", "filesystem,raid,crypto,other", "-s", "TYPE", "-o", "value", "--"];
-    let arguments = arguments.map(AsRef::as_ref).into_iter().chain([device.as_os_str()]);
+    // blkid has the same exit status for a device that it cannot read.
+    let read = File::open(device).and_then(|mut opened| opened.read_exact(&mut [0; 4096]));
+    read.map_err(|error| Status::internal(format!("{}: {error}", device.display())))?;
+    let arguments = ["-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "value", "--"].map(AsRef::as_ref);
+    let arguments = arguments.into_iter().chain([device.as_os_str()]);
     let done = output("blkid", &arguments.collect::<Vec<_>>()).await?;
     match done.code {
-        Some(0) => Ok(Some(done.stdout)),
+        Some(0) => Ok(Some(done.stdout.replace('\n', ", "))),
         Some(NOTHING) => Ok(None),
-        _ => Err(Status::internal(format!(
-            "blkid cannot say what is on {}: {}",
-            device.display(),
-            done.stderr
-        ))),
+        _ => {
+            let message =
+                format!("blkid cannot say what is on {}: {}", device.display(), done.stderr);
+            Err(Status::internal(message))
+        }
     }
 }
 
