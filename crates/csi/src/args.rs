@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Services: controller, node, or both
     #[arg(long, value_delimiter = ',', default_values = ["controller", "node"], value_name = "SERVICE")]
     pub(crate) services: Vec<Service>,
-    /// TOML file that lists the servers: [[server]] with `node` and `control`, the path of a control socket or https://HOST:PORT.
+    /// TOML file that lists the servers: tables `server` with `node` and `control`, the path of a control socket or https://HOST:PORT.
     /// It is read again when it has changed
     #[arg(long, value_name = "FILE", required_if_eq("services", "controller"))]
     pub(crate) servers: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Control socket of the server on this node, instead of a file with --servers
     #[arg(long, value_name = "PATH", conflicts_with = "servers")]
     pub(crate) control: Option<PathBuf>,
-    /// How volumes become block devices: ublk, nbd or loop (files of the server's [fuse] mount); by default the first of
+    /// How volumes become block devices: ublk, nbd or loop (files of the server's FUSE mount); by default the first of
     /// these that this node supports
     #[arg(long, value_name = "METHOD")]
     pub(crate) devices: Option<Devices>,
