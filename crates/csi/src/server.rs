@@ -2,7 +2,7 @@
 
 use std::io;
 
-use iofair_serve::control::client::{self, Address, Call, Reply};
+use iofair_serve::control::client::{self, Address, Call, Reply, escaped};
 use serde_json::{Value as Json, json};
 
 use crate::failure::{Failure, Refused};
@@ -50,18 +50,6 @@ impl Volume {
             block_device: json["block_device"].as_str().map(str::to_string),
         })
     }
-}
-
-/// A name as a part of a path.
-fn escaped(name: &str) -> String {
-    let mut text = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => text.push(byte.into()),
-            byte => text += &format!("%{byte:02X}"),
-        }
-    }
-    text
 }
 
 fn odd(what: &str) -> Failure {

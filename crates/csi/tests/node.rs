@@ -136,6 +136,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 /// Goal: a file system of a volume keeps its files through its life, although the driver is killed between all calls and each
 /// call comes twice. Method: stage, publish, write, expand, unpublish; then the same volume once more.
 #[test]
+#[ignore = "needs root: mounts, loop devices"]
 fn needs_root_a_file_system_survives_its_driver() {
     run(async {
         let mut machine = Machine::start("file-system");
@@ -207,6 +208,7 @@ fn needs_root_a_file_system_survives_its_driver() {
 
 /// Goal: a raw block volume is a device, and data that a Pod put on it is never formatted away.
 #[test]
+#[ignore = "needs root: mounts, loop devices"]
 fn needs_root_foreign_data_is_not_formatted() {
     run(async {
         let mut machine = Machine::start("block");

@@ -9,6 +9,7 @@ use rig::{Scratch, driver, server};
 
 /// Goal: the driver keeps the interface. Method: all of csi-sanity, with a pool in a file, its FUSE mount and loop devices.
 #[test]
+#[ignore = "needs root, csi-sanity"]
 fn needs_root_needs_csi_sanity_the_judge_finds_nothing() {
     let scratch = Scratch::new("sanity");
     let directory = scratch.0.as_path();

@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::{Map, Value as Json, json};
 
 use crate::failure::Usage;
+pub(crate) use iofair_serve::control::client::escaped;
 
 /// How a server's refusal of an unknown group begins.
 pub(crate) const NO_GROUP: &str = "there is no group";
@@ -15,18 +16,6 @@ pub(crate) fn path(kind: &str, name: &str) -> Result<String> {
         return Err(Usage(format!("the name is empty; a name is needed, such as {example}")).into());
     }
     Ok(format!("/v1/{kind}/{}", escaped(name)))
-}
-
-/// A name as it may stand in a path or a query.
-pub(crate) fn escaped(name: &str) -> String {
-    let mut text = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => text.push(byte.into()),
-            byte => text += &format!("%{byte:02X}"),
-        }
-    }
-    text
 }
 
 /// `KEY=VALUE` arguments as an object; dots nest, `none` removes.

@@ -109,6 +109,18 @@ impl Reply {
     }
 }
 
+/// A name as it may stand in the path or the query of a call, percent-encoded.
+pub fn escaped(name: &str) -> String {
+    let mut text = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => text.push(byte.into()),
+            byte => text += &format!("%{byte:02X}"),
+        }
+    }
+    text
+}
+
 /// Makes one call and waits for the response.
 pub fn call(address: &Address, call: &Call) -> io::Result<Reply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
