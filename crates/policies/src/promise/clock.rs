@@ -565,9 +565,7 @@ impl Clocks {
                     let waits = matches!(state, QueueState::Busy | QueueState::FlushBesideData);
                     let until = self.pause_end(id).filter(|_| waits);
                     if until.is_some_and(|until| until <= now) {
-                        if at < now {
-                            self.end_pause(id);
-                        }
+                        self.end_pause(id);
                     } else if !but(id) {
                         found = (Some(at), until);
                     }
