@@ -67,6 +67,7 @@ fn certificates_have_roles() {
         call(
             &Address::Tls(Secured {
                 host: host.clone(),
+                name: None,
                 port,
                 authority: path("ca.pem"),
                 certificate: path(&format!("{client}/client-cert.pem")),

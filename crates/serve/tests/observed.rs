@@ -18,6 +18,7 @@ use rig::wire::{FLUSH, Options, READ, REPLY_ACK, Wire, Workload};
 use serde_json::{Value as Json, json};
 
 const DASHBOARD: &str = include_str!("../../../packaging/grafana/iofair.json");
+const TENANTS: &str = include_str!("../../../packaging/helm/iofair/files/iofair-tenants.json");
 
 fn page(rig: &Controlled) -> Page {
     let reply = rig.ask(&Call::new("GET", "/metrics"));
@@ -255,9 +256,19 @@ fn the_dashboard_shows_what_is_exported() {
     }
     Workload::new(&rig.directory.path("socket"), 0, 64).run(200, 8);
     let page = page(&rig);
-    let dashboard: Json = serde_json::from_str(DASHBOARD).unwrap();
+    let on_panels = used(DASHBOARD, &page);
+    assert!(used(TENANTS, &page).len() >= 6, "the dashboard of tenants has lost its panels");
+    let exported: BTreeSet<String> = page.families().map(str::to_owned).collect();
+    let unseen: Vec<_> = exported.difference(&on_panels).collect();
+    assert!(unseen.is_empty(), "exported and on no panel: {unseen:?}");
+}
+
+/// The families of metrics that a dashboard uses, with labels that the page has.
+fn used(dashboard: &str, page: &Page) -> BTreeSet<String> {
+    let dashboard: Json = serde_json::from_str(dashboard).unwrap();
     let mut used = BTreeSet::new();
     let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.len() >= 8, "the dashboard has lost its panels");
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
     let queries = targets.map(|target| &target["expr"]).chain(variables.map(|v| &v["query"]));
@@ -267,10 +278,7 @@ fn the_dashboard_shows_what_is_exported() {
             used.insert(prometheus::family(&name).to_string());
         }
     }
-    let exported: BTreeSet<String> = page.families().map(str::to_owned).collect();
-    let unseen: Vec<_> = exported.difference(&used).collect();
-    assert!(unseen.is_empty(), "exported and on no panel: {unseen:?}");
-    assert!(panels.len() >= 8, "the dashboard has lost its panels");
+    used
 }
 
 fn why(rig: &Controlled, group: &str) -> Json {

@@ -107,7 +107,7 @@ impl Place {
             let needs = "needs --tls-ca, --tls-certificate and --tls-key";
             return Err(Usage(format!("{HTTPS}{host}:{port} {needs}")).into());
         };
-        Ok(Address::Tls(Secured { host, port, authority, certificate, key }))
+        Ok(Address::Tls(Secured { host, name: None, port, authority, certificate, key }))
     }
     fn of_file(&self, file: &Path) -> Result<Address> {
         let control = Contracts::open_with(&iofair_historical::TABLE, file)?.control;

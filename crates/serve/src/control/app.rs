@@ -1,9 +1,10 @@
 //! The meaning of each call. This file knows no socket: a [`Call`] comes in, an [`ApiResponse`] goes out.
 
+mod call;
 mod changes;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,18 +12,20 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use iofair_config::contracts::Detail;
-use iofair_config::contracts::edit::{Edit, How, Keys, Kind, listed};
+use iofair_config::contracts::edit::{Edit, How, Kind, listed};
 use iofair_core::time::Instant;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
+pub(super) use call::Call;
+use call::unescape;
+
 use super::audit::Audit;
 use super::file::{ContractFile, revision};
-use super::gate::{Author, Gate, Key};
+use super::gate::Gate;
 use super::live::{self, GroupMoment, Live, Wanted};
 use super::metrics;
 use super::monitor::{self, Monitor};
-use super::page::Page;
 use super::pages::Pages;
 use super::problem::Problem;
 use super::resources;
@@ -41,26 +44,6 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 /// The contract with clients.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
-
-/// A request of a client.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Call {
-    pub(super) method: String,
-    /// With its percent signs.
-    pub(super) path: String,
-    /// What followed the question mark.
-    pub(super) query: String,
-    /// The revision that the client knows, if it says so.
-    pub(super) if_match: Option<String>,
-    /// `If-None-Match: *`: only if it is new.
-    pub(super) only_new: bool,
-    /// A body, JSON by its own word.
-    pub(super) body: Option<Vec<u8>>,
-    /// Who makes a change.
-    pub(super) author: Author,
-    /// Whoever calls, as calls are counted.
-    pub(super) caller: Option<Key>,
-}
 
 /// What it gets.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -204,7 +187,7 @@ impl App {
 impl App {
     pub(super) fn respond(&self, call: &Call) -> ApiResponse {
         let named = self.group_named(call);
-        let changes = call.method != "GET" && !is_dry_run(call);
+        let changes = call.method != "GET" && !call.is_dry_run();
         let response = if changes { self.audited(call) } else { self.route(call) };
         // What the call made is there only now.
         if let Some(group) = named.or_else(|| self.group_named(call)) {
@@ -237,7 +220,7 @@ impl App {
             (["v1", "openapi.json"], "GET") => Ok(self.openapi()),
             (["v1", "openapi.json"], _) => Ok(not_allowed("GET")),
             (["v1", "stack"], "GET") => self.stack(200),
-            (["v1", "stack"], "PUT") if is_dry_run(call) || call.query.is_empty() => {
+            (["v1", "stack"], "PUT") if call.is_dry_run() || call.query.is_empty() => {
                 self.put_stack(call)
             }
             (["v1", "stack"], "PUT") => {
@@ -264,14 +247,14 @@ impl App {
             (["v1", "groups", name @ ..], _) => self.one(call, Kind::Group, &unescape(name)?),
             (["v1", "volumes", name @ ..], _) => self.one(call, Kind::Volume, &unescape(name)?),
             (["v1", "drain" | "resume" | "reload"], "POST")
-                if !call.query.is_empty() && !is_dry_run(call) =>
+                if !call.query.is_empty() && !call.is_dry_run() =>
             {
                 Err(Problem::bad_request(format!("\"{}\" after the question mark", call.query))
                     .allowed("nothing, or dry_run=true for a reload"))
             }
             (["v1", "drain"], "POST") => self.drain(call),
             (["v1", "resume"], "POST") => self.resume(),
-            (["v1", "reload"], "POST") if is_dry_run(call) => {
+            (["v1", "reload"], "POST") if call.is_dry_run() => {
                 self.dry_run(call, None, &Consent::default())
             }
             (["v1", "reload"], "POST") => {
@@ -293,6 +276,7 @@ impl App {
             (seen.now, seen.connections, engine.pending(), in_flight, engine.busy_time(seen.now))
         })?;
         let contracts = server.contracts();
+        let absolute = |path: &PathBuf| std::path::absolute(path).ok();
         let status = resources::Status {
             revision: served.revision.clone(),
             version: env!("CARGO_PKG_VERSION"),
@@ -302,10 +286,10 @@ impl App {
             stack: contracts.drive.stack.name().to_string(),
             worst_case_bytes_per_second: server.worst_case(),
             reaches: server.reaches().map(Into::into),
-            listen_unix: contracts.listen.unix.clone(),
+            listen_unix: contracts.listen.unix.as_ref().and_then(absolute),
             listen_tcp: server.tcp().map(|address| address.to_string()),
-            fuse_mount: contracts.mount.as_ref().and_then(|it| std::path::absolute(it).ok()),
-            free_bytes: server.free_bytes()?,
+            fuse_mount: contracts.mount.as_ref().and_then(absolute),
+            free_bytes: server.free_bytes().ok(),
             uptime_seconds: self.clock.now().0 as f64 / 1e9,
             groups: contracts.groups.len(),
             volumes: contracts.volumes.len(),
@@ -330,7 +314,7 @@ impl App {
         Ok(ApiResponse::json(status, Some(revision), &body))
     }
     fn put_stack(&self, call: &Call) -> Result<ApiResponse> {
-        let mut keys = keys(call)?;
+        let mut keys = call.keys()?;
         let name = keys.remove("name").and_then(|name| name.as_str().map(str::to_owned));
         let policy = keys.remove("policy");
         let give_up = keys.remove("give_up").unwrap_or(false.into());
@@ -347,14 +331,14 @@ impl App {
             Some(_) => return Err(Problem::bad_request("`policy` holds one object a policy")),
         };
         let edit = Edit::Stack { name, policy, give_up };
-        if is_dry_run(call) {
+        if call.is_dry_run() {
             return self.dry_run(call, Some(&edit), &Consent::default());
         }
         self.change(call, &edit)?;
         self.stack(200)
     }
     fn groups(&self, call: &Call) -> Result<ApiResponse> {
-        let page = page(call)?;
+        let page = call.page()?;
         let moment = live::gather(&self.reactor, GROUPS)?.groups.into_iter();
         let usage = |group: GroupMoment| (group.name, Usage::new(&group.tally, group.holds));
         let mut usage: BTreeMap<String, Usage> = moment.map(usage).collect();
@@ -368,7 +352,7 @@ impl App {
         Ok(ApiResponse::json(200, Some(revision), &body))
     }
     fn volumes(&self, call: &Call) -> Result<ApiResponse> {
-        let page = page(call)?;
+        let page = call.page()?;
         let moment = live::gather(&self.reactor, VOLUMES)?;
         let served = lock(&self.served);
         let volumes = resources::volumes(served.server()?, &moment.volumes);
@@ -386,8 +370,8 @@ impl App {
             "GET" => return self.show(200, kind, name),
             "DELETE" => {
                 let edit = Edit::Remove { kind, name: name.into() };
-                let agreed = consent(call, kind, name)?;
-                if is_dry_run(call) {
+                let agreed = call.consent(kind, name)?;
+                if call.is_dry_run() {
                     return self.dry_run(call, Some(&edit), &agreed);
                 }
                 let revision = self.change_with(call, &edit, &agreed)?;
@@ -399,9 +383,9 @@ impl App {
             "PATCH" => How::Merge,
             _ => return Ok(not_allowed("GET, PUT, PATCH, DELETE")),
         };
-        let agreed = consent(call, kind, name)?;
-        let edit = Edit::Set { kind, name: name.to_string(), keys: keys(call)?, how };
-        if is_dry_run(call) {
+        let agreed = call.consent(kind, name)?;
+        let edit = Edit::Set { kind, name: name.to_string(), keys: call.keys()?, how };
+        if call.is_dry_run() {
             return self.dry_run(call, Some(&edit), &agreed);
         }
         self.change_with(call, &edit, &agreed)?;
@@ -449,7 +433,7 @@ impl App {
         Ok(ApiResponse::json(200, Some(why.revision.clone()), &why))
     }
     fn live(&self, call: &Call) -> Result<ApiResponse> {
-        let page = page(call)?;
+        let page = call.page()?;
         let (line, revision) = self.line()?;
         let wanted = Wanted { groups: true, volumes: false, whys: true };
         let mut live = Live::new(&live::gather(&line, wanted)?, &page)?;
@@ -490,7 +474,7 @@ impl App {
 
     /// Stops accepting requests and waits until all requests in flight are completed.
     fn drain(&self, call: &Call) -> Result<ApiResponse> {
-        let then = keys(call)?.remove("then").unwrap_or("hold".into());
+        let then = call.keys()?.remove("then").unwrap_or("hold".into());
         if !["hold", "resume", "end"].iter().any(|word| then == *word) {
             return Err(Problem::bad_request(format!("after a drain: {then}?"))
                 .allowed("{\"then\": \"hold\"}, \"resume\" or \"end\""));
@@ -543,70 +527,4 @@ fn unknown(server: &Server, kind: Kind, name: &str) -> Problem {
 pub(super) fn not_allowed(allow: &'static str) -> ApiResponse {
     let problem = Problem::new(405, "method", "this method is not supported here").allowed(allow);
     ApiResponse { allow: Some(allow), ..ApiResponse::problem(&problem) }
-}
-
-/// After the question mark of a change that shall only be tried.
-const DRY_RUN: &str = "dry_run=true";
-
-/// Whether this is a dry run. A drain has none.
-fn is_dry_run(call: &Call) -> bool {
-    let parts: Vec<&str> = call.path.trim_matches('/').split('/').collect();
-    let changes = match parts.as_slice() {
-        ["v1", "stack" | "reload"] => call.query == DRY_RUN,
-        ["v1", "groups" | "volumes", ..] => call.query.split('&').any(|word| word == DRY_RUN),
-        _ => false,
-    };
-    changes && call.method != "GET"
-}
-
-/// What a caller agrees to, as it stands behind the question mark.
-fn consent(call: &Call, kind: Kind, name: &str) -> Result<Consent> {
-    let mut consent = Consent::default();
-    for word in call.query.split('&').filter(|word| !word.is_empty()) {
-        let list = match (kind, call.method.as_str(), word) {
-            (_, "DELETE", "data=keep") | (_, _, DRY_RUN) => continue,
-            (Kind::Volume, "DELETE", "data=delete") => &mut consent.delete,
-            (Kind::Volume, "PUT" | "PATCH", "shrink=true") => &mut consent.shrink,
-            (Kind::Volume, "PUT" | "PATCH", "take_over=true") => &mut consent.take_over,
-            _ => {
-                return Err(Problem::bad_request(format!("\"{word}\" after the name")).allowed(
-                    "dry_run=true; for a volume: DELETE with ?data=keep or ?data=delete, PUT and PATCH with ?shrink=true \
-                     or ?take_over=true",
-                ));
-            }
-        };
-        list.push(name.to_string());
-    }
-    Ok(consent)
-}
-
-/// The part of a list that a call wants.
-fn page(call: &Call) -> Result<Page> {
-    Page::parse(&call.query, |name| unescape(&[name]))
-}
-
-/// The object in a call's body.
-fn keys(call: &Call) -> Result<Keys> {
-    let Some(body) = &call.body else { return Ok(Keys::new()) };
-    match serde_json::from_slice(body) {
-        Ok(Json::Object(keys)) => Ok(keys),
-        Ok(_) => Err(Problem::bad_request("the body is no object")),
-        Err(error) => Err(Problem::bad_request(format!("the body is no JSON: {error}"))),
-    }
-}
-
-/// A name out of a path: its slashes may be escaped or not.
-fn unescape(parts: &[&str]) -> Result<String> {
-    let bad = || Problem::bad_request("a percent sign in the path is followed by two hex digits");
-    let mut bytes = Vec::new();
-    let whole = parts.join("/");
-    let mut rest = whole.bytes();
-    while let Some(byte) = rest.next() {
-        let escaped = |rest: &mut std::str::Bytes<'_>| {
-            let digit = |byte: u8| char::from(byte).to_digit(16);
-            Some((digit(rest.next()?)? * 16 + digit(rest.next()?)?) as u8)
-        };
-        bytes.push(if byte == b'%' { escaped(&mut rest).ok_or_else(bad)? } else { byte });
-    }
-    String::from_utf8(bytes).map_err(|_| Problem::bad_request("the path is no UTF-8"))
 }

@@ -35,8 +35,10 @@ pub enum Address {
 /// A server that is called over TLS, and the caller's credentials. Files are in PEM format.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Secured {
-    /// A name or address in the server's certificate.
+    /// Where it is.
     pub host: String,
+    /// The name in its certificate; `None`: the host's.
+    pub name: Option<String>,
     /// Its port.
     pub port: u16,
     /// The CA that signed the server.
@@ -132,7 +134,8 @@ pub fn call(address: &Address, call: &Call) -> io::Result<Reply> {
             }
             Address::Tls(secured) => {
                 let host = secured.host.trim_matches(['[', ']']);
-                let name = ServerName::try_from(host.to_string()).map_err(io::Error::other)?;
+                let name = secured.name.as_deref().unwrap_or(host).to_string();
+                let name = ServerName::try_from(name).map_err(io::Error::other)?;
                 let connector = TlsConnector::from(Arc::new(config(secured)?));
                 let stream = TcpStream::connect((host, secured.port)).await?;
                 let stream = connector.connect(name, stream).await?;

@@ -34,8 +34,9 @@ pub(super) struct Status {
     /// Where the volumes are files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fuse_mount: Option<PathBuf>,
-    /// Room for new volumes.
-    pub(super) free_bytes: u64,
+    /// Room for new volumes; absent if it cannot be told now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) free_bytes: Option<u64>,
     pub(super) uptime_seconds: f64,
     pub(super) groups: usize,
     pub(super) volumes: usize,

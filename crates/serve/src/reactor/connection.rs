@@ -441,4 +441,7 @@ impl Endpoint for Connection {
     fn volume(&self) -> Option<usize> {
         self.volume
     }
+    fn resized(&mut self, size: u64) {
+        self.session.resized(size);
+    }
 }

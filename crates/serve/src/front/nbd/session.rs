@@ -201,6 +201,13 @@ impl Session {
         }
     }
 
+    /// The volume has a new size. The protocol cannot tell the client; one that knows it otherwise may use it.
+    pub fn resized(&mut self, size: u64) {
+        if let State::Transmission(attached) = &mut self.state {
+            attached.size = size;
+        }
+    }
+
     fn close(&mut self, consumed: usize) -> Step {
         self.state = State::Closed;
         Step { consumed, action: Action::Close }

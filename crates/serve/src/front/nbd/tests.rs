@@ -181,6 +181,17 @@ fn export_name_pads_when_asked() {
     assert_eq!(talk.actions, [Action::Close]);
 }
 
+/// Goal: a connection that is open serves all of a volume that has grown.
+#[test]
+fn a_grown_volume_is_served_whole() {
+    let mut talk = Talk::chosen(false);
+    talk.feed(&request(command::READ, 0, 1 << 30, 4096));
+    assert!(talk.actions.iter().all(|it| !matches!(it, Action::Command(_))), "it is too far");
+    talk.session.resized((1 << 30) + 4096);
+    talk.feed(&request(command::READ, 0, 1 << 30, 4096));
+    assert!(matches!(talk.actions.last(), Some(Action::Command(_))), "{:?}", talk.actions);
+}
+
 /// Goal: bad commands get the protocol's error and cost nothing else; the payload of a refused write
 /// is not taken for commands. Method: a table, each followed by a good flush.
 #[test]
