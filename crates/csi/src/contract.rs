@@ -15,14 +15,11 @@ const KUBERNETES: &str = "csi.storage.k8s.io/";
 /// The namespace of the claim, if the provisioner tells it (`--extra-create-metadata`).
 const NAMESPACE: &str = "csi.storage.k8s.io/pvc/namespace";
 
-/// The contract of a volume as the control API takes it: an object with keys of a `[[group]]`. Later parameters replace
-/// earlier ones.
+/// The contract of a volume as the control API takes it: an object with keys of a `[[group]]`.
 ///
 /// # Errors
 /// INVALID_ARGUMENT names the parameter and what is allowed.
-pub(crate) fn contract<'a>(
-    parameters: impl IntoIterator<Item = (&'a String, &'a String)>,
-) -> Result<Json, Status> {
+pub(crate) fn contract(parameters: &HashMap<String, String>) -> Result<Json, Status> {
     let mut contract = Map::new();
     for (key, value) in parameters {
         if key.starts_with(KUBERNETES) {
@@ -44,11 +41,12 @@ pub(crate) fn contract<'a>(
             contract.insert(name.into(), value);
             continue;
         };
-        let table = contract.entry(name).or_insert_with(|| json!({}));
-        if !table.is_object() {
-            *table = json!({});
+        if parameters.contains_key(name) {
+            return Err(Status::invalid_argument(format!(
+                "parameters \"{name}\" and \"{key}\" exclude each other"
+            )));
         }
-        table[inner] = value;
+        contract.entry(name).or_insert_with(|| json!({}))[inner] = value;
     }
     Ok(Json::Object(contract))
 }
@@ -65,7 +63,7 @@ pub(crate) fn group(all: &str, parameters: &HashMap<String, String>, volume: &st
 mod tests {
     use super::*;
 
-    fn parameters(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    fn parameters(pairs: &[(&str, &str)]) -> HashMap<String, String> {
         pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
     }
 
@@ -79,27 +77,29 @@ mod tests {
             ("max.write", "20MB/s"),
             ("csi.storage.k8s.io/pv/name", "pvc-1"),
         ]);
-        let read = contract(written.iter().map(|(key, value)| (key, value))).expect("known keys");
+        let read = contract(&written).expect("known keys");
         let wanted = json!({
             "min": "10MB/s", "weight": 300, "max": { "read": "50MB/s", "write": "20MB/s" }
         });
         assert_eq!(read, wanted);
         let wrong = parameters(&[("mim", "10MB/s")]);
-        let error = contract(wrong.iter().map(|(key, value)| (key, value))).expect_err("unknown");
+        let error = contract(&wrong).expect_err("unknown");
         assert!(
             error.message().contains("\"mim\"") && error.message().contains("min_iops"),
             "{error}"
         );
+        let both = parameters(&[("max", "10MB/s"), ("max.read", "5MB/s")]);
+        let error = contract(&both).expect_err("which one holds?");
+        assert!(error.message().contains("exclude each other"), "{error}");
     }
 
     /// Goal: a volume of a namespace is in the namespace's group.
     #[test]
     fn a_namespace_is_a_group() {
-        let of = |pairs: &[(&str, &str)]| parameters(pairs).into_iter().collect::<HashMap<_, _>>();
         assert_eq!(
-            group("kubernetes", &of(&[(NAMESPACE, "team-a")]), "pvc-1"),
+            group("kubernetes", &parameters(&[(NAMESPACE, "team-a")]), "pvc-1"),
             "kubernetes/team-a/pvc-1"
         );
-        assert_eq!(group("kubernetes", &of(&[]), "pvc-1"), "kubernetes/pvc-1");
+        assert_eq!(group("kubernetes", &parameters(&[]), "pvc-1"), "kubernetes/pvc-1");
     }
 }

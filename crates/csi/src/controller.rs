@@ -8,6 +8,8 @@ mod capacity;
 mod create;
 mod list;
 
+pub(crate) use create::sweep;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -58,14 +60,10 @@ impl Controller {
         }
         let none = || Status::not_found(format!("there is no volume \"{id}\""));
         let parsed = VolumeId::parse(id).ok_or_else(none)?;
-        let server = self.servers.of(&parsed.node)?;
+        let server = self.servers.of(&parsed.node).await?;
         let volume =
             server.volume(&parsed.volume).await.map_err(|error| error.status(&parsed.node))?;
-        Ok((parsed, server, volume.filter(|it| self.is_ours(it)).ok_or_else(none)?))
-    }
-    /// Whether a volume was created by this driver, by its group.
-    fn is_ours(&self, volume: &Volume) -> bool {
-        volume.group.strip_prefix(&self.group).is_some_and(|rest| rest.starts_with('/'))
+        Ok((parsed, server, volume.filter(|it| it.is_in(&self.group)).ok_or_else(none)?))
     }
 }
 
@@ -109,10 +107,6 @@ fn described(id: &VolumeId, size: u64) -> csi::Volume {
     }
 }
 
-fn unsupported<T>(what: &str) -> Result<Response<T>, Status> {
-    Err(Status::unimplemented(format!("{what} are not supported")))
-}
-
 #[async_trait]
 impl csi::controller_server::Controller for Controller {
     async fn create_volume(
@@ -142,7 +136,7 @@ impl csi::controller_server::Controller for Controller {
         };
         let (id, ..) = self.existing(&volume_id).await?;
         capability::supported(&capability)?;
-        self.servers.of(&node_id)?;
+        self.servers.of(&node_id).await?;
         if id.node != node_id {
             let message =
                 format!("volume {volume_id} is on node {}; node {node_id} cannot use it", id.node);
@@ -257,36 +251,5 @@ impl csi::controller_server::Controller for Controller {
             .await
             .map_err(|error| error.status(&id.node))?;
         Ok(Response::new(ControllerModifyVolumeResponse {}))
-    }
-
-    async fn create_snapshot(
-        &self,
-        _: Request<csi::CreateSnapshotRequest>,
-    ) -> Result<Response<csi::CreateSnapshotResponse>, Status> {
-        unsupported("snapshots")
-    }
-    async fn delete_snapshot(
-        &self,
-        _: Request<csi::DeleteSnapshotRequest>,
-    ) -> Result<Response<csi::DeleteSnapshotResponse>, Status> {
-        unsupported("snapshots")
-    }
-    async fn list_snapshots(
-        &self,
-        _: Request<csi::ListSnapshotsRequest>,
-    ) -> Result<Response<csi::ListSnapshotsResponse>, Status> {
-        unsupported("snapshots")
-    }
-    async fn get_snapshot(
-        &self,
-        _: Request<csi::GetSnapshotRequest>,
-    ) -> Result<Response<csi::GetSnapshotResponse>, Status> {
-        unsupported("snapshots")
-    }
-    async fn controller_get_volume(
-        &self,
-        _: Request<csi::ControllerGetVolumeRequest>,
-    ) -> Result<Response<csi::ControllerGetVolumeResponse>, Status> {
-        unsupported("conditions of volumes")
     }
 }

@@ -33,6 +33,8 @@ pub(crate) enum Failure {
     Refused(Refused),
     /// The server did not respond.
     Unreachable(io::Error),
+    /// The response lacks this.
+    Odd(String),
 }
 
 impl Failure {
@@ -46,6 +48,9 @@ impl Failure {
             Self::Unreachable(error) => {
                 Status::unavailable(format!("the server on node {node} does not respond: {error}"))
             }
+            Self::Odd(what) => Status::internal(format!(
+                "the response of the server on node {node} has no {what}: is its version older than the driver's?"
+            )),
             Self::Refused(Refused { kind, text }) => {
                 let code = match kind.as_str() {
                     // The numbers are in the text.

@@ -55,7 +55,7 @@ impl Identity for Driver {
     }
     async fn probe(&self, _: Request<ProbeRequest>) -> Result<Response<ProbeResponse>, Status> {
         if let Some((node, servers)) = &self.own {
-            servers.of(node)?.status().await.map_err(|error| error.status(node))?;
+            servers.of(node).await?.status().await.map_err(|error| error.status(node))?;
         }
         Ok(Response::new(ProbeResponse { ready: Some(true) }))
     }

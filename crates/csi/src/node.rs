@@ -7,6 +7,7 @@ mod command;
 mod device;
 mod file_system;
 mod mounts;
+mod nbd;
 mod stats;
 
 use std::fs;
@@ -39,6 +40,8 @@ use crate::volume_id::VolumeId;
 #[derive(Debug)]
 pub(crate) struct Node {
     name: String,
+    /// The group that contains the groups of all volumes.
+    group: String,
     servers: Arc<Servers>,
     devices: Devices,
     pending: Pending,
@@ -49,9 +52,22 @@ impl Node {
     ///
     /// # Errors
     /// The chosen method, or any, does not work here.
-    pub(crate) fn new(name: &str, servers: Arc<Servers>, wanted: Option<Devices>) -> Result<Self> {
+    pub(crate) fn new(
+        name: &str,
+        group: &str,
+        servers: Arc<Servers>,
+        wanted: Option<Devices>,
+    ) -> Result<Self> {
         let devices = device::choose(wanted)?;
-        Ok(Self { name: name.to_string(), servers, devices, pending: Pending::default() })
+        if devices == Devices::Nbd {
+            let (servers, node) = (Arc::clone(&servers), name.to_string());
+            nbd::keep(move || {
+                let server = servers.table().get(&node).cloned();
+                server.and_then(|it| it.socket()).ok_or_else(|| ErrorKind::NotConnected.into())
+            })?;
+        }
+        let (name, group) = (name.to_string(), group.to_string());
+        Ok(Self { name, group, servers, devices, pending: Pending::default() })
     }
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -64,9 +80,9 @@ impl Node {
         let none =
             || Status::not_found(format!("there is no volume \"{text}\" on node {}", self.name));
         let id = VolumeId::parse(text).filter(|id| id.node == self.name).ok_or_else(none)?;
-        let server = self.servers.of(&self.name)?;
+        let server = self.servers.of(&self.name).await?;
         let volume = server.volume(&id.volume).await.map_err(|error| error.status(&self.name))?;
-        Ok((server, volume.ok_or_else(none)?))
+        Ok((server, volume.filter(|it| it.is_in(&self.group)).ok_or_else(none)?))
     }
     fn begin(&self, volume: &str) -> Result<Operation, Status> {
         if volume.is_empty() {
@@ -197,7 +213,7 @@ impl Node {
         };
         let mounted = mounts::at(&place)?.ok_or_else(gone)?;
         let device = device::find(self.devices, &server, &volume).await?.ok_or_else(gone)?;
-        device::refresh(self.devices, &device).await?;
+        device::refresh(self.devices, &server, &volume, &device).await?;
         if mounted.is_file_system() {
             file_system::grow(&device, &mounted).await?;
         }

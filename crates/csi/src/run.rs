@@ -1,13 +1,16 @@
 //! Starts the services on their socket and ends them on a signal.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream as Probe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use kube::Client;
+use rustix::fs::Mode;
+use rustix::process::umask;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -15,13 +18,14 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server as Grpc;
 
 use crate::args::{Args, DRIVER, Service};
-use crate::controller::Controller;
+use crate::controller::{Controller, sweep};
 use crate::csi::controller_server::ControllerServer;
 use crate::csi::identity_server::IdentityServer;
 use crate::csi::node_server::NodeServer;
 use crate::identity::Driver;
 use crate::node::Node;
-use crate::servers::Servers;
+use crate::servers::{Cluster, Servers};
+use crate::tenants::Tenants;
 
 /// How long calls in progress, and clients that keep their connections, may delay the end. Every call can be repeated.
 const GRACE: Duration = Duration::from_secs(5);
@@ -29,22 +33,46 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Serves until SIGTERM or SIGINT; calls in progress complete.
 ///
 /// # Errors
-/// A file is wrong, the socket is in use, or no method for block devices works here.
+/// A file is wrong, the socket is in use, the API server does not respond, or no method for block devices works here.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let servers = Arc::new(match (&args.servers, &args.control, &args.node) {
-        (Some(file), ..) => Servers::file(file)?,
-        (None, Some(control), Some(node)) => Servers::one(node, control),
-        (None, Some(_), None) => bail!("--control needs --node, the name of this node"),
-        (None, None, _) => bail!("no server: --control PATH, or --servers FILE"),
-    });
+    // The API server is called through TLS. It may be set already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(args, servers))
+    runtime.block_on(async { serve(args, servers(args).await?).await })
+}
+
+async fn servers(args: &Args) -> Result<Arc<Servers>> {
+    match (&args.discover, &args.servers, &args.control, &args.node) {
+        (Some(selector), ..) => {
+            let client = Client::try_default().await.context("the API server")?;
+            let cluster = Cluster {
+                client,
+                namespace: args.namespace.clone().unwrap_or_default(),
+                selector: selector.clone(),
+                port: args.control_port,
+                name: args.server_name.clone(),
+                tls: args.tls.clone().unwrap_or_default(),
+            };
+            Servers::of_pods(cluster).await
+        }
+        (_, Some(file), ..) => Servers::file(file).map(Arc::new),
+        (_, _, Some(control), Some(node)) => Ok(Arc::new(Servers::one(node, control))),
+        (_, _, Some(_), None) => bail!("--control needs --node, the name of this node"),
+        _ => bail!("no server: --control PATH, --servers FILE, or --discover SELECTOR"),
+    }
 }
 
 async fn serve(args: &Args, servers: Arc<Servers>) -> Result<()> {
     let serves = |service| args.services.contains(&service);
-    let controller =
-        serves(Service::Controller).then(|| Controller::new(&args.group, Arc::clone(&servers)));
+    let controller = serves(Service::Controller).then(|| {
+        let controller = Controller::new(&args.group, Arc::clone(&servers));
+        tokio::spawn(sweep(args.group.clone(), Arc::clone(&servers)));
+        controller
+    });
+    if serves(Service::Tenants) {
+        let client = Client::try_default().await.context("the API server")?;
+        tokio::spawn(Tenants::new(client, &args.group, Arc::clone(&servers)).run());
+    }
     let mut own = None;
     let node = match serves(Service::Node) {
         false => None,
@@ -53,7 +81,7 @@ async fn serve(args: &Args, servers: Arc<Servers>) -> Result<()> {
                 bail!("the node service needs --node, the name of this node")
             };
             own = Some((name.clone(), Arc::clone(&servers)));
-            Some(Node::new(name, Arc::clone(&servers), args.devices)?)
+            Some(Node::new(name, &args.group, Arc::clone(&servers), args.devices)?)
         }
     };
     let path = path(&args.endpoint)?;
@@ -62,6 +90,7 @@ async fn serve(args: &Args, servers: Arc<Servers>) -> Result<()> {
     words.extend(
         controller.is_some().then(|| format!("controller of {} servers", servers.table().len())),
     );
+    words.extend(serves(Service::Tenants).then(|| "Tenants".to_string()));
     words.extend(node.as_ref().map(|node| {
         format!("node {}, block devices through {}", node.name(), node.devices().word())
     }));
@@ -118,7 +147,9 @@ fn bind(path: &Path) -> Result<UnixListener> {
         }
         fs::remove_file(path).with_context(at)?;
     }
-    let listener = UnixListener::bind(path).with_context(at)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).with_context(at)?;
-    Ok(listener)
+    // From its first moment; this program has no other thread that creates files now.
+    let before = umask(Mode::from_raw_mode(0o177));
+    let listener = UnixListener::bind(path).with_context(at);
+    umask(before);
+    listener
 }

@@ -1,6 +1,7 @@
 //! A server, called over its control API (`docs/control.md`).
 
 use std::io;
+use std::path::PathBuf;
 
 use iofair_serve::control::client::{self, Address, Call, Reply, escaped};
 use serde_json::{Value as Json, json};
@@ -29,11 +30,43 @@ pub(crate) struct Volume {
     pub(crate) block_device: Option<String>,
 }
 
+/// A group as its server shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    /// Its guaranteed minimum in bytes per second.
+    pub(crate) min: u64,
+    /// Its ceiling in bytes per second for reads and writes together.
+    pub(crate) max: Option<u64>,
+    /// Bytes of the last second, with those of groups inside it.
+    pub(crate) rate: u64,
+    /// Whether it has requests now.
+    pub(crate) waits: bool,
+}
+
+impl Group {
+    fn read(json: &Json) -> Option<Self> {
+        let ceilings = json["in_force"]["ceilings"].as_array()?.iter();
+        let mut totals = ceilings.filter(|it| it["of"] == "total" && it["unit"] == "bytes");
+        Some(Self {
+            name: json["name"].as_str()?.to_string(),
+            min: json["in_force"]["min_bytes_per_second"].as_u64().unwrap_or(0),
+            max: totals.find_map(|it| it["per_second"].as_u64()),
+            rate: json["usage"]["bytes_per_second"].as_u64().unwrap_or(0),
+            waits: json["usage"]["requests_in_flight"].as_u64().unwrap_or(0) > 0,
+        })
+    }
+    /// Whether the group is inside this one.
+    pub(crate) fn is_in(&self, group: &str) -> bool {
+        is_inside(&self.name, group)
+    }
+}
+
 /// What a node service and admission ask of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ServerStatus {
-    /// Bytes for new volumes.
-    pub(crate) free: u64,
+    /// Bytes for new volumes, if the server can tell.
+    pub(crate) free: Option<u64>,
     /// Where the volumes are files.
     pub(crate) mount: Option<String>,
     /// Where NBD clients connect.
@@ -50,18 +83,29 @@ impl Volume {
             block_device: json["block_device"].as_str().map(str::to_string),
         })
     }
+    /// Whether the volume's group is inside this one, as those that this driver creates are.
+    pub(crate) fn is_in(&self, group: &str) -> bool {
+        is_inside(&self.group, group)
+    }
+}
+
+/// Whether a group is inside another one, at any depth.
+fn is_inside(name: &str, group: &str) -> bool {
+    name.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn odd(what: &str) -> Failure {
-    Failure::Unreachable(io::Error::other(format!("its response has no {what}")))
+    Failure::Odd(what.to_string())
 }
 
 impl Server {
     async fn call(&self, call: Call) -> Result<Json, Failure> {
-        let address = self.address.clone();
-        let done = tokio::task::spawn_blocking(move || client::call(&address, &call)).await;
-        let reply: Reply =
-            done.map_err(io::Error::other).and_then(|it| it).map_err(Failure::Unreachable)?;
+        let server = self.clone();
+        let done = tokio::task::spawn_blocking(move || server.call_and_wait(&call)).await;
+        done.map_err(|error| Failure::Unreachable(io::Error::other(error)))?
+    }
+    fn call_and_wait(&self, call: &Call) -> Result<Json, Failure> {
+        let reply: Reply = client::call(&self.address, call).map_err(Failure::Unreachable)?;
         let body = reply.json().unwrap_or(Json::Null);
         if reply.is_good() {
             Ok(body)
@@ -69,11 +113,16 @@ impl Server {
             Err(Failure::Refused(Refused::of(reply.status, &body)))
         }
     }
+    /// Where NBD clients connect, if the server runs. Waits for its response.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        let status = self.call_and_wait(&Call::new("GET", "/v1/status")).ok()?;
+        status["listen_unix"].as_str().map(PathBuf::from)
+    }
     pub(crate) async fn status(&self) -> Result<ServerStatus, Failure> {
         let status = self.call(Call::new("GET", "/v1/status")).await?;
         let text = |key: &str| status[key].as_str().map(str::to_string);
         Ok(ServerStatus {
-            free: status["free_bytes"].as_u64().ok_or_else(|| odd("free_bytes"))?,
+            free: status["free_bytes"].as_u64(),
             mount: text("fuse_mount"),
             listen_unix: text("listen_unix"),
         })
@@ -86,45 +135,49 @@ impl Server {
             Err(error) => Err(error),
         }
     }
-    /// All volumes in groups below this one, by name.
-    pub(crate) async fn volumes(&self, group: &str) -> Result<Vec<Volume>, Failure> {
+    /// All of a collection, read by `read`, in pages.
+    async fn all<T>(&self, what: &str, read: fn(&Json) -> Option<T>) -> Result<Vec<T>, Failure> {
         let (mut found, mut after) = (Vec::new(), None::<String>);
         loop {
             let from = after.map_or(String::new(), |name| format!("&after={}", escaped(&name)));
             let body =
-                self.call(Call::new("GET", &format!("/v1/volumes?limit={PAGE}{from}"))).await?;
-            let listed = body["volumes"].as_array().ok_or_else(|| odd("volumes"))?;
-            let all: Vec<Volume> = listed.iter().filter_map(Volume::read).collect();
-            let last = all.last().map(|volume| volume.name.clone());
-            let is_inside =
-                |name: &str| name.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'));
-            found.extend(all.into_iter().filter(|volume| is_inside(&volume.group)));
+                self.call(Call::new("GET", &format!("/v1/{what}?limit={PAGE}{from}"))).await?;
+            let listed = body[what].as_array().ok_or_else(|| odd(what))?;
+            found.extend(listed.iter().filter_map(read));
+            let last = listed.last().and_then(|it| it["name"].as_str()).map(str::to_string);
             if listed.len() < PAGE || last.is_none() {
-                found.sort_by(|a, b| a.name.cmp(&b.name));
                 return Ok(found);
             }
             after = last;
         }
     }
-    /// Groups below this one whose last word is `name`.
-    pub(crate) async fn groups_of(&self, group: &str, name: &str) -> Result<Vec<String>, Failure> {
-        let (mut found, mut after) = (Vec::new(), None::<String>);
-        loop {
-            let from = after.map_or(String::new(), |name| format!("&after={}", escaped(&name)));
-            let body =
-                self.call(Call::new("GET", &format!("/v1/groups?limit={PAGE}{from}"))).await?;
-            let listed = body["groups"].as_array().ok_or_else(|| odd("groups"))?;
-            let names: Vec<&str> = listed.iter().filter_map(|it| it["name"].as_str()).collect();
-            let is_one = |path: &&&str| {
-                let inside = path.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'));
-                inside && path.rsplit('/').next() == Some(name)
-            };
-            found.extend(names.iter().filter(is_one).map(|path| path.to_string()));
-            let last = names.last().map(|name| name.to_string());
-            if listed.len() < PAGE || last.is_none() {
-                return Ok(found);
+    /// All volumes in groups inside this one, by name.
+    pub(crate) async fn volumes(&self, group: &str) -> Result<Vec<Volume>, Failure> {
+        let mut found = self.all("volumes", Volume::read).await?;
+        found.retain(|volume| volume.is_in(group));
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+    /// All groups.
+    pub(crate) async fn groups(&self) -> Result<Vec<Group>, Failure> {
+        self.all("groups", Group::read).await
+    }
+    /// Changes keys of a group's contract. A group that exists only as a part of other groups' paths gets one, and a group
+    /// that is gone needs none removed.
+    pub(crate) async fn change_group(&self, name: &str, keys: Json) -> Result<(), Failure> {
+        let call = Call::new("PATCH", &format!("/v1/groups/{}", escaped(name)));
+        match self.call(call.body(keys.clone())).await {
+            Err(error) if error.is("missing") => {
+                let mut keys = keys;
+                keys.as_object_mut()
+                    .into_iter()
+                    .for_each(|keys| keys.retain(|_, it| !it.is_null()));
+                match keys.as_object().is_some_and(|keys| keys.is_empty()) {
+                    true => Ok(()),
+                    false => self.put_group(name, &keys, false).await,
+                }
             }
-            after = last;
+            done => done.map(drop),
         }
     }
     /// Creates a group, or gives it another contract. `dry_run`: only says whether that would do.

@@ -1,50 +1,19 @@
-//! The servers that the controller service knows: a file of tables, read again when it has changed.
-//!
-//! ```toml
-//! [[server]]
-//! node = "node-a"                            # the name of the node in Kubernetes
-//! control = "/run/iofair/control.sock"       # or "https://node-a.example:9443", with the files of [tls]
-//!
-//! [tls]
-//! authority = "ca.pem"
-//! certificate = "controller.pem"
-//! key = "controller.key"
-//! ```
+//! The servers that the services know: one, those of a file, or those that the Pods of a cluster run.
+
+mod file;
+mod pods;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail, ensure};
-use iofair_serve::control::client::{Address, Secured};
-use serde::Deserialize;
+use anyhow::Result;
+use iofair_serve::control::client::Address;
 use tonic::Status;
 
+pub(crate) use pods::Cluster;
+
 use crate::server::Server;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    #[serde(default)]
-    server: Vec<WrittenServer>,
-    tls: Option<Tls>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenServer {
-    node: String,
-    control: String,
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Tls {
-    authority: PathBuf,
-    certificate: PathBuf,
-    key: PathBuf,
-}
 
 /// Servers by their nodes.
 pub(crate) type Table = Arc<BTreeMap<String, Server>>;
@@ -56,6 +25,8 @@ enum Source {
     One,
     /// A file, and its last text.
     File(PathBuf, Mutex<String>),
+    /// Pods, which are followed.
+    Pods(Cluster),
 }
 
 /// The servers.
@@ -78,24 +49,33 @@ impl Servers {
     /// # Errors
     /// The file cannot be read, or is wrong.
     pub(crate) fn file(path: &Path) -> Result<Self> {
-        let text = text(path)?;
-        let table = Arc::new(read(path, &text)?);
+        let text = file::text(path)?;
+        let table = Arc::new(file::read(path, &text)?);
         let source = Source::File(path.to_path_buf(), Mutex::new(text));
         Ok(Self { source, table: Mutex::new(table) })
+    }
+    /// The servers that Pods of a cluster run. The table is complete from the beginning, and changes with the Pods.
+    ///
+    /// # Errors
+    /// The API server does not let them be listed.
+    pub(crate) async fn of_pods(cluster: Cluster) -> Result<Arc<Self>> {
+        let table = Mutex::new(Table::default());
+        let servers = Arc::new(Self { source: Source::Pods(cluster.clone()), table });
+        cluster.follow(Arc::clone(&servers)).await?;
+        Ok(servers)
     }
     /// The present table. A file that has become wrong leaves the last table in force, and is logged.
     pub(crate) fn table(&self) -> Table {
         if let Source::File(path, last) = &self.source {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Ok(now) = text(path)
+            if let Ok(now) = file::text(path)
                 && now != *last
             {
                 *last = now;
-                match read(path, &last) {
+                match file::read(path, &last) {
                     Ok(table) => {
                         eprintln!("{}: {} servers", path.display(), table.len());
-                        *self.table.lock().unwrap_or_else(PoisonError::into_inner) =
-                            Arc::new(table);
+                        self.set(table);
                     }
                     Err(error) => eprintln!("{error:#}; the last servers stay"),
                 }
@@ -103,76 +83,39 @@ impl Servers {
         }
         Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
+    fn set(&self, table: BTreeMap<String, Server>) {
+        *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+    }
     /// The server of a node.
     ///
     /// # Errors
-    /// NOT_FOUND: there is none.
-    pub(crate) fn of(&self, node: &str) -> Result<Server, Status> {
-        let server = self.table().get(node).cloned();
-        server.ok_or_else(|| Status::not_found(format!("there is no server on node \"{node}\"")))
+    /// NOT_FOUND: there is no such node. UNAVAILABLE: the node has no server now.
+    pub(crate) async fn of(&self, node: &str) -> Result<Server, Status> {
+        if let Some(server) = self.table().get(node) {
+            return Ok(server.clone());
+        }
+        if let Source::Pods(cluster) = &self.source
+            && cluster.has_node(node).await?
+        {
+            return Err(Status::unavailable(format!("no server runs on node \"{node}\" now")));
+        }
+        Err(Status::not_found(format!("there is no server on node \"{node}\"")))
     }
-}
-
-fn text(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| path.display().to_string())
-}
-
-fn read(path: &Path, text: &str) -> Result<BTreeMap<String, Server>> {
-    let at = || path.display().to_string();
-    let Written { server, tls } = toml::from_str(text).with_context(at)?;
-    let near = path.parent().unwrap_or(Path::new(""));
-    let mut table = BTreeMap::new();
-    for WrittenServer { node, control } in server {
-        ensure!(
-            !node.is_empty() && !node.contains('/'),
-            "{}: \"{node}\" is no name of a node",
-            at()
-        );
-        let address = address(&control, tls.as_ref(), near).with_context(at)?;
-        let server = Server { node: node.clone(), address };
-        ensure!(
-            table.insert(node.clone(), server).is_none(),
-            "{}: two servers on node {node}",
-            at()
-        );
-    }
-    ensure!(!table.is_empty(), "{}: no [[server]]", at());
-    Ok(table)
-}
-
-fn address(control: &str, tls: Option<&Tls>, near: &Path) -> Result<Address> {
-    let Some(rest) = control.strip_prefix("https://") else {
-        ensure!(
-            control.starts_with('/'),
-            "control = \"{control}\" is neither an absolute path nor https://HOST:PORT"
-        );
-        return Ok(Address::Unix(control.into()));
-    };
-    let port = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    let Some((host, port)) = port.filter(|(host, _)| !host.is_empty()) else {
-        bail!("control = \"{control}\" is not https://HOST:PORT");
-    };
-    let Some(Tls { authority, certificate, key }) = tls else {
-        bail!("control = \"{control}\" needs [tls] with authority, certificate and key");
-    };
-    Ok(Address::Tls(Secured {
-        host: host.to_string(),
-        port,
-        authority: near.join(authority),
-        certificate: near.join(certificate),
-        key: near.join(key),
-    }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    fn file(text: &str) -> PathBuf {
-        let path =
-            std::env::temp_dir().join(format!("iofair-csi-{}-{:p}", std::process::id(), text));
+    /// Reads this text as a file.
+    fn file(text: &str) -> Result<Servers> {
+        let path = std::env::temp_dir().join(format!("iofair-csi-{}", std::process::id()));
         fs::write(&path, text).expect("written");
-        path
+        let servers = Servers::file(&path);
+        fs::remove_file(path).expect("removed");
+        servers
     }
 
     /// Goal: servers are read with their addresses; mistakes are named with the file.
@@ -182,12 +125,14 @@ mod tests {
         let good = file(&format!(
             "[[server]]\nnode = 'a'\ncontrol = '/run/a.sock'\n[[server]]\nnode = 'b'\ncontrol = 'https://b.example:9443'\n{tls}"
         ));
-        let servers = Servers::file(&good).expect("a good file");
-        assert_eq!(servers.of("a").expect("there").address, Address::Unix("/run/a.sock".into()));
-        let Address::Tls(secured) = servers.of("b").expect("there").address else { panic!("TLS") };
+        let servers = good.expect("a good file");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let of = |node| runtime.block_on(servers.of(node));
+        assert_eq!(of("a").expect("there").address, Address::Unix("/run/a.sock".into()));
+        let Address::Tls(secured) = of("b").expect("there").address else { panic!("TLS") };
         assert_eq!((secured.host.as_str(), secured.port), ("b.example", 9443));
-        assert_eq!(secured.authority, good.parent().expect("a directory").join("ca.pem"));
-        assert_eq!(servers.of("c").expect_err("none").code(), tonic::Code::NotFound);
+        assert_eq!(secured.authority, std::env::temp_dir().join("ca.pem"));
+        assert_eq!(of("c").expect_err("none").code(), tonic::Code::NotFound);
         for (text, part) in [
             ("", "no [[server]]"),
             ("[[server]]\nnode = 'a'\ncontrol = 'run/a.sock'", "neither an absolute path"),
@@ -199,7 +144,7 @@ mod tests {
             ),
             ("[[server]]\nnod = 'a'", "unknown field"),
         ] {
-            let error = format!("{:#}", Servers::file(&file(text)).expect_err(text));
+            let error = format!("{:#}", file(text).expect_err(text));
             assert!(error.contains(part) && error.contains("iofair-csi-"), "{error}");
         }
     }

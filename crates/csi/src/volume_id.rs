@@ -52,6 +52,12 @@ pub(crate) fn volume_name(wanted: &str) -> String {
     format!("{MADE}{}", Uuid::new_v5(&Uuid::NAMESPACE_URL, wanted.as_bytes()).simple())
 }
 
+/// Whether a name is one that the provisioner chooses for the volume of a claim, or [`volume_name`] has made. People choose others.
+pub(crate) fn is_of_claim(name: &str) -> bool {
+    let id = name.strip_prefix("pvc-").or_else(|| name.strip_prefix(MADE));
+    id.is_some_and(|id| Uuid::parse_str(id).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +73,9 @@ mod tests {
         made.sort();
         made.dedup();
         assert_eq!(made.len(), odd.len());
+        assert!(made.iter().all(|name| is_of_claim(name)), "{made:?}");
+        assert!(is_of_claim("pvc-0e9c1f6a-7f4c-4c3b-8f7a-1b2c3d4e5f60"));
+        assert!(!is_of_claim("team-a") && !is_of_claim("pvc-0e9c1f6a"));
     }
 
     /// Goal: identifiers are read as they are written, and others are refused.

@@ -14,7 +14,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("capi", &["core", "policies", "config"]),
     ("lab", &["core", "policies", "historical", "drive", "config", "trace"]),
     ("serve", &["core", "policies", "drive", "config", "trace"]),
-    ("csi", &["serve"]),
+    ("csi", &["core", "serve"]),
     ("python", &["core", "drive", "historical", "lab"]),
     (
         "cli",

@@ -52,6 +52,6 @@ impl Controller {
             }
         }
         let status = server.status().await.map_err(|error| error.status(&server.node))?;
-        Ok(status.free / UNIT * UNIT)
+        Ok(status.free.unwrap_or(0) / UNIT * UNIT)
     }
 }

@@ -1,5 +1,7 @@
 //! Creation and deletion of volumes.
 
+use std::sync::Arc;
+
 use tonic::{Code, Status};
 
 use super::{Controller, described, size};
@@ -7,8 +9,10 @@ use crate::args::TOPOLOGY_KEY;
 use crate::capability;
 use crate::contract;
 use crate::csi::{CreateVolumeRequest, CreateVolumeResponse, TopologyRequirement};
+use crate::failure::Failure;
 use crate::server::{Server, Volume};
-use crate::volume_id::{VolumeId, volume_name};
+use crate::servers::Servers;
+use crate::volume_id::{VolumeId, is_of_claim, volume_name};
 
 /// The size of a volume for which none is asked.
 const SIZE: u64 = 1 << 30;
@@ -24,7 +28,10 @@ struct Wanted<'a> {
 
 impl Controller {
     /// The servers on which a volume may be, in order of preference.
-    fn candidates(&self, requirement: Option<&TopologyRequirement>) -> Result<Vec<Server>, Status> {
+    async fn candidates(
+        &self,
+        requirement: Option<&TopologyRequirement>,
+    ) -> Result<Vec<Server>, Status> {
         let table = self.servers.table();
         let Some(TopologyRequirement { requisite, preferred }) = requirement else {
             return Ok(table.values().cloned().collect());
@@ -36,8 +43,14 @@ impl Controller {
             let named = topology.segments.get(TOPOLOGY_KEY).map(String::as_str).into_iter();
             let every = table.keys().map(String::as_str).filter(|_| all);
             for node in named.chain(every) {
-                if table.contains_key(node) && !nodes.contains(&node) {
-                    nodes.push(node);
+                if nodes.contains(&node) {
+                    continue;
+                }
+                match self.servers.of(node).await {
+                    Ok(_) => nodes.push(node),
+                    Err(error) if error.code() == Code::NotFound => {}
+                    // The volume could be there already.
+                    Err(error) => return Err(error),
                 }
             }
         }
@@ -46,7 +59,7 @@ impl Controller {
         }
         match nodes.is_empty() {
             true => Ok(table.values().cloned().collect()),
-            false => Ok(nodes.into_iter().map(|node| table[node].clone()).collect()),
+            false => Ok(nodes.into_iter().filter_map(|node| table.get(node).cloned()).collect()),
         }
     }
     pub(super) async fn create(
@@ -62,8 +75,12 @@ impl Controller {
                 "volumes from snapshots or other volumes are not supported",
             ));
         }
-        let contract =
-            contract::contract(request.parameters.iter().chain(&request.mutable_parameters))?;
+        // As when it changes: a VolumeAttributesClass replaces the contract of the StorageClass.
+        let (by_class, by_attributes) = (
+            contract::contract(&request.parameters)?,
+            contract::contract(&request.mutable_parameters)?,
+        );
+        let contract = if request.mutable_parameters.is_empty() { by_class } else { by_attributes };
         let name = volume_name(&request.name);
         let _operation = self.pending.begin(&name)?;
         let least =
@@ -74,7 +91,7 @@ impl Controller {
         let group = contract::group(&self.group, &request.parameters, &name);
         let size = size(request.capacity_range, least.max(1))?;
         let wanted = Wanted { name, group, size, contract: &contract, request: &request };
-        let candidates = self.candidates(request.accessibility_requirements.as_ref())?;
+        let candidates = self.candidates(request.accessibility_requirements.as_ref()).await?;
         // A repeated call may prefer another node than the one that succeeded.
         for server in &candidates {
             let known = server.volume(&wanted.name).await;
@@ -112,7 +129,7 @@ impl Controller {
                 server.node
             )));
         }
-        let status = |error: crate::failure::Failure| error.status(&server.node);
+        let status = |error: Failure| error.status(&server.node);
         server.put_group(&wanted.group, wanted.contract, false).await.map_err(status)?;
         match server.create_volume(&wanted.name, &wanted.group, wanted.size).await {
             Ok(()) => Ok(CreateVolumeResponse { volume: Some(described(&id, wanted.size)) }),
@@ -140,7 +157,7 @@ impl Controller {
         let required = u64::try_from(range.required_bytes).unwrap_or(0);
         let limit = u64::try_from(range.limit_bytes).unwrap_or(0);
         let fits = volume.size >= required && (limit == 0 || volume.size <= limit);
-        if !self.is_ours(volume) || volume.group != wanted.group || !fits {
+        if !volume.is_in(&self.group) || volume.group != wanted.group || !fits {
             let message = format!(
                 "volume \"{}\" exists on node {} with {} bytes in group \"{}\"; {required} bytes (at most {limit}; 0: no limit) in group \
                  \"{}\" were asked for",
@@ -157,13 +174,16 @@ impl Controller {
         }
         let Some(id) = VolumeId::parse(text) else { return Ok(()) };
         let _operation = self.pending.begin(text)?;
-        // A node that is gone for good takes its volumes along; the operator removes its server from the file.
-        let Ok(server) = self.servers.of(&id.node) else { return Ok(()) };
-        let status = |error: crate::failure::Failure| error.status(&id.node);
+        // A node that is gone for good takes its volumes along.
+        let server = match self.servers.of(&id.node).await {
+            Err(error) if error.code() == Code::NotFound => return Ok(()),
+            server => server?,
+        };
+        let status = |error: Failure| error.status(&id.node);
         let Some(volume) = server.volume(&id.volume).await.map_err(status)? else {
             return self.remove_leftover(&server, &id).await;
         };
-        if !self.is_ours(&volume) {
+        if !volume.is_in(&self.group) {
             return Err(Status::failed_precondition(format!(
                 "volume \"{text}\" was not created by this driver"
             )));
@@ -178,10 +198,39 @@ impl Controller {
     }
     /// Removes the group of a volume whose deletion was interrupted.
     async fn remove_leftover(&self, server: &Server, id: &VolumeId) -> Result<(), Status> {
-        let status = |error: crate::failure::Failure| error.status(&id.node);
-        for group in server.groups_of(&self.group, &id.volume).await.map_err(status)? {
-            server.remove_group(&group).await.map_err(status)?;
+        let status = |error: Failure| error.status(&id.node);
+        for group in server.groups().await.map_err(status)? {
+            if group.is_in(&self.group) && group.name.rsplit('/').next() == Some(&id.volume) {
+                server.remove_group(&group.name).await.map_err(status)?;
+            }
         }
         Ok(())
     }
+}
+
+/// Removes groups of volumes whose creation was interrupted and then succeeded on another node, or was given up: they hold back
+/// minimums that others could get. For the start of a process, when it has no operation in progress.
+pub(crate) async fn sweep(group: String, servers: Arc<Servers>) {
+    for server in servers.table().values() {
+        let swept = sweep_one(&group, server).await;
+        if let Err(error) = swept {
+            eprintln!("node {}: groups without volumes stay: {error:?}", server.node);
+        }
+    }
+}
+
+async fn sweep_one(all: &str, server: &Server) -> Result<(), Failure> {
+    // Volumes last: a group that is found here and whose volume is created meanwhile is in use.
+    let groups = server.groups().await?;
+    let volumes = server.volumes(all).await?;
+    for group in groups.iter().filter(|it| it.is_in(all)) {
+        let name = group.name.rsplit('/').next().unwrap_or_default();
+        let is_used = groups.iter().any(|it| it.is_in(&group.name))
+            || volumes.iter().any(|it| it.group == group.name);
+        if is_of_claim(name) && !is_used {
+            eprintln!("node {}: group {} has no volume and is removed", server.node, group.name);
+            server.remove_group(&group.name).await?;
+        }
+    }
+    Ok(())
 }

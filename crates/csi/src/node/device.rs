@@ -1,6 +1,7 @@
 //! How a volume becomes a block device: through ublk, the kernel's NBD client, or a loop device on the server's FUSE mount.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
@@ -8,13 +9,12 @@ use serde_json::json;
 use tonic::Status;
 
 use super::command::run;
+use super::nbd;
 use crate::args::Devices;
 use crate::server::{Server, Volume};
 
 /// Directory of the kernel's block devices.
 const BLOCK: &str = "/sys/block";
-/// Seconds for which the kernel's NBD client waits for a server that has gone: an upgrade or a restart.
-const NBD_RECONNECT: u32 = 600;
 
 /// Whether a method works on this node.
 fn works(devices: Devices) -> Result<()> {
@@ -24,13 +24,7 @@ fn works(devices: Devices) -> Result<()> {
             exists("/dev/ublk-control"),
             "there is no /dev/ublk-control (modprobe ublk_drv)"
         ),
-        Devices::Nbd => {
-            ensure!(
-                exists("/sys/module/nbd") || exists("/dev/nbd0"),
-                "the kernel has no NBD client (modprobe nbd)"
-            );
-            ensure!(is_program("nbd-client"), "the program nbd-client is missing");
-        }
+        Devices::Nbd => ensure!(nbd::is_here(), "the kernel has no NBD client (modprobe nbd)"),
         Devices::Loop => {
             ensure!(exists("/dev/loop-control"), "there is no /dev/loop-control");
             ensure!(is_program("losetup"), "the program losetup is missing");
@@ -96,9 +90,20 @@ fn device_with(prefix: &str, attribute: &str, content: &str) -> Option<PathBuf> 
     })
 }
 
-/// The kernel's identifier of an NBD device that was connected for a volume.
-fn nbd_identifier(volume: &Volume) -> String {
-    format!("iofair:{}", volume.name)
+/// Where the server listens for NBD clients.
+async fn socket(server: &Server) -> Result<PathBuf, Status> {
+    let known = server.status().await.map_err(status(server))?;
+    let none = || Status::failed_precondition("the server has no Unix socket for NBD clients");
+    known.listen_unix.map(PathBuf::from).ok_or_else(none)
+}
+
+/// Work that waits for the server or the kernel.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Status> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(io::Error::other).and_then(|it| it);
+    done.map_err(|error| Status::internal(error.to_string()))
 }
 
 /// The block device of a volume, if it has one.
@@ -109,7 +114,7 @@ pub(super) async fn find(
 ) -> Result<Option<PathBuf>, Status> {
     Ok(match devices {
         Devices::Ublk => volume.block_device.clone().map(PathBuf::from),
-        Devices::Nbd => device_with("nbd", "backend", &nbd_identifier(volume)),
+        Devices::Nbd => nbd::find(&volume.name),
         Devices::Loop => {
             let file = file(server, volume).await?;
             device_with("loop", "loop/backing_file", &file.display().to_string())
@@ -137,31 +142,8 @@ pub(super) async fn attach(
                 .ok_or_else(|| Status::internal("the volume has no block device"))
         }
         Devices::Nbd => {
-            let known = server.status().await.map_err(status(server))?;
-            let none = || {
-                Status::failed_precondition(
-                    "the server has no Unix socket with an absolute path for NBD clients",
-                )
-            };
-            let socket = known.listen_unix.filter(|path| path.starts_with('/')).ok_or_else(none)?;
-            let identifier = nbd_identifier(volume);
-            let dead = NBD_RECONNECT.to_string();
-            let arguments = [
-                "-unix",
-                &socket,
-                "-N",
-                &volume.name,
-                "-persist",
-                "-dead-conn-timeout",
-                &dead,
-                "-identifier",
-                &identifier,
-            ];
-            run("nbd-client", &arguments).await?;
-            let found = device_with("nbd", "backend", &identifier);
-            found.ok_or_else(|| {
-                Status::internal("nbd-client has made no device with the volume's identifier")
-            })
+            let (socket, name) = (socket(server).await?, volume.name.clone());
+            blocking(move || nbd::attach(&socket, &name)).await
         }
         Devices::Loop => {
             let file = file(server, volume).await?;
@@ -184,16 +166,44 @@ pub(super) async fn detach(
             let keys = json!({ "ublk": null });
             server.change_volume(&volume.name, keys).await.map_err(status(server))
         }
-        Devices::Nbd => run("nbd-client", &["-d".as_ref(), device.as_os_str()]).await.map(drop),
+        Devices::Nbd => {
+            let name = volume.name.clone();
+            blocking(move || nbd::detach(&name)).await
+        }
         Devices::Loop => run("losetup", &["-d".as_ref(), device.as_os_str()]).await.map(drop),
     }
 }
 
 /// Lets a device have the size that its volume has now.
-pub(super) async fn refresh(devices: Devices, device: &Path) -> Result<(), Status> {
+///
+/// # Errors
+/// `FAILED_PRECONDITION`: this kernel cannot change the size of a ublk device that is in use.
+pub(super) async fn refresh(
+    devices: Devices,
+    server: &Server,
+    volume: &Volume,
+    device: &Path,
+) -> Result<(), Status> {
     match devices {
         // The server tells the kernel.
-        Devices::Ublk | Devices::Nbd => Ok(()),
-        Devices::Loop => run("losetup", &["-c".as_ref(), device.as_os_str()]).await.map(drop),
+        Devices::Ublk => {}
+        Devices::Nbd => {
+            let (socket, name) = (socket(server).await?, volume.name.clone());
+            blocking(move || nbd::resize(&socket, &name)).await?;
+        }
+        Devices::Loop => run("losetup", &["-c".as_ref(), device.as_os_str()]).await.map(drop)?,
     }
+    if size(device).is_some_and(|bytes| bytes < volume.size) {
+        return Err(Status::failed_precondition(format!(
+            "{} gets its new size when no Pod uses it: Linux 6.16 and newer changes it at once",
+            device.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The size of a block device, as the kernel says.
+fn size(device: &Path) -> Option<u64> {
+    let sectors = Path::new(BLOCK).join(device.file_name()?).join("size");
+    Some(fs::read_to_string(sectors).ok()?.trim().parse::<u64>().ok()? * 512)
 }

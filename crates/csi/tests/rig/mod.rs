@@ -43,7 +43,12 @@ impl Process {
     fn start(command: &mut Command, log: &Path) -> Self {
         let log = fs::File::create(log).expect("a log");
         let both = log.try_clone().expect("a second handle");
-        let child = command.stdin(Stdio::null()).stdout(log).stderr(both).spawn();
+        command.stdin(Stdio::null()).stdout(log).stderr(both);
+        if std::env::var_os(INSIDE).is_some() {
+            // The console outlives the virtual machine.
+            command.stderr(Stdio::inherit());
+        }
+        let child = command.spawn();
         Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
     /// Ends it as a crash would.
@@ -71,9 +76,21 @@ fn wait_for(path: &Path, log: &Path) {
     panic!("{} does not appear: {}", path.display(), fs::read_to_string(log).unwrap_or_default());
 }
 
+/// Set in the virtual machine in which a test runs itself.
+pub(crate) const INSIDE: &str = "IOFAIR_INSIDE";
+
+/// Names another place of the program `iofair-csi`.
+pub(crate) const DRIVER: &str = "IOFAIR_CSI_PROGRAM";
+
+/// The program `iofair-csi`.
+pub(crate) fn driver_program() -> PathBuf {
+    std::env::var_os(DRIVER)
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_iofair-csi")), PathBuf::from)
+}
+
 /// The program `iofair`, built beside this one.
-fn program() -> PathBuf {
-    let program = Path::new(env!("CARGO_BIN_EXE_iofair-csi")).with_file_name("iofair");
+pub(crate) fn program() -> PathBuf {
+    let program = driver_program().with_file_name("iofair");
     assert!(program.exists(), "{} is missing: cargo build -p iofair", program.display());
     program
 }
@@ -101,7 +118,7 @@ pub(crate) fn driver(directory: &Path, arguments: &[&str]) -> Process {
     let socket = directory.join("csi.sock");
     let _ = fs::remove_file(&socket);
     let log = directory.join("csi.log");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_iofair-csi"));
+    let mut command = Command::new(driver_program());
     command.arg("--endpoint").arg(format!("unix://{}", socket.display())).args(arguments);
     let process = Process::start(&mut command, &log);
     wait_for(&socket, &log);
@@ -110,11 +127,16 @@ pub(crate) fn driver(directory: &Path, arguments: &[&str]) -> Process {
 
 /// A connection to the driver in a directory.
 pub(crate) async fn connect(directory: &Path) -> Channel {
-    let socket = directory.join("csi.sock");
+    try_connect(&directory.join("csi.sock")).await.expect("it listens")
+}
+
+/// A connection to the driver at this socket.
+pub(crate) async fn try_connect(socket: &Path) -> Result<Channel, tonic::transport::Error> {
+    let socket = socket.to_path_buf();
     let endpoint = Endpoint::from_static("http://driver");
     let connector = tower::service_fn(move |_| {
         let socket = socket.clone();
         async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
     });
-    endpoint.connect_with_connector(connector).await.expect("it listens")
+    endpoint.connect_with_connector(connector).await
 }

@@ -1,0 +1,144 @@
+//! The resource `Tenant`, as the API server has it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use iofair_core::unit::parse_rate;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value as Json, json};
+
+/// Keeps a deleted resource until its contracts are removed from the servers.
+const FINALIZER: &str = "iofair.dev/contracts";
+
+/// A contract, in bytes per second. The default one promises and limits nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Part {
+    pub(super) min: u64,
+    pub(super) max: Option<u64>,
+}
+
+/// A tenant: the namespace of the same name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Tenant {
+    pub(super) name: String,
+    version: Option<String>,
+    /// The contract for all nodes together. Empty once the resource is deleted.
+    pub(super) total: Part,
+    /// What each node has at most: the list in its status.
+    pub(super) parts: BTreeMap<String, Part>,
+    pub(super) is_deleted: bool,
+    has_finalizer: bool,
+    status: Json,
+}
+
+/// What a round reports.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Report {
+    /// What all volumes together got, in bytes per second.
+    pub(super) rate: u64,
+    pub(super) problem: Option<String>,
+}
+
+/// Access to the resources.
+pub(super) struct Resources(Api<DynamicObject>);
+
+impl Resources {
+    pub(super) fn new(client: Client) -> Self {
+        let kind = GroupVersionKind::gvk("iofair.dev", "v1alpha1", "Tenant");
+        Self(Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "tenants")))
+    }
+    /// All tenants. One that cannot be read is logged, and keeps what it has.
+    ///
+    /// # Errors
+    /// The API server does not list them.
+    pub(super) async fn list(&self) -> Result<Vec<Tenant>> {
+        let listed = self.0.list(&ListParams::default()).await.context("the list of Tenants")?;
+        let read = |object: DynamicObject| match Tenant::read(&object) {
+            Ok(tenant) => Some(tenant),
+            Err(error) => {
+                eprintln!("tenant {}: {error:#}", object.name_any());
+                None
+            }
+        };
+        Ok(listed.items.into_iter().filter_map(read).collect())
+    }
+    /// Writes what each node has at most. Nothing is written if that is what the resource has already.
+    ///
+    /// # Errors
+    /// The API server refuses it: somebody else has written it meanwhile, for example.
+    pub(super) async fn record(&self, tenant: &mut Tenant, report: &Report) -> Result<()> {
+        let nodes: Vec<Json> = tenant
+            .parts
+            .iter()
+            .map(|(node, part)| json!({ "node": node, "min": part.min, "max": part.max }))
+            .collect();
+        let rate = format!("{}MB/s", report.rate / 1_000_000);
+        let status = json!({ "nodes": nodes, "count": nodes.len(), "rate": rate, "problem": report.problem });
+        if status == tenant.status {
+            return Ok(());
+        }
+        let patch = json!({ "metadata": { "resourceVersion": tenant.version }, "status": status });
+        let patched = self
+            .0
+            .patch_status(&tenant.name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .context("its status")?;
+        tenant.version = patched.metadata.resource_version;
+        tenant.status = status;
+        Ok(())
+    }
+    /// Keeps the resource until [`Resources::release`].
+    ///
+    /// # Errors
+    /// The API server refuses it.
+    pub(super) async fn hold(&self, tenant: &mut Tenant) -> Result<()> {
+        if tenant.has_finalizer || tenant.is_deleted {
+            return Ok(());
+        }
+        self.finalizers(tenant, &[FINALIZER]).await
+    }
+    /// Lets a deleted resource go.
+    ///
+    /// # Errors
+    /// The API server refuses it.
+    pub(super) async fn release(&self, tenant: &mut Tenant) -> Result<()> {
+        self.finalizers(tenant, &[]).await
+    }
+    async fn finalizers(&self, tenant: &mut Tenant, finalizers: &[&str]) -> Result<()> {
+        let patch = json!({
+            "metadata": { "resourceVersion": tenant.version, "finalizers": finalizers }
+        });
+        let patched =
+            self.0.patch(&tenant.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        tenant.version = patched.context("its finalizer")?.metadata.resource_version;
+        tenant.has_finalizer = !finalizers.is_empty();
+        Ok(())
+    }
+}
+
+impl Tenant {
+    fn read(object: &DynamicObject) -> Result<Self> {
+        let is_deleted = object.metadata.deletion_timestamp.is_some();
+        let rate = |key: &str| -> Result<Option<u64>> {
+            let text = object.data["spec"][key].as_str().filter(|_| !is_deleted);
+            text.map(parse_rate).transpose().with_context(|| key.to_string())
+        };
+        let status = object.data["status"].clone();
+        let nodes = status["nodes"].as_array().into_iter().flatten();
+        let part = |it: &Json| {
+            let part = Part { min: it["min"].as_u64().unwrap_or(0), max: it["max"].as_u64() };
+            Some((it["node"].as_str()?.to_string(), part))
+        };
+        Ok(Self {
+            name: object.name_any(),
+            version: object.metadata.resource_version.clone(),
+            total: Part { min: rate("min")?.unwrap_or(0), max: rate("max")? },
+            parts: nodes.filter_map(part).collect(),
+            is_deleted,
+            has_finalizer: object.finalizers().iter().any(|it| it == FINALIZER),
+            status,
+        })
+    }
+}
