@@ -11,7 +11,7 @@ REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce ranges robust live truth python package deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce ranges robust live truth python kubernetes package deb clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -146,6 +146,12 @@ truth: ## experiments/truth on the kernel, live and simulated; as root; writes d
 	$(IOFAIR) run --on linux experiments/truth --quiet --evidence docs/evidence/truth.json
 	$(IOFAIR) run --on serve experiments/truth --quiet --repeats 1 --evidence docs/evidence/truth.json
 	$(IOFAIR) run experiments/truth --quiet --repeats 9 --truth docs/evidence/truth.json --markdown docs/truth.md
+
+kubernetes: ## the Helm chart on a real control plane; builds it with Go the first time (20 minutes, then 5; as root)
+	@scripts/setup test
+	@scripts/kubernetes
+	cargo build --locked -p iofair
+	cargo test --locked -p iofair-csi --test kubernetes -- --include-ignored --nocapture
 
 python: ## the Python package as a wheel, in target/wheels, with its tests, examples and notebooks (5 minutes)
 	@scripts/setup python

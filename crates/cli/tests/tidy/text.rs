@@ -13,6 +13,7 @@ const NEEDS: &[&str] = &[
     "chromium",
     "clients",
     "csi_sanity",
+    "kubernetes",
     "deb",
     "guest",
     "hugepages",
