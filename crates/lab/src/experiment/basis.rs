@@ -180,7 +180,8 @@ fn lists(variant: &Variant) -> Vec<List> {
 /// Gives each variant its entries, and checks the names in them.
 fn take_lists(file: &ExperimentFile, experiment: &mut Experiment) -> Result<(), ConfigError> {
     let stacks: Vec<&str> = file.stacks.iter().map(|stack| stack.get_ref().as_str()).collect();
-    let variants: Vec<String> = experiment.variants.iter().map(|it| it.name.clone()).collect();
+    // The lists name variants of the file; a sweep makes several of each.
+    let variants: Vec<String> = experiment.variants.iter().map(|it| it.base.clone()).collect();
     let variants: Vec<&str> = variants.iter().map(String::as_str).collect();
     for variant in &mut experiment.variants {
         for (path, entries) in lists(variant) {

@@ -1,5 +1,7 @@
 //! Sweeps over keys of clients and of everything else.
 
+use std::path::Path;
+
 use iofair_core::time::Nanos;
 
 use crate::experiment::{Experiment, Overrides, parse};
@@ -103,4 +105,16 @@ fn a_command_line_sweeps() {
     for wrong in ["weight", "client.a.weight=", "title=1"] {
         assert!(with(&[wrong]).is_err(), "{wrong}");
     }
+}
+
+/// Goal: an experiment whose runs a drive was fitted on can be swept. Method: one that the profile of its drive names.
+#[test]
+fn an_experiment_that_was_fitted_on_is_swept() {
+    let path = Path::new("../../experiments/article-2018/figure-1.toml");
+    let sweeps = vec!["policy.bfq.slice_idle=0s,8ms".to_owned()];
+    let plain = crate::experiment::read(path, &Overrides::default()).expect("a good file");
+    assert!(plain.variants.iter().any(|it| !it.fitted_on.is_empty()), "the profile names it");
+    let overrides = Overrides { sweeps, ..Overrides::default() };
+    let swept = crate::experiment::read(path, &overrides).expect("a good sweep");
+    assert_eq!(swept.variants.len(), 2 * plain.variants.len());
 }
