@@ -36,8 +36,9 @@ impl<'a> Kubelets<'a> {
     pub(crate) fn start(cluster: &'a Cluster, nodes: &[&str]) -> Self {
         for node in nodes {
             cluster.apply(&format!(
-                "apiVersion: v1\nkind: Node\nmetadata:\n  name: {node}\n  labels: {{kubernetes.io/os: linux, \
-                 kubernetes.io/hostname: {node}}}\n"
+                "apiVersion: v1\nkind: Node\nmetadata:\n  name: {node}\n  \
+                 annotations: {{volumes.kubernetes.io/controller-managed-attach-detach: 'true'}}\n  \
+                 labels: {{kubernetes.io/os: linux, kubernetes.io/hostname: {node}}}\n"
             ));
             let resources = json!({ "cpu": "8", "memory": "16Gi", "pods": "110" });
             let ready =
@@ -311,15 +312,31 @@ impl<'a> Kubelets<'a> {
 
 /// Replaces paths in containers by those on this machine.
 fn map(text: &str, paths: &HashMap<String, PathBuf>, address: &str) -> String {
-    let mut order: Vec<_> = paths.iter().collect();
-    order.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
-    // Marks keep what was replaced from being replaced again.
-    let mut text = text.replace("0.0.0.0:", &format!("{address}:"));
-    for (at, (path, _)) in order.iter().enumerate() {
-        text = text.replace(path.as_str(), &format!("\u{1}{at}\u{2}"));
+    let text = text.replace("0.0.0.0:", &format!("{address}:"));
+    let (mut mapped, mut rest) = (String::new(), text.as_str());
+    while let Some(at) = rest.find('/') {
+        let (before, path) = rest.split_at(at);
+        mapped.push_str(before);
+        // A path begins here, and one that is mapped ends here or goes on with a slash.
+        let begins = !mapped.ends_with(|it: char| it.is_alphanumeric() || "-_.".contains(it));
+        let fits = |(from, _): &(&String, &PathBuf)| {
+            let after = path.strip_prefix(from.as_str());
+            begins && after.is_some_and(|it| it.is_empty() || it.starts_with(['/', '"', ' ', '\n']))
+        };
+        match paths.iter().filter(fits).max_by_key(|(from, _)| from.len()) {
+            Some((from, to)) => {
+                mapped.push_str(&to.display().to_string());
+                rest = &path[from.len()..];
+                // The rest of the path is not another one.
+                let end = rest.find(['"', ' ', '\n', ',']).unwrap_or(rest.len());
+                mapped.push_str(&rest[..end]);
+                rest = &rest[end..];
+            }
+            None => {
+                mapped.push('/');
+                rest = &path[1..];
+            }
+        }
     }
-    for (at, (_, place)) in order.iter().enumerate() {
-        text = text.replace(&format!("\u{1}{at}\u{2}"), &place.display().to_string());
-    }
-    text
+    mapped + rest
 }

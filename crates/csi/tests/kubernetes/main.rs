@@ -10,7 +10,7 @@ mod programs;
 mod rig;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -156,6 +156,7 @@ impl Load {
             "--bs=64k",
             "--iodepth=8",
             "--time_based",
+            "--thread",
         ]);
         fio.args(["--runtime=600", "--size=256m"])
             .arg(format!("--rw={rw}"))
@@ -313,11 +314,30 @@ fn divide(world: &mut World<'_>) {
     }
 }
 
+/// Prints the ends of all logs if the test fails.
+struct Logs(PathBuf);
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let files =
+            Command::new("find").arg(&self.0).args(["-name", "*.log"]).output().expect("find");
+        for file in String::from_utf8_lossy(&files.stdout).lines() {
+            let text = fs::read(file).unwrap_or_default();
+            let end = String::from_utf8_lossy(&text[text.len().saturating_sub(3000)..]).to_string();
+            eprintln!("==== {file}\n{end}");
+        }
+    }
+}
+
 /// Goal: what `docs/kubernetes.md` promises, on a real control plane, with the rights of the chart.
 #[test]
 #[ignore = "needs kubernetes: scripts/kubernetes makes its programs; minutes long"]
 fn needs_kubernetes_tenants_get_what_they_were_promised() {
     let scratch = Scratch::new("kubernetes");
+    let _logs = Logs(scratch.0.clone());
     let cluster = Cluster::start(&scratch.0);
     let kubelets = Kubelets::start(&cluster, &NODES);
     let mut world = World { cluster: &cluster, kubelets };
