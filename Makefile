@@ -152,6 +152,7 @@ kubernetes: ## the Helm chart on a real control plane; builds it with Go the fir
 	@scripts/kubernetes
 	cargo build --locked -p iofair
 	cargo test --locked -p iofair-csi --test kubernetes -- --include-ignored --nocapture
+	ulimit -n 4096; IOFAIR_NODES=1000 IOFAIR_VOLUMES=20000 cargo test --locked -p iofair-csi --test scale -- --nocapture
 
 python: ## the Python package as a wheel, in target/wheels, with its tests, examples and notebooks (5 minutes)
 	@scripts/setup python

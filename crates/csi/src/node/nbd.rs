@@ -102,7 +102,7 @@ pub(super) fn keep(
     let mut waits = BTreeSet::new();
     thread::Builder::new().name("nbd".into()).spawn(move || {
         loop {
-            match told.lost(lost.is_empty()) {
+            match told.lost((!lost.is_empty()).then_some(PAUSE)) {
                 Ok(numbers) => lost.extend(numbers),
                 Err(error) => eprintln!("lost connections of NBD devices: {error}"),
             }
@@ -130,9 +130,6 @@ pub(super) fn keep(
                 };
                 done.is_err()
             });
-            if !lost.is_empty() {
-                thread::sleep(PAUSE);
-            }
         }
     })
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::net::netlink::{GENERIC, SocketAddrNetlink};
-use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::sockopt::{Timeout, set_socket_recv_buffer_size, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with,
 };
@@ -198,10 +198,11 @@ impl Netlink {
             .text(BACKEND_IDENTIFIER, identifier);
         self.request(RECONFIGURE, attributes).map(drop)
     }
-    /// Devices that have lost a connection. `wait`: until there is one.
-    pub(super) fn lost(&self, wait: bool) -> io::Result<Vec<u32>> {
+    /// Devices that have lost a connection; waits for one, at most for this time.
+    pub(super) fn lost(&self, patience: Option<Duration>) -> io::Result<Vec<u32>> {
+        set_socket_timeout(&self.socket, Timeout::Recv, patience)?;
         let mut lost = Vec::new();
-        let mut flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        let mut flags = RecvFlags::empty();
         loop {
             let mut bytes = vec![0; MESSAGE_BYTES_MAX];
             match recv(&self.socket, bytes.as_mut_slice(), flags) {
