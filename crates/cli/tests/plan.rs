@@ -113,8 +113,7 @@ fn plan_agrees_with_admission() {
             let check = here.run(&["serve", "--check", "contracts.toml"]);
             assert_eq!(check.status.success(), fits, "{}", String::from_utf8_lossy(&check.stderr));
             let of_serve = String::from_utf8(check.stderr).unwrap();
-            let asked = [&["--json", "--quiet", "--strict", "--one-drive"], SHORT].concat();
-            let output = here.plan(&asked);
+            let output = here.plan(&[&["--json", "--quiet", "--strict"], SHORT].concat());
             assert_eq!(output.status.code(), Some(i32::from(!fits)), "{drive} {min}");
             let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
             assert_eq!(plan["admission"]["admitted"], fits, "{plan}");
@@ -125,7 +124,7 @@ fn plan_agrees_with_admission() {
         }
     }
     here.contracts("/dev/no-such-drive", GROUPS);
-    let output = here.plan(&[&["--drive", "plextor-px256m5s", "--one-drive"], SHORT].concat());
+    let output = here.plan(&[&["--drive", "plextor-px256m5s"], SHORT].concat());
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && told.contains("admission: admitted"), "{told}");
 }

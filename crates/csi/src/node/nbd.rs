@@ -104,7 +104,11 @@ pub(super) fn keep(
         loop {
             match told.lost((!lost.is_empty()).then_some(PAUSE)) {
                 Ok(numbers) => lost.extend(numbers),
-                Err(error) => eprintln!("lost connections of NBD devices: {error}"),
+                // Messages may have been dropped, so any device may have lost its connection.
+                Err(error) => {
+                    eprintln!("lost connections of NBD devices: {error}");
+                    lost.extend(devices().into_iter().map(|(number, _)| number));
+                }
             }
             let volumes = devices();
             let again = |number: u32, volume: &str| {

@@ -30,7 +30,8 @@ pub(super) struct Tenant {
     pub(super) parts: BTreeMap<String, Part>,
     pub(super) is_deleted: bool,
     has_finalizer: bool,
-    status: Json,
+    /// What its status says, with the parts.
+    recorded: (BTreeMap<String, Part>, Report),
 }
 
 /// What a round reports.
@@ -64,29 +65,36 @@ impl Resources {
         };
         Ok(listed.items.into_iter().filter_map(read).collect())
     }
-    /// Writes what each node has at most. Nothing is written if that is what the resource has already.
+    /// Writes what each node has at most, unless the resource says it already. A rate alone is written if it is another one by an
+    /// eighth, so that tenants cost the API server nothing while nothing changes.
     ///
     /// # Errors
     /// The API server refuses it: somebody else has written it meanwhile, for example.
     pub(super) async fn record(&self, tenant: &mut Tenant, report: &Report) -> Result<()> {
+        let (parts, before) = &tenant.recorded;
+        let is_same_rate = before.rate.abs_diff(report.rate) <= before.rate / 8;
+        if *parts == tenant.parts && before.problem == report.problem && is_same_rate {
+            return Ok(());
+        }
         let nodes: Vec<Json> = tenant
             .parts
             .iter()
             .map(|(node, part)| json!({ "node": node, "min": part.min, "max": part.max }))
             .collect();
-        let rate = format!("{}MB/s", report.rate / 1_000_000);
-        let status = json!({ "nodes": nodes, "count": nodes.len(), "rate": rate, "problem": report.problem });
-        if status == tenant.status {
-            return Ok(());
-        }
-        let patch = json!({ "metadata": { "resourceVersion": tenant.version }, "status": status });
+        let patch = json!({
+            "metadata": { "resourceVersion": tenant.version },
+            "status": {
+                "count": nodes.len(), "nodes": nodes, "rate": rate(report.rate),
+                "problem": report.problem
+            }
+        });
         let patched = self
             .0
             .patch_status(&tenant.name, &PatchParams::default(), &Patch::Merge(patch))
             .await
             .context("its status")?;
         tenant.version = patched.metadata.resource_version;
-        tenant.status = status;
+        tenant.recorded = (tenant.parts.clone(), report.clone());
         Ok(())
     }
     /// Keeps the resource until [`Resources::release`].
@@ -118,6 +126,14 @@ impl Resources {
     }
 }
 
+/// A rate for people.
+fn rate(bytes: u64) -> String {
+    match bytes {
+        0..10_000_000 => format!("{}kB/s", bytes / 1000),
+        _ => format!("{}MB/s", bytes / 1_000_000),
+    }
+}
+
 impl Tenant {
     fn read(object: &DynamicObject) -> Result<Self> {
         let is_deleted = object.metadata.deletion_timestamp.is_some();
@@ -125,20 +141,25 @@ impl Tenant {
             let text = object.data["spec"][key].as_str().filter(|_| !is_deleted);
             text.map(parse_rate).transpose().with_context(|| key.to_string())
         };
-        let status = object.data["status"].clone();
+        let status = &object.data["status"];
         let nodes = status["nodes"].as_array().into_iter().flatten();
         let part = |it: &Json| {
             let part = Part { min: it["min"].as_u64().unwrap_or(0), max: it["max"].as_u64() };
             Some((it["node"].as_str()?.to_string(), part))
         };
+        let parts: BTreeMap<String, Part> = nodes.filter_map(part).collect();
+        let report = Report {
+            rate: status["rate"].as_str().and_then(|it| parse_rate(it).ok()).unwrap_or(0),
+            problem: status["problem"].as_str().map(str::to_string),
+        };
         Ok(Self {
             name: object.name_any(),
             version: object.metadata.resource_version.clone(),
             total: Part { min: rate("min")?.unwrap_or(0), max: rate("max")? },
-            parts: nodes.filter_map(part).collect(),
+            parts: parts.clone(),
             is_deleted,
             has_finalizer: object.finalizers().iter().any(|it| it == FINALIZER),
-            status,
+            recorded: (parts, report),
         })
     }
 }

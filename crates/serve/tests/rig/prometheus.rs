@@ -102,10 +102,12 @@ impl Page {
             }
         }
     }
-    /// Whether there is a sample of this name that has all of these labels.
+    /// Whether there is a sample of this name that has all of these labels. Prometheus itself adds `instance`.
     pub(crate) fn check_use(&self, name: &str, labels: &BTreeSet<String>, query: &str) {
         let mut known = self.samples.keys().filter(|(known, _)| known == name);
-        let fits = known.any(|(_, own)| labels.iter().all(|label| own.contains_key(label)));
+        let fits = known.any(|(_, own)| {
+            labels.iter().all(|label| label == "instance" || own.contains_key(label))
+        });
         assert!(fits, "no {name} with {labels:?}, in {query}");
     }
 }
