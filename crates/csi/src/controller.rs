@@ -32,6 +32,7 @@ use crate::csi::{
     ListVolumesRequest, ListVolumesResponse, Topology, ValidateVolumeCapabilitiesRequest,
     ValidateVolumeCapabilitiesResponse,
 };
+use crate::failure::Failure;
 use crate::pending::Pending;
 use crate::server::{Server, Volume};
 use crate::servers::Servers;
@@ -246,10 +247,12 @@ impl csi::controller_server::Controller for Controller {
         let _operation = self.pending.begin(&volume_id)?;
         let (id, server, volume) = self.existing(&volume_id).await?;
         let contract = contract::contract(&mutable_parameters)?;
-        server
-            .put_group(&volume.group, &contract, false)
-            .await
-            .map_err(|error| error.status(&id.node))?;
+        // The resizer repeats RESOURCE_EXHAUSTED for ever, and takes no other class meanwhile.
+        let refused = |error: Failure| match error.is("infeasible") {
+            true => Status::invalid_argument(error.status(&id.node).message()),
+            false => error.status(&id.node),
+        };
+        server.put_group(&volume.group, &contract, false).await.map_err(refused)?;
         Ok(Response::new(ControllerModifyVolumeResponse {}))
     }
 }

@@ -170,7 +170,7 @@ fn contracts_change() {
             .controller_modify_volume(change(&[("min", "300MB/s")]))
             .await
             .expect_err("too much");
-        assert_eq!(error.code(), Code::ResourceExhausted, "{error}");
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
         assert_eq!(cluster.contracts("node-a"), now);
         let grow = ControllerExpandVolumeRequest {
             volume_id: volume.volume_id.clone(),

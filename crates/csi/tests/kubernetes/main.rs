@@ -41,6 +41,7 @@ storageClasses:
 volumeAttributesClasses:
   - {name: slow, parameters: {max: 8MB/s}}
   - {name: fast, parameters: {max: 60MB/s}}
+  - {name: greedy, parameters: {min: 5GB/s}}
 "#;
 
 /// All programs, except kubelets.
@@ -485,6 +486,21 @@ fn needs_kubernetes_tenants_get_what_they_were_promised() {
     drop(load);
 
     println!("what no node can keep");
+    let change =
+        |class: &str| json!({ "spec": { "volumeAttributesClassName": class } }).to_string();
+    cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change("greedy")]);
+    let event = world.until("the claim hears the numbers", |world| {
+        let events = world.cluster.list("events");
+        let failed = events.iter().find(|it| it["reason"] == "VolumeModifyFailed")?;
+        failed["message"].as_str().map(str::to_string)
+    });
+    println!("    {event}");
+    assert!(event.contains("node node-b: ") && event.contains("allowed: "), "{event}");
+    assert_eq!(world.ceiling("one"), Some(8_000_000), "the contract stays");
+    cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change("fast")]);
+    world.until("another class is taken", |world| {
+        world.ceiling("one").filter(|&it| it == 60_000_000)
+    });
     world.create("two", "impossible", "64Mi", None);
     world.until("the Pod hears why it waits", |world| {
         let events = world.cluster.list("events");
