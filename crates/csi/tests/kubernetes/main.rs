@@ -335,6 +335,56 @@ impl Drop for Logs {
     }
 }
 
+/// The contract of a volume changes while fio reads from it.
+fn change(world: &mut World<'_>, device: &Path) {
+    println!("its class changes under load");
+    let load = Load::start(device, "randread");
+    for (class, most) in [("slow", 8_000_000), ("fast", 60_000_000), ("slow", 8_000_000)] {
+        let change = json!({ "spec": { "volumeAttributesClassName": class } }).to_string();
+        world.cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change]);
+        world.until(&format!("the server has {class}"), |world| {
+            world.ceiling("one").filter(|&it| it == most)
+        });
+        let begin = Instant::now();
+        world.until(&format!("the rate follows {class}"), |world| {
+            let rate = world.rate("node-b");
+            (rate <= most * 21 / 20 && rate > most / 2).then_some(())
+        });
+        assert!(
+            begin.elapsed() < Duration::from_secs(4),
+            "the rate of the last second, two seconds later"
+        );
+    }
+    drop(load);
+}
+
+/// A class that the node cannot keep, and one that no node can.
+fn refuse(world: &mut World<'_>) {
+    println!("what no node can keep");
+    let change =
+        |class: &str| json!({ "spec": { "volumeAttributesClassName": class } }).to_string();
+    world.cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change("greedy")]);
+    let event = world.until("the claim hears the numbers", |world| {
+        let events = world.cluster.list("events");
+        let failed = events.iter().find(|it| it["reason"] == "VolumeModifyFailed")?;
+        failed["message"].as_str().map(str::to_string)
+    });
+    println!("    {event}");
+    assert!(event.contains("node node-b: ") && event.contains("allowed: "), "{event}");
+    assert_eq!(world.ceiling("one"), Some(8_000_000), "the contract stays");
+    world.cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change("fast")]);
+    world.until("another class is taken", |world| {
+        world.ceiling("one").filter(|&it| it == 60_000_000)
+    });
+    world.create("two", "impossible", "64Mi", None);
+    world.until("the Pod hears why it waits", |world| {
+        let events = world.cluster.list("events");
+        let text = |it: &Json| it["message"].as_str().unwrap_or_default().to_string();
+        events.iter().map(text).find(|it| it.contains("did not have enough free storage"))
+    });
+    world.delete("two");
+}
+
 /// One control plane at a time: nodes have fixed addresses.
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -465,49 +515,8 @@ fn needs_kubernetes_tenants_get_what_they_were_promised() {
         (device_bytes(&device) == 1024 * MIB).then_some(())
     });
 
-    println!("its class changes under load");
-    let load = Load::start(&device, "randread");
-    for (class, most) in [("slow", 8_000_000), ("fast", 60_000_000), ("slow", 8_000_000)] {
-        let change = json!({ "spec": { "volumeAttributesClassName": class } }).to_string();
-        cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change]);
-        world.until(&format!("the server has {class}"), |world| {
-            world.ceiling("one").filter(|&it| it == most)
-        });
-        let begin = Instant::now();
-        world.until(&format!("the rate follows {class}"), |world| {
-            let rate = world.rate("node-b");
-            (rate <= most * 21 / 20 && rate > most / 2).then_some(())
-        });
-        assert!(
-            begin.elapsed() < Duration::from_secs(4),
-            "the rate of the last second, two seconds later"
-        );
-    }
-    drop(load);
-
-    println!("what no node can keep");
-    let change =
-        |class: &str| json!({ "spec": { "volumeAttributesClassName": class } }).to_string();
-    cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change("greedy")]);
-    let event = world.until("the claim hears the numbers", |world| {
-        let events = world.cluster.list("events");
-        let failed = events.iter().find(|it| it["reason"] == "VolumeModifyFailed")?;
-        failed["message"].as_str().map(str::to_string)
-    });
-    println!("    {event}");
-    assert!(event.contains("node node-b: ") && event.contains("allowed: "), "{event}");
-    assert_eq!(world.ceiling("one"), Some(8_000_000), "the contract stays");
-    cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change("fast")]);
-    world.until("another class is taken", |world| {
-        world.ceiling("one").filter(|&it| it == 60_000_000)
-    });
-    world.create("two", "impossible", "64Mi", None);
-    world.until("the Pod hears why it waits", |world| {
-        let events = world.cluster.list("events");
-        let text = |it: &Json| it["message"].as_str().unwrap_or_default().to_string();
-        events.iter().map(text).find(|it| it.contains("did not have enough free storage"))
-    });
-    world.delete("two");
+    change(&mut world, &device);
+    refuse(&mut world);
 
     println!("all goes");
     world.delete("one");
