@@ -188,7 +188,7 @@ fn verify(device: &Path) {
         "--size=64m",
     ]);
     let done = fio
-        .args(["--verify=crc32c"])
+        .args(["--verify=crc32c", "--verify_state_save=0"])
         .arg(format!("--filename={}", device.display()))
         .output()
         .expect("fio");
