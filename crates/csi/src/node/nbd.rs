@@ -3,16 +3,16 @@
 //! The kernel keeps a device whose server has gone, and holds its requests, until a connection to the next server replaces the
 //! lost one ([`keep`]). A device bears the name of its volume, so that any process finds it again.
 
-mod handshake;
 mod netlink;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+
+use iofair_serve::client::dial;
 
 use self::netlink::Netlink;
 
@@ -61,7 +61,7 @@ pub(super) fn find(volume: &str) -> Option<PathBuf> {
 /// # Errors
 /// The server or the kernel refuses.
 pub(super) fn attach(socket: &Path, volume: &str) -> io::Result<PathBuf> {
-    let (stream, export) = open(socket, volume)?;
+    let (stream, export) = dial(socket, volume)?;
     Netlink::open()?.connect(&stream, export, &identifier(volume), RECONNECT).map(path)
 }
 
@@ -78,15 +78,9 @@ pub(super) fn detach(volume: &str) -> io::Result<()> {
 /// # Errors
 /// The server or the kernel refuses.
 pub(super) fn resize(socket: &Path, volume: &str) -> io::Result<()> {
-    let (_, export) = open(socket, volume)?;
+    let (_, export) = dial(socket, volume)?;
     number_of(volume)
-        .map_or(Ok(()), |number| Netlink::open()?.resize(number, &identifier(volume), export.bytes))
-}
-
-fn open(socket: &Path, volume: &str) -> io::Result<(UnixStream, handshake::Export)> {
-    let mut stream = UnixStream::connect(socket)?;
-    let export = handshake::go(&mut stream, volume)?;
-    Ok((stream, export))
+        .map_or(Ok(()), |number| Netlink::open()?.resize(number, &identifier(volume), export.size))
 }
 
 /// Connects devices again whose server has gone, in a thread. `socket` says where the server listens now, if it runs.
@@ -112,7 +106,7 @@ pub(super) fn keep(
             }
             let volumes = devices();
             let again = |number: u32, volume: &str| {
-                let (stream, _) = open(&socket()?, volume)?;
+                let (stream, _) = dial(&socket()?, volume)?;
                 netlink.reconnect(number, &identifier(volume), &stream)
             };
             lost.retain(|number| {

@@ -1,5 +1,5 @@
-//! Small NBD clients: [`Client`], one blocking connection, reads only; and [`Crowd`], many connections of one thread,
-//! for experiments.
+//! Small NBD clients: [`Client`], one blocking connection, reads only; [`Crowd`], many connections of one thread, for
+//! experiments; and [`dial`], a connection for somebody else, such as the kernel.
 //!
 //! They are written from the protocol's description and share no code with [`crate::front`], so they test the server
 //! like any independent client.
@@ -71,7 +71,8 @@ fn read_u64(stream: &mut impl Read) -> io::Result<u64> {
 impl Client {
     /// Connects to an export of the server behind a Unix socket.
     pub fn connect(socket: &Path, export: &str) -> io::Result<Self> {
-        let (stream, size) = dial(socket, export)?;
+        let (stream, Export { size, .. }) = dial(socket, export)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         Ok(Self { stream, size, outstanding: Vec::new(), next_cookie: 0, buffer: Vec::new() })
     }
     /// Sends a read without waiting; returns its cookie.
@@ -110,8 +111,20 @@ impl Client {
     }
 }
 
-/// A connection that has chosen its export, and the size of that.
-fn dial(socket: &Path, export: &str) -> io::Result<(UnixStream, u64)> {
+/// What a server says of an export.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Export {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its transmission flags.
+    pub flags: u16,
+}
+
+/// A connection in the transmission phase, without timeouts, and its export.
+///
+/// # Errors
+/// The server refuses, does not respond, or does not speak the protocol.
+pub fn dial(socket: &Path, export: &str) -> io::Result<(UnixStream, Export)> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     if read_u64(&mut stream)? != GREETING_MAGIC || read_u64(&mut stream)? != OPTION_MAGIC {
@@ -119,8 +132,9 @@ fn dial(socket: &Path, export: &str) -> io::Result<(UnixStream, u64)> {
     }
     read_u16(&mut stream)?;
     stream.write_all(&go(export))?;
-    let size = reply_to_go(&mut stream)?;
-    Ok((stream, size))
+    let export = reply_to_go(&mut stream)?;
+    stream.set_read_timeout(None)?;
+    Ok((stream, export))
 }
 
 /// Our flags and "go to this export".
@@ -138,9 +152,9 @@ fn go(export: &str) -> Vec<u8> {
     bytes
 }
 
-/// The size of the export, once the server agrees.
-fn reply_to_go(stream: &mut impl Read) -> io::Result<u64> {
-    let mut size = None;
+/// The export, once the server agrees.
+fn reply_to_go(stream: &mut impl Read) -> io::Result<Export> {
+    let mut export = None;
     loop {
         if read_u64(stream)? != OPTION_REPLY_MAGIC || read_u32(stream)? != OPTION_GO {
             return Err(broken("a reply to an option that was not sent"));
@@ -153,9 +167,10 @@ fn reply_to_go(stream: &mut impl Read) -> io::Result<u64> {
         let mut data = vec![0; length];
         stream.read_exact(&mut data)?;
         match kind {
-            REPLY_ACK => return size.ok_or_else(|| broken("an export without a size")),
-            REPLY_INFO if data.len() >= 10 && data[..2] == INFO_EXPORT.to_be_bytes() => {
-                size = Some(read_u64(&mut &data[2..])?);
+            REPLY_ACK => return export.ok_or_else(|| broken("an export without a size")),
+            REPLY_INFO if data.len() >= 12 && data[..2] == INFO_EXPORT.to_be_bytes() => {
+                let mut rest = &data[2..];
+                export = Some(Export { size: read_u64(&mut rest)?, flags: read_u16(&mut rest)? });
             }
             REPLY_INFO => {}
             kind if kind & REPLY_ERROR != 0 => {
@@ -209,7 +224,8 @@ mod tests {
         export.extend([0, 1]);
         let name = [0, 1, b'x'];
         let good = [reply(REPLY_INFO, &name), reply(REPLY_INFO, &export), reply(REPLY_ACK, &[])];
-        assert_eq!(reply_to_go(&mut &good.concat()[..]).expect("a good reply"), 123_456);
+        let wanted = Export { size: 123_456, flags: 1 };
+        assert_eq!(reply_to_go(&mut &good.concat()[..]).expect("a good reply"), wanted);
         let refused = reply(REPLY_ERROR | 6, b"no such export");
         let error = reply_to_go(&mut &refused[..]).expect_err("refused").to_string();
         assert!(error.contains("no such export"), "{error}");

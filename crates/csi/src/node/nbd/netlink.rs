@@ -4,13 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use iofair_serve::client::Export;
 use rustix::net::netlink::{GENERIC, SocketAddrNetlink};
 use rustix::net::sockopt::{Timeout, set_socket_recv_buffer_size, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with,
 };
-
-use super::handshake::Export;
 
 /// The family that tells of families, its command, and attributes of the command and of its reply.
 const CONTROL: u16 = 16;
@@ -46,6 +45,8 @@ const NESTED: u16 = 1 << 15;
 /// Sizes of headers.
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
+/// Logical blocks of devices, as of volumes behind other doors.
+const BLOCK: u64 = 512;
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
 const GROUP: &str = "nbd_mc_group";
 
@@ -158,8 +159,8 @@ impl Netlink {
         dead: Duration,
     ) -> io::Result<u32> {
         let attributes = Attributes::default()
-            .u64(SIZE_BYTES, export.bytes)
-            .u64(BLOCK_SIZE_BYTES, export.block.max(512).into())
+            .u64(SIZE_BYTES, export.size)
+            .u64(BLOCK_SIZE_BYTES, BLOCK)
             .u64(SERVER_FLAGS, export.flags.into())
             .u64(DEAD_CONN_TIMEOUT, dead.as_secs())
             .socket(stream)
