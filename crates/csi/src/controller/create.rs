@@ -1,6 +1,8 @@
 //! Creation and deletion of volumes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tonic::{Code, Status};
 
@@ -10,7 +12,7 @@ use crate::capability;
 use crate::contract;
 use crate::csi::{CreateVolumeRequest, CreateVolumeResponse, TopologyRequirement};
 use crate::failure::Failure;
-use crate::server::{Server, Volume};
+use crate::server::{Group, Server, Volume};
 use crate::servers::Servers;
 use crate::volume_id::{VolumeId, is_of_claim, volume_name};
 
@@ -208,29 +210,53 @@ impl Controller {
     }
 }
 
+/// Longer than another controller may take from the creation of a group to that of its volume: two calls of a server.
+const LONGEST_CREATION: Duration = Duration::from_secs(180);
+
 /// Removes groups of volumes whose creation was interrupted and then succeeded on another node, or was given up: they hold back
-/// minimums that others could get. For the start of a process, when it has no operation in progress.
+/// minimums that others could get. Looks twice, because another controller may be creating the volume of such a group.
 pub(crate) async fn sweep(group: String, servers: Arc<Servers>) {
+    let mut found = Vec::new();
     for server in servers.table().values() {
-        let swept = sweep_one(&group, server).await;
-        if let Err(error) = swept {
-            eprintln!("node {}: groups without volumes stay: {error:?}", server.node);
+        match unused(&group, server).await {
+            Ok(groups) if groups.is_empty() => {}
+            Ok(groups) => found.push((server.clone(), groups)),
+            Err(error) => report(server, &error),
+        }
+    }
+    if found.is_empty() {
+        return;
+    }
+    tokio::time::sleep(LONGEST_CREATION).await;
+    for (server, before) in found {
+        if let Err(error) = remove_unused(&group, &server, &before).await {
+            report(&server, &error);
         }
     }
 }
 
-async fn sweep_one(all: &str, server: &Server) -> Result<(), Failure> {
-    // Volumes last: a group that is found here and whose volume is created meanwhile is in use.
-    let groups = server.groups().await?;
-    let volumes = server.volumes(all).await?;
-    for group in groups.iter().filter(|it| it.is_in(all)) {
-        let name = group.name.rsplit('/').next().unwrap_or_default();
-        let is_used = groups.iter().any(|it| it.is_in(&group.name))
-            || volumes.iter().any(|it| it.group == group.name);
-        if is_of_claim(name) && !is_used {
-            eprintln!("node {}: group {} has no volume and is removed", server.node, group.name);
-            server.remove_group(&group.name).await?;
-        }
+fn report(server: &Server, error: &Failure) {
+    let status = error.status(&server.node);
+    eprintln!("groups without volumes stay: {}", status.message());
+}
+
+/// Removes groups that are unused now and were so before.
+async fn remove_unused(all: &str, server: &Server, before: &[String]) -> Result<(), Failure> {
+    for name in unused(all, server).await?.iter().filter(|name| before.contains(name)) {
+        eprintln!("node {}: group {name} has no volume and is removed", server.node);
+        server.remove_group(name).await?;
     }
     Ok(())
+}
+
+/// Groups of volumes, by their names, that have no volume.
+async fn unused(all: &str, server: &Server) -> Result<Vec<String>, Failure> {
+    let groups = server.groups().await?;
+    let volumes = server.volumes(all).await?;
+    let is_used: HashSet<&str> = volumes.iter().map(|it| it.group.as_str()).collect();
+    let is_unused = |it: &&Group| {
+        let is_of_claim = it.name.rsplit('/').next().is_some_and(is_of_claim);
+        it.is_in(all) && is_of_claim && !is_used.contains(it.name.as_str())
+    };
+    Ok(groups.iter().filter(is_unused).map(|it| it.name.clone()).collect())
 }
