@@ -12,7 +12,7 @@ mod divide;
 mod resource;
 mod round;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,10 +35,10 @@ const PERIOD_PER_SERVER: Duration = Duration::from_millis(20);
 /// Servers that are called at the same time.
 const CALLS_AT_ONCE: usize = 16;
 
-/// The groups of a server, or why they are unknown.
-type Groups = Result<Vec<Group>, Failure>;
-/// The servers by their nodes, with their groups.
-type Seen = BTreeMap<String, (Server, Groups)>;
+/// What a server has for each tenant, by the tenant's group; or why that is unknown.
+type Places = Result<HashMap<String, Place>, Failure>;
+/// The servers by their nodes.
+type Seen = BTreeMap<String, (Server, Places)>;
 
 /// The loop.
 pub(crate) struct Tenants {
@@ -120,11 +120,11 @@ impl Tenants {
         report: &mut Report,
     ) -> BTreeMap<String, Place> {
         let mut places = BTreeMap::new();
-        for (node, (_, groups)) in seen {
+        for (node, (_, known)) in seen {
             let is_known = tenant.parts.contains_key(node);
-            match groups {
-                Ok(groups) => {
-                    let place = place(groups, group);
+            match known {
+                Ok(known) => {
+                    let place = known.get(group).copied().unwrap_or_default();
                     if place.demand.is_some() || is_known {
                         places.insert(node.clone(), place);
                     }
@@ -153,24 +153,31 @@ impl Tenants {
     async fn ask(&self) -> Seen {
         let servers: Vec<Server> = self.servers.table().values().cloned().collect();
         let ask = |server: Server| async move {
-            let groups = server.groups().await;
-            (server.node.clone(), (server, groups))
+            let places = server.groups().await.map(|groups| places(&groups, &self.group));
+            (server.node.clone(), (server, places))
         };
         futures::stream::iter(servers).map(ask).buffer_unordered(CALLS_AT_ONCE).collect().await
     }
 }
 
-/// What a server has for a tenant's group, and what the volumes in it ask for, if there are any.
-fn place(groups: &[Group], group: &str) -> Place {
-    let own = groups.iter().find(|it| it.name == group);
-    let has = own.map_or(Part::default(), |it| Part { min: it.min, max: it.max });
-    let demand = Demand {
-        rate: own.map_or(0, |it| it.rate),
-        waits: own.is_some_and(|it| it.waits),
-        ceiling: has.max,
-    };
-    let has_volumes = groups.iter().any(|it| it.is_in(group));
-    Place { demand: has_volumes.then_some(demand), has }
+/// What a server has for each tenant, by the tenant's group, and what the volumes in it ask for, if there are any.
+fn places(groups: &[Group], all: &str) -> HashMap<String, Place> {
+    let mut places: HashMap<String, Place> = HashMap::new();
+    let mut used = HashSet::new();
+    for group in groups.iter().filter(|it| it.is_in(all)) {
+        let inside = &group.name[all.len() + 1..];
+        if let Some((namespace, _)) = inside.split_once('/') {
+            used.insert(&group.name[..all.len() + 1 + namespace.len()]);
+            continue;
+        }
+        let has = Part { min: group.min, max: group.max };
+        let demand = Demand { rate: group.rate, waits: group.waits, ceiling: group.max };
+        places.insert(group.name.clone(), Place { demand: Some(demand), has });
+    }
+    for (name, place) in &mut places {
+        place.demand = place.demand.filter(|_| used.contains(name.as_str()));
+    }
+    places
 }
 
 /// Gives a node its part. The error is for people.

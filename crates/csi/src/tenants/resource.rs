@@ -29,7 +29,8 @@ pub(super) struct Tenant {
     /// What each node has at most: the list in its status.
     pub(super) parts: BTreeMap<String, Part>,
     pub(super) is_deleted: bool,
-    has_finalizer: bool,
+    /// Those of others, too.
+    finalizers: Vec<String>,
     /// What its status says, with the parts.
     recorded: (BTreeMap<String, Part>, Report),
 }
@@ -102,26 +103,29 @@ impl Resources {
     /// # Errors
     /// The API server refuses it.
     pub(super) async fn hold(&self, tenant: &mut Tenant) -> Result<()> {
-        if tenant.has_finalizer || tenant.is_deleted {
+        if tenant.is_deleted || tenant.finalizers.iter().any(|it| it == FINALIZER) {
             return Ok(());
         }
-        self.finalizers(tenant, &[FINALIZER]).await
+        let finalizers = [&tenant.finalizers[..], &[FINALIZER.to_string()]].concat();
+        self.set_finalizers(tenant, finalizers).await
     }
     /// Lets a deleted resource go.
     ///
     /// # Errors
     /// The API server refuses it.
     pub(super) async fn release(&self, tenant: &mut Tenant) -> Result<()> {
-        self.finalizers(tenant, &[]).await
+        let mut finalizers = tenant.finalizers.clone();
+        finalizers.retain(|it| it != FINALIZER);
+        self.set_finalizers(tenant, finalizers).await
     }
-    async fn finalizers(&self, tenant: &mut Tenant, finalizers: &[&str]) -> Result<()> {
+    async fn set_finalizers(&self, tenant: &mut Tenant, finalizers: Vec<String>) -> Result<()> {
         let patch = json!({
             "metadata": { "resourceVersion": tenant.version, "finalizers": finalizers }
         });
         let patched =
             self.0.patch(&tenant.name, &PatchParams::default(), &Patch::Merge(patch)).await;
         tenant.version = patched.context("its finalizer")?.metadata.resource_version;
-        tenant.has_finalizer = !finalizers.is_empty();
+        tenant.finalizers = finalizers;
         Ok(())
     }
 }
@@ -158,7 +162,7 @@ impl Tenant {
             total: Part { min: rate("min")?.unwrap_or(0), max: rate("max")? },
             parts: parts.clone(),
             is_deleted,
-            has_finalizer: object.finalizers().iter().any(|it| it == FINALIZER),
+            finalizers: object.finalizers().to_vec(),
             recorded: (parts, report),
         })
     }

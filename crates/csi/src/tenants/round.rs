@@ -6,7 +6,7 @@ use super::divide::{Demand, divide, settled};
 use super::resource::Part;
 
 /// A node in a round.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Place {
     /// What its volumes ask for; `None`: the namespace has none there.
     pub(super) demand: Option<Demand>,
