@@ -100,7 +100,9 @@ fn request(name: &str, nodes: &[&str], parameters: &[(&str, &str)]) -> CreateVol
 }
 
 fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // Connections close in a thread of their own, while a test waits for the end of a driver.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.expect("a runtime").block_on(test)
 }
 

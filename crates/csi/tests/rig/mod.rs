@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -32,7 +33,10 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        // A virtual machine ends with its test; a mount whose server a failed test has ended would hold it.
+        if std::env::var_os(INSIDE).is_none() {
+            let _ = fs::remove_dir_all(&self.0);
+        }
     }
 }
 
@@ -60,20 +64,28 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
         let pid = self.0.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
         let _ = self.0.wait();
     }
 }
 
-fn wait_for(path: &Path, log: &Path) {
-    for _ in 0..600 {
-        if path.exists() {
+/// Waits until somebody listens at a socket. (Its file appears a little earlier.)
+fn wait_for(socket: &Path, log: &Path) {
+    for _ in 0..1200 {
+        if UnixStream::connect(socket).is_ok() {
             return;
         }
-        thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(25));
     }
-    panic!("{} does not appear: {}", path.display(), fs::read_to_string(log).unwrap_or_default());
+    panic!(
+        "nobody listens at {}: {}",
+        socket.display(),
+        fs::read_to_string(log).unwrap_or_default()
+    );
 }
 
 /// Set in the virtual machine in which a test runs itself.
