@@ -8,6 +8,7 @@
 //!
 //! A node on which a namespace gets its first volume has no ceiling until the next round.
 
+mod complaints;
 mod divide;
 mod resource;
 mod round;
@@ -24,6 +25,7 @@ use tonic::Code;
 use crate::failure::Failure;
 use crate::server::{Group, Server};
 use crate::servers::Servers;
+use complaints::Complaints;
 use divide::Demand;
 use resource::{Part, Report, Resources, Tenant};
 use round::{Place, Round};
@@ -46,26 +48,29 @@ pub(crate) struct Tenants {
     servers: Arc<Servers>,
     /// The group that contains the groups of all namespaces.
     group: String,
+    complaints: Complaints,
 }
 
 impl Tenants {
     /// The loop for the Tenants of a cluster.
     pub(crate) fn new(client: Client, group: &str, servers: Arc<Servers>) -> Self {
-        Self { resources: Resources::new(client), servers, group: group.to_string() }
+        let (resources, complaints) = (Resources::new(client), Complaints::default());
+        Self { resources, servers, group: group.to_string(), complaints }
     }
     /// Divides contracts until the process ends.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
         loop {
+            self.complaints.begin();
             if let Err(error) = self.round().await {
-                eprintln!("tenants: {error:#}");
+                self.complaints.add(format!("tenants: {error:#}"));
             }
             let servers = u32::try_from(self.servers.table().len()).unwrap_or(u32::MAX);
             tokio::time::sleep(PERIOD.max(PERIOD_PER_SERVER * servers)).await;
         }
     }
     /// Asks all servers, and divides the contract of each tenant.
-    async fn round(&self) -> anyhow::Result<()> {
-        let tenants = self.resources.list().await?;
+    async fn round(&mut self) -> anyhow::Result<()> {
+        let tenants = self.resources.list(&mut self.complaints).await?;
         if tenants.is_empty() {
             return Ok(());
         }
@@ -73,7 +78,7 @@ impl Tenants {
         for tenant in tenants {
             let name = tenant.name.clone();
             if let Err(error) = self.divide(tenant, &seen).await {
-                eprintln!("tenant {name}: {error:#}");
+                self.complaints.add(format!("tenant {name}: {error:#}"));
             }
         }
         Ok(())

@@ -9,6 +9,8 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value as Json, json};
 
+use super::complaints::Complaints;
+
 /// Keeps a deleted resource until its contracts are removed from the servers.
 const FINALIZER: &str = "iofair.dev/contracts";
 
@@ -55,12 +57,12 @@ impl Resources {
     ///
     /// # Errors
     /// The API server does not list them.
-    pub(super) async fn list(&self) -> Result<Vec<Tenant>> {
+    pub(super) async fn list(&self, complaints: &mut Complaints) -> Result<Vec<Tenant>> {
         let listed = self.0.list(&ListParams::default()).await.context("the list of Tenants")?;
         let read = |object: DynamicObject| match Tenant::read(&object) {
             Ok(tenant) => Some(tenant),
             Err(error) => {
-                eprintln!("tenant {}: {error:#}", object.name_any());
+                complaints.add(format!("tenant {}: {error:#}", object.name_any()));
                 None
             }
         };
