@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 /// Short runs beside some of the neighbours, and no search for the number of drives.
 const SHORT: &[&str] = &[
     "--time",
-    "1s",
+    "500ms",
     "--ramp",
     "300ms",
     "--one-drive",
