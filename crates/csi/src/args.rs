@@ -54,6 +54,10 @@ pub(crate) struct Args {
     /// Group that contains the groups of all volumes, one for each namespace
     #[arg(long, default_value = "kubernetes", value_name = "GROUP")]
     pub(crate) group: String,
+    /// Longer than another controller may take from the creation of a group to that of its volume, two calls of a server: a group
+    /// without a volume for so many seconds is removed
+    #[arg(long, hide = true, default_value_t = 180, value_name = "SECONDS")]
+    pub(crate) longest_creation: u64,
 }
 
 /// A part of the driver.

@@ -66,7 +66,8 @@ async fn serve(args: &Args, servers: Arc<Servers>) -> Result<()> {
     let serves = |service| args.services.contains(&service);
     let controller = serves(Service::Controller).then(|| {
         let controller = Controller::new(&args.group, Arc::clone(&servers));
-        tokio::spawn(sweep(args.group.clone(), Arc::clone(&servers)));
+        let wait = Duration::from_secs(args.longest_creation);
+        tokio::spawn(sweep(args.group.clone(), Arc::clone(&servers), wait));
         controller
     });
     if serves(Service::Tenants) {

@@ -250,3 +250,50 @@ fn interrupted_calls_are_completed() {
         assert!(!cluster.directory.join("node-a/pool/one.img").exists());
     });
 }
+
+/// Goal: groups whose creation was interrupted are removed, but not while a volume for them is being created, and not groups that
+/// people made. Method: a server that has all three when the controller starts.
+#[test]
+fn groups_of_interrupted_creations_are_removed() {
+    let [left, late] = ["1", "2"]
+        .map(|digit| format!("pvc-{}", "00000000-0000-4000-8000-00000000000".to_owned() + digit));
+    let group = |name: &str| format!("name = \"kubernetes/team{name}\"\n");
+    let of_people = "/database";
+    let all = ["", of_people, &format!("/{left}"), &format!("/{late}")].map(group);
+    let groups = format!(
+        "[[group]]\nname = \"kubernetes\"\n{}",
+        all.map(|it| format!("[[group]]\n{it}")).concat()
+    );
+    run(async {
+        let scratch = Scratch::new("leftovers");
+        let _server = server(&scratch.0, &format!("back = \"directory:pool\"\n{REACHES}"), &groups);
+        let contracts = || fs::read_to_string(scratch.0.join("contracts.toml")).expect("written");
+        let control = scratch.0.join("control.sock").display().to_string();
+        let arguments = [
+            "--services",
+            "controller",
+            "--node",
+            "node-a",
+            "--control",
+            &control,
+            "--longest-creation",
+            "3",
+        ];
+        let _driver = driver(&scratch.0, &arguments);
+        let mut client = ControllerClient::new(connect(&scratch.0).await);
+        let creation = request(&late, &["node-a"], &[(NAMESPACE, "team")]);
+        client.create_volume(creation).await.expect("created");
+        for _ in 0..1200 {
+            if !contracts().contains(&left) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        let now = contracts();
+        assert!(!now.contains(&left), "{now}");
+        assert!(
+            now.contains(&group(of_people)) && now.contains(&group(&format!("/{late}"))),
+            "{now}"
+        );
+    });
+}

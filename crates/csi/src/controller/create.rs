@@ -210,12 +210,10 @@ impl Controller {
     }
 }
 
-/// Longer than another controller may take from the creation of a group to that of its volume: two calls of a server.
-const LONGEST_CREATION: Duration = Duration::from_secs(180);
-
 /// Removes groups of volumes whose creation was interrupted and then succeeded on another node, or was given up: they hold back
-/// minimums that others could get. Looks twice, because another controller may be creating the volume of such a group.
-pub(crate) async fn sweep(group: String, servers: Arc<Servers>) {
+/// minimums that others could get. Looks twice, after a `wait`, because another controller may be creating the volume of such a
+/// group.
+pub(crate) async fn sweep(group: String, servers: Arc<Servers>, wait: Duration) {
     let mut found = Vec::new();
     for server in servers.table().values() {
         match unused(&group, server).await {
@@ -227,7 +225,7 @@ pub(crate) async fn sweep(group: String, servers: Arc<Servers>) {
     if found.is_empty() {
         return;
     }
-    tokio::time::sleep(LONGEST_CREATION).await;
+    tokio::time::sleep(wait).await;
     for (server, before) in found {
         if let Err(error) = remove_unused(&group, &server, &before).await {
             report(&server, &error);
