@@ -56,7 +56,7 @@ impl Host {
         self.path(name).display().to_string()
     }
     /// Kills the driver, starts another one and connects; in a virtual machine, where a start takes seconds, for every second
-    /// call, so that a call and its repetition come to two drivers.
+    /// call. In one of two rounds a call and its repetition come to two drivers.
     async fn again(&mut self) -> (ControllerClient<Channel>, NodeClient<Channel>) {
         self.calls += 1;
         let kept = std::env::var_os(INSIDE).is_some() && self.calls.is_multiple_of(2);
