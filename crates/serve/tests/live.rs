@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::symlink;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 
 use iofair_policies::DEFAULT_STACK;
@@ -23,6 +24,13 @@ const MIB: usize = 1 << 20;
 /// Errors as the protocol numbers them.
 const EPERM: u32 = 1;
 const EIO: u32 = 5;
+
+/// Held by tests that may run beside each other; for writing by one that looks at the memory of the process.
+static PROCESS: RwLock<()> = RwLock::new(());
+
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    PROCESS.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Waits until a server's numbers are as wanted.
 fn until(server: &Server, done: impl Fn(&iofair_serve::Snapshot) -> bool) {
@@ -44,6 +52,7 @@ fn everything(socket: &str) -> Vec<u8> {
 /// in the file itself, and as a second server over it tells.
 #[test]
 fn stopping_under_load_keeps_what_was_answered() {
+    let _beside = beside_others();
     for stack in ["none-none", "prop-bfq", DEFAULT_STACK] {
         let rig = Rig::with("file", stack, "");
         let socket = rig.directory.path("socket");
@@ -83,6 +92,7 @@ fn stopping_under_load_keeps_what_was_answered() {
 fn a_client_that_does_not_read_affects_no_other() {
     const PIECE: usize = 4 * MIB;
     const PIECES: usize = 64;
+    let _alone = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
     let rig = Rig::start("file");
     let socket = rig.directory.path("socket");
     let mut silent = Wire::connect(&socket);
@@ -121,6 +131,7 @@ fn a_client_that_does_not_read_affects_no_other() {
 /// Method: the file is cut short beneath the server; reads before, across and behind the end.
 #[test]
 fn a_file_cut_short_is_an_error() {
+    let _beside = beside_others();
     let rig = Rig::start("file");
     let mut wire = Wire::connect(&rig.directory.path("socket"));
     let data = vec![0xa5; MIB];
@@ -143,6 +154,7 @@ fn a_file_cut_short_is_an_error() {
 /// Method: a file in memory that the kernel seals against writing while it is served.
 #[test]
 fn refused_writes_are_told() {
+    let _beside = beside_others();
     // SAFETY: makes a descriptor from a constant name.
     let file = unsafe { libc::memfd_create(c"pool".as_ptr(), libc::MFD_ALLOW_SEALING) };
     assert!(file >= 0);
@@ -176,6 +188,7 @@ fn refused_writes_are_told() {
 /// order, every read compared; flushes between; then the file itself, and a second server over it.
 #[test]
 fn emulated_drives_keep_bytes_and_order() {
+    let _beside = beside_others();
     for (profile, requests) in [("samsung-970-pro", 4_000), ("hitachi-hts727550a9e364", 150)] {
         let directory = Directory::new();
         let pool = directory.path("pool.img");
