@@ -64,6 +64,13 @@ pub trait Drive {
     fn next_completion(&self) -> Option<Instant> {
         self.next_event()
     }
+    /// Works on until a command is completed, but not beyond `limit`, and returns the time of the next event after that. Nothing
+    /// may be submitted before that time or `limit`, whichever is earlier: an owner in virtual time, that knows when it will
+    /// submit at the earliest, need not look at the events before. A drive may stop earlier.
+    fn run_to_completion(&mut self, limit: Instant) -> Option<Instant> {
+        let _ = limit;
+        self.next_event()
+    }
     /// Processes all events up to and including `now`, and appends the completions in order of time.
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>);
     /// The facts that a host knows about the drive.

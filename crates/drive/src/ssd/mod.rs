@@ -179,10 +179,13 @@ impl Ssd {
     /// Lets everything up to `until` happen.
     fn run(&mut self, until: u64) {
         while self.next.0 <= until && self.next.0 < u64::MAX {
-            self.now = self.next.0;
-            self.happen(self.next.1);
-            self.next = self.upcoming();
+            self.run_next();
         }
+    }
+    fn run_next(&mut self) {
+        self.now = self.next.0;
+        self.happen(self.next.1);
+        self.next = self.upcoming();
     }
 
     fn happen(&mut self, event: Event) {
@@ -379,10 +382,18 @@ impl Drive for Ssd {
         Some(if self.completed.is_empty() { self.no_completion_before(next.0) } else { next })
     }
 
+    fn run_to_completion(&mut self, limit: Instant) -> Option<Instant> {
+        while self.completed.is_empty() && self.next.0 <= limit.0 && self.next.0 < u64::MAX {
+            self.run_next();
+        }
+        self.next_event()
+    }
+
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
         self.run(now.0);
-        while let Some(completion) = self.completed.pop_front() {
-            done.push(completion);
+        while let Some(completion) = self.completed.front().filter(|it| it.at <= now) {
+            done.push(*completion);
+            self.completed.pop_front();
         }
     }
 

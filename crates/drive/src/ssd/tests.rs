@@ -499,6 +499,45 @@ fn completions_are_announced() {
     }
 }
 
+/// Goal: an owner that lets the drive run on until something completes, or until its next command, meets the same drive, and hands in
+/// nothing too late. Method: open scripts on every drive, against looks at each event.
+#[test]
+fn running_ahead_changes_nothing() {
+    let run = |name: &str, script: &[(u64, Command)], ahead: bool| {
+        let mut drive = Ssd::new(parameters(name), 8);
+        let (mut done, mut looks) = (Vec::new(), 0);
+        let mut look = |drive: &mut Ssd, before: u64, done: &mut Vec<Done>| {
+            let next = match ahead {
+                true => drive.run_to_completion(Instant(before)),
+                false => drive.next_event(),
+            };
+            let Some(at) = next.filter(|at| at.0 <= before && *at < Instant::MAX) else {
+                return false;
+            };
+            let known = done.len();
+            drive.advance(Instant(at.0 - 1), done);
+            assert_eq!(done.len(), known, "{name}: a completion before {at:?}");
+            drive.advance(at, done);
+            looks += 1;
+            true
+        };
+        for &(at, command) in script {
+            while look(&mut drive, at, &mut done) {}
+            drive.submit(Instant(at), command);
+        }
+        while look(&mut drive, u64::MAX, &mut done) {}
+        (done, looks, drive.busy())
+    };
+    for name in ALL {
+        let depth = parameters(name).slots as usize;
+        for part in script(name, 5, 2 * depth as u32).chunks(depth) {
+            let (plain, ahead) = (run(name, part, false), run(name, part, true));
+            assert_eq!((&plain.0, plain.2), (&ahead.0, ahead.2), "{name}");
+            assert!(ahead.1 <= part.len(), "{name}: {} looks at {} commands", ahead.1, part.len());
+        }
+    }
+}
+
 /// Goal: late calls change nothing either. Method: an open script (fewer commands than slots at any
 /// time), advanced only every 3 ms and at submissions, against one advanced at each event.
 #[test]

@@ -160,7 +160,7 @@ impl<S: Source> Driver<'_, S> {
             self.order.fill()?;
             let due = self.order.next_due().filter(|_| self.pieces < PIECES_MAX);
             let due = due.map(|at| at.max(self.engine.now));
-            let Some(now) = self.engine.next_event().into_iter().chain(due).min() else {
+            let Some(now) = self.engine.next_event(due.unwrap_or(Instant::MAX)).or(due) else {
                 break;
             };
             self.engine.now = now;

@@ -134,11 +134,10 @@ impl Device {
             }
         }
     }
-    fn next_event(&self) -> Instant {
-        let or_never = |at: Option<Instant>| at.unwrap_or(Instant::MAX);
-        let engine = or_never(self.run_at).min(or_never(self.controller.next_wakeup()));
-        let engine = engine.min(or_never(self.again_at));
-        or_never(self.drive.next_event()).min(engine)
+    /// When `dispatch` is called next, if nothing happens before.
+    fn next_dispatch(&self) -> Instant {
+        let times = [self.run_at, self.controller.next_wakeup(), self.again_at];
+        times.into_iter().flatten().min().unwrap_or(Instant::MAX)
     }
 }
 
@@ -235,16 +234,22 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The time of the next event.
-    pub(crate) fn next_event(&self) -> Option<Instant> {
+    /// The time of the next event, if it is not after `limit`. Nobody may submit anything before that time, or before `limit` if there
+    /// is none: a lone drive is run to its next completion.
+    pub(crate) fn next_event(&mut self, limit: Instant) -> Option<Instant> {
         let mut at = self.timers.next().unwrap_or(Instant::MAX);
         for device in &self.devices {
-            at = at.min(device.next_event());
+            at = at.min(device.next_dispatch());
         }
         if let Some(path) = &self.path {
             at = at.min(path.next_event());
         }
-        (at < Instant::MAX).then(|| at.max(self.now))
+        let drives = match &mut self.devices[..] {
+            [device] => device.drive.run_to_completion(at.min(limit)),
+            several => several.iter().filter_map(|device| device.drive.next_event()).min(),
+        };
+        let at = drives.map_or(at, |it| it.min(at));
+        (at <= limit && at < Instant::MAX).then(|| at.max(self.now))
     }
 
     /// Wakes an actor at a later time.

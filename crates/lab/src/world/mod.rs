@@ -116,9 +116,13 @@ impl<'a> World<'a> {
             self.end = self.engine.now;
             return false;
         }
-        let Some(at) = self.engine.next_event().filter(|at| *at <= self.end) else {
-            self.advance_to(self.end);
-            return false;
+        // The drive may not run on beyond the end of the warm-up before that is measured.
+        let limit = if self.ramp_over { self.end } else { self.ramp_end.min(self.end) };
+        let Some(at) = self.engine.next_event(limit) else {
+            let goes_on = !self.ramp_over;
+            self.end_ramp();
+            self.engine.now = limit;
+            return goes_on;
         };
         self.steps_at_once = if at > self.engine.now { 0 } else { self.steps_at_once + 1 };
         assert!(self.steps_at_once < STEPS_AT_ONCE_MAX, "time stands still at {at:?}");
@@ -128,7 +132,7 @@ impl<'a> World<'a> {
     /// Runs to the end in the time of where the drive is; `false` when that was over earlier.
     pub(crate) fn run_outside(&mut self) -> bool {
         loop {
-            let next = self.engine.next_event().unwrap_or(self.end).min(self.end);
+            let next = self.engine.next_event(self.end).unwrap_or(self.end);
             let Some(now) = self.engine.wait(next) else { return false };
             self.step_at(now.min(self.end));
             if self.over {
@@ -161,11 +165,16 @@ impl<'a> World<'a> {
     }
 
     fn advance_to(&mut self, at: Instant) {
-        if !self.ramp_over && at > self.ramp_end {
+        if at > self.ramp_end {
+            self.end_ramp();
+        }
+        self.engine.now = at;
+    }
+    fn end_ramp(&mut self) {
+        if !self.ramp_over {
             self.ramp_over = true;
             self.engine.end_ramp();
         }
-        self.engine.now = at;
     }
 
     fn deliver(

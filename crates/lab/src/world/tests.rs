@@ -489,7 +489,7 @@ fn random_wake_ups_change_nothing() {
     let mut random = Random::new(9, 9);
     let mut pokes = 0;
     loop {
-        let next = world.engine.next_event().unwrap_or(Instant::MAX).min(world.end);
+        let next = world.engine.next_event(world.end).unwrap_or(world.end);
         let idle = next.since(world.engine.now).0;
         if idle > 1 {
             for _ in 0..random.below(3) {
