@@ -25,7 +25,7 @@ use iofair_serve::Clock;
 
 use self::fio::{FioProcess, Got};
 pub(crate) use self::path::Measured;
-use self::plan::{Plan, plan};
+use self::plan::{Plan, page_cache, plan};
 pub(crate) use self::site::Target;
 use self::site::{EmulatedDrive, Site};
 use self::usage::{Snapshot, Usage as ThreadUsage};
@@ -112,7 +112,9 @@ pub(crate) fn run(
 pub(crate) fn described(scenario: &Scenario) -> Result<String> {
     let plan = plan(scenario).map_err(|error| anyhow!(error))?;
     let Scenario { drive, time, ramp, .. } = scenario;
-    Ok(format!("{drive} {time} {ramp} {plan:?}"))
+    let cache = page_cache(scenario).map_err(|error| anyhow!(error))?;
+    let cache = cache.map_or(String::new(), |it| format!(" {it:?}"));
+    Ok(format!("{drive} {time} {ramp} {plan:?}{cache}"))
 }
 
 /// What cannot run on Linux, with the key that asks for it.
@@ -173,6 +175,9 @@ fn execute(
         &directory,
     )?;
     site.schedule(&plan.queue)?;
+    if let Some(cache) = page_cache(scenario).map_err(|error| anyhow!(error))? {
+        site.set_up(&cache)?;
+    }
     let number = site.number()?;
     site.groups.make(&plan.groups, &number)?;
     // Dropped before the site, also on errors: then nothing uses the device and the groups.

@@ -19,6 +19,10 @@ const SCHEDULERS: &[(&str, &str)] = &[
     ("bfq-6.18", "bfq"),
 ];
 
+/// Throttles of ours that Linux has.
+const MAX: &str = "throttle-max";
+const WBT: &str = "wbt";
+
 /// How sysfs counts a parameter.
 #[derive(Clone, Copy, Debug)]
 enum Unit {
@@ -49,6 +53,7 @@ const SETTINGS: &[(&str, &str, &str, Unit)] = &[
     ("mq-deadline", "async_depth", "async_depth", Unit::Plain),
     ("kyber", "read_lat", "read_lat_nsec", Unit::Nanos),
     ("kyber", "write_lat", "write_lat_nsec", Unit::Nanos),
+    ("wbt", "min_lat", "wbt_lat_usec", Unit::Micros),
 ];
 
 impl Unit {
@@ -71,6 +76,17 @@ pub(super) struct Queue {
     /// Files below `iosched` and their values.
     pub(super) settings: Vec<(&'static str, String)>,
     pub(super) requests: Option<u32>,
+}
+
+/// What the kernel does beside the scheduler if there are buffered clients, or if writeback is throttled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct PageCache {
+    /// `wbt_lat_usec` of writeback throttling: 0 is off, -1 the kernel's default.
+    pub(super) writeback: String,
+    /// `read_ahead_kb`. fio advises the kernel of sequential reads (POSIX_FADV_SEQUENTIAL), which doubles the window.
+    pub(super) read_ahead_kib: u64,
+    /// Dirty bytes above which the kernel writes them, and above which writers wait.
+    pub(super) dirty: [u64; 2],
 }
 
 /// A group of the kernel.
@@ -124,16 +140,39 @@ fn queue(stack: &Stack, tags: Option<u32>) -> Result<Queue, String> {
         format!("`stacks`: Linux has no scheduler {name}; it has {}", all.join(", "))
     })?;
     for throttle in &stack.throttles {
-        if throttle.row.name != "throttle-max" {
-            let name = throttle.row.name;
-            return Err(format!(
-                "`stacks`: Linux has no throttle {name}; only `max` (blk-throttle) can be used"
-            ));
-        }
         settings(throttle)?;
+        match throttle.row.name {
+            WBT if *scheduler == "bfq" => {
+                return Err("`stacks`: BFQ switches writeback throttling (`wbt`) off".to_owned());
+            }
+            MAX | WBT => {}
+            other => {
+                return Err(format!(
+                    "`stacks`: Linux has no throttle {other}; it has `max` (blk-throttle) and `wbt`"
+                ));
+            }
+        }
     }
     let settings = settings(&stack.scheduler)?;
     Ok(Queue { scheduler, settings, requests: tags })
+}
+
+/// What this scenario asks of the page cache; `None` if nothing in it depends on that.
+pub(super) fn page_cache(scenario: &Scenario) -> Result<Option<PageCache>, String> {
+    let host = &scenario.host;
+    let wbt = scenario.stack.throttles.iter().find(|it| it.row.name == WBT);
+    if wbt.is_none() && !scenario.clients.iter().any(|it| it.job.buffered) {
+        return Ok(None);
+    }
+    let target = wbt.map(settings).transpose()?.map(|files| files.into_iter().next());
+    let writeback = match target {
+        None => "0".to_owned(),
+        Some(None) => "-1".to_owned(),
+        Some(Some((_, target))) => target,
+    };
+    let percents = [host.dirty_background_percent, host.dirty_percent];
+    let dirty = percents.map(|it| host.memory / 100 * u64::from(it));
+    Ok(Some(PageCache { writeback, read_ahead_kib: host.read_ahead.bytes() / 2048, dirty }))
 }
 
 /// The parameters that are not at their defaults, as files.
@@ -169,7 +208,7 @@ pub(super) fn plan(scenario: &Scenario) -> Result<Plan, String> {
         return refuse("host.journal", "there is no file system in a run on Linux");
     }
     let queue = queue(&scenario.stack, scenario.tags)?;
-    let throttled = !scenario.stack.throttles.is_empty();
+    let throttled = scenario.stack.throttles.iter().any(|it| it.row.name == MAX);
     let shares = scenario.stack.groups;
     if throttled && !shares && queue.scheduler == "bfq" {
         return refuse("stacks", "with groups bfq always shares between them; use max+prop-bfq");
@@ -413,6 +452,33 @@ block = "256KiB"
         );
         let plan = of(FILE, "none-kyber").expect("kyber is on Linux");
         assert!(plan.groups.is_empty() && plan.jobs.iter().all(|job| job.group.is_empty()));
+    }
+
+    /// Goal: writeback is throttled where the stack says so and not because the kernel does it by default; read-ahead and dirty limits
+    /// are those of the file's host; without buffered clients the kernel's stay. Method: direct clients, a buffered one, wbt with its
+    /// own target, and BFQ, which has no wbt.
+    #[test]
+    fn the_page_cache_is_that_of_the_file() {
+        let host = "[host]\nread_ahead = \"1MiB\"\nmemory = \"1GB\"\n[policy.wbt]\nmin_lat = \"5ms\"\n[policy.bfq]";
+        let file = FILE.replace("[policy.bfq]", host);
+        let cache = |text: &str, stack: &str| {
+            let overrides =
+                Overrides { stacks: Some(vec![stack.to_owned()]), ..Overrides::default() };
+            let experiment = parse("e.toml", text, &overrides).expect("a good file");
+            page_cache(&experiment.scenario(0, 0, 0)).expect("Linux has it")
+        };
+        let of_file = |writeback: &str| {
+            let dirty = [100_000_000, 200_000_000];
+            Some(PageCache { writeback: writeback.to_owned(), read_ahead_kib: 512, dirty })
+        };
+        assert_eq!(cache(&file, "none-none"), None);
+        assert_eq!(cache(&file, "wbt-none"), of_file("5000"));
+        let default = file.replace("5ms", "0ns");
+        assert_eq!(cache(&default, "wbt-none"), of_file("-1"));
+        let buffered = file.replacen("buffered = false", "buffered = true", 1);
+        assert_eq!(cache(&buffered, "prop-bfq"), of_file("0"));
+        assert!(of(&file, "wbt-none").expect("on Linux").groups.is_empty());
+        assert!(of(FILE, "wbt-bfq").expect_err("they exclude each other").contains("`wbt`"));
     }
 
     /// Goal: all clients are measured at the same time, whenever they start. Method: the second one starts between 3 and 4 ms later.

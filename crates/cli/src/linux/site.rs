@@ -12,7 +12,7 @@ use iofair_historical::TABLE;
 use iofair_serve::{Server, Timing, in_real_time};
 
 use super::groups::Groups;
-use super::plan::Queue;
+use super::plan::{PageCache, Queue};
 use crate::loop_device::{self, command, write};
 
 /// Bytes beside the clients' files on an emulated volume.
@@ -41,7 +41,7 @@ pub(super) struct Site {
     pub(super) device: PathBuf,
     /// Its directory in sysfs.
     sys: PathBuf,
-    /// Scheduler and requests as found, of a device that was there before.
+    /// Files and values as found: of a device that was there before, and the machine's dirty limits.
     before: Vec<(PathBuf, String)>,
     is_loop: bool,
     server: Option<Server>,
@@ -164,9 +164,45 @@ impl Site {
             write(&self.sys.join("queue/iosched").join(name), value)?;
         }
         if let Some(requests) = queue.requests {
-            let file = self.sys.join("queue/nr_requests");
-            self.keep(&file)?;
-            write(&file, &requests.to_string())?;
+            self.set("queue/nr_requests", &requests.to_string())?;
+        }
+        Ok(())
+    }
+    /// Sets up the page cache. Call after [`Self::schedule`]: a scheduler that is selected sets writeback throttling anew.
+    pub(super) fn set_up(&mut self, cache: &PageCache) -> Result<()> {
+        self.set("queue/read_ahead_kb", &cache.read_ahead_kib.to_string())?;
+        // Kernels without writeback throttling do not have it, nor do queues with BFQ.
+        let throttles = fs::read_to_string(self.sys.join("queue/wbt_lat_usec"));
+        match (throttles.is_ok(), cache.writeback.as_str()) {
+            (true, target) => self.set("queue/wbt_lat_usec", target)?,
+            (false, "0") => {}
+            (false, _) => {
+                bail!("this kernel has no writeback throttling for {}", self.device.display())
+            }
+        }
+        self.limit_dirty(cache.dirty)
+    }
+    fn set(&mut self, file: &str, value: &str) -> Result<()> {
+        let file = self.sys.join(file);
+        self.keep(&file)?;
+        write(&file, value)
+    }
+    /// Sets the machine's dirty limits in bytes, background first. They are set either so or in percent of its memory, and come back as
+    /// they were set.
+    fn limit_dirty(&mut self, limits: [u64; 2]) -> Result<()> {
+        let vm = Path::new("/proc/sys/vm");
+        let names = ["dirty_background", "dirty"];
+        for name in names {
+            for unit in ["bytes", "ratio"] {
+                let file = vm.join(format!("{name}_{unit}"));
+                let value = fs::read_to_string(&file)?.trim().to_owned();
+                if value != "0" {
+                    self.before.push((file, value));
+                }
+            }
+        }
+        for (name, limit) in names.iter().zip(limits) {
+            write(&vm.join(format!("{name}_bytes")), &limit.to_string())?;
         }
         Ok(())
     }

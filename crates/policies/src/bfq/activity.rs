@@ -39,6 +39,8 @@ pub(super) struct Activity {
     groups: u32,
     /// Groups with two such queues or more.
     crowded: u32,
+    /// Such queues right below the root.
+    in_root: u32,
 }
 
 impl Activity {
@@ -48,6 +50,7 @@ impl Activity {
             group_weights: ByWeight::new(WEIGHT_MAX as usize + 1),
             groups: 0,
             crowded: 0,
+            in_root: 0,
         }
     }
     /// The smallest weight among unraised queues: the largest level.
@@ -73,7 +76,8 @@ impl Bfq {
         let groups = match settings.busy_groups {
             // As 4.18 has it: differing weights, or a group in which several take turns.
             0 => activity.group_weights.distinct > 1 || activity.crowded > 0,
-            enough => activity.groups >= enough,
+            1 => activity.groups > 0,
+            enough => activity.groups + u32::from(activity.in_root > 0) >= enough,
         };
         varied || groups || self.busy_classes() > 1
     }
@@ -101,6 +105,12 @@ impl Bfq {
     }
     fn count_groups(&mut self, queue: EntityId, pending: bool) {
         let mut at = self.scheduler.parent(queue);
+        if at == EntityId::ROOT {
+            self.activity.in_root = match pending {
+                true => self.activity.in_root + 1,
+                false => self.activity.in_root - 1,
+            };
+        }
         while at != EntityId::ROOT {
             let group = self.group_of[at.index()];
             let state = &mut self.groups[group.index()];

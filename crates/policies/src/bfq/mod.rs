@@ -113,7 +113,8 @@
 //! **Later kernels.** `bfq-6.18` is what Linux 6.18 was found to do (docs/truth.md). It takes no think times while it idles
 //! (`think_in_waits = false`): a client that pauses for 5 ms between single requests keeps the drive to itself in most
 //! runs there, and a steady sequential reader gets 8 to 87 MB/s of 535. A single group with requests no longer makes
-//! sharing asymmetric (`busy_groups = 2`), as noted for Linux 7.0. And requests that blk-throttle held come from a worker of the
+//! sharing asymmetric (`busy_groups = 2`), as noted for Linux 7.0; the root counts as one: a reader in a group keeps the drive
+//! from the flusher, which works in the root's name. And requests that blk-throttle held come from a worker of the
 //! kernel, which has its own queue in each group (`worker_queues`): they wait for the slots of others, as a trace shows; earlier
 //! versions leave that out. Not modelled: a queue or group gets at most a part of the request pool in proportion to
 //! its weight, and buffered writes get two thirds of the pool, a quarter while a raised queue is busy.

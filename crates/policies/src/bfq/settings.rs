@@ -96,7 +96,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "busy_groups",
         1,
         (0, 1000),
-        "number of groups with requests that makes sharing asymmetric; 0: decided by weights and numbers of queues",
+        "number of groups with requests that makes sharing asymmetric, from 2 on counting the root; 0: decided by weights and numbers of queues",
     ),
     Parameter::bool(
         "spare_smallest_weight",

@@ -50,6 +50,27 @@ fn only_asymmetric_sharing_waits() {
     assert_eq!(world.waited_for(), [true, true]);
 }
 
+/// Goal: with 6.18 one group with requests leaves sharing symmetric, and the root is a group like others. Method: two random readers, both in a group, both in the root, or one in each.
+#[test]
+fn the_root_counts_as_a_group_since_6_18() {
+    let waits = |stack: &str, in_root: [bool; 2]| {
+        let mut world = World::new(stack, Drive::flash(), QUIET);
+        let group = world.group("g", 100);
+        for in_root in in_root {
+            let of = if in_root { GroupId::ROOT } else { group };
+            world.add_to(of, level(4), Job::random_read());
+        }
+        world.run(Nanos::from_secs(1));
+        world.decisions();
+        world.run(Nanos::from_secs(1));
+        world.waited_for()
+    };
+    // One may be waited for while it is alone.
+    assert_ne!(waits("prop-bfq-6.18", [false, false]), [true, true]);
+    assert_ne!(waits("prop-bfq-6.18", [true, true]), [true, true]);
+    assert_eq!(waits("prop-bfq-6.18", [true, false]), [true, true]);
+}
+
 /// Goal: the limit of injection is learned: from nothing to one with the first time taken alone, up
 /// while the waited-for request does not notice, down when it does. Method: a drive that slows down
 /// with what is injected, by hand.
