@@ -385,7 +385,8 @@ fn needs_guest_the_kernel_enforces_contracts_of_groups() {
     println!("{seen}");
 }
 
-/// Two random readers, on a disk that is slower than the guest.
+/// Two random readers, on a disk that is slower than the guest. BFQ waits for longer than by default: a guest whose processors
+/// have other work sends its next request late.
 const MIX: &str = r#"
 title = "Two random readers"
 source = "a test"
@@ -395,6 +396,7 @@ ramp = "500ms"
 stacks = ["prop-bfq", "max-none"]
 [policy.bfq]
 low_latency = false
+slice_idle = "50ms"
 [[client]]
 name = "light"
 job = "randread"

@@ -192,8 +192,12 @@ fn room_is_zeroed_while_clients_are_served() {
         let mut wire = scene.connect("b");
         let deleted = &deleted;
         scope.spawn(move || {
-            while !deleted.load(Ordering::Relaxed) {
+            // Once at least, however late this thread starts.
+            loop {
                 assert_eq!(wire.write(0, 0, &[5; 4096]), 0);
+                if deleted.load(Ordering::Relaxed) {
+                    break;
+                }
             }
         });
         let gone = server.reload_with(parse(&scene.text("", &[b])), &consent(&[], &[], &["a"]));

@@ -171,10 +171,11 @@ impl Site {
     /// Sets up the page cache. Call after [`Self::schedule`]: a scheduler that is selected sets writeback throttling anew.
     pub(super) fn set_up(&mut self, cache: &PageCache) -> Result<()> {
         self.set("queue/read_ahead_kb", &cache.read_ahead_kib.to_string())?;
-        // Kernels without writeback throttling do not have it, nor do queues with BFQ.
-        let throttles = fs::read_to_string(self.sys.join("queue/wbt_lat_usec"));
-        match (throttles.is_ok(), cache.writeback.as_str()) {
-            (true, target) => self.set("queue/wbt_lat_usec", target)?,
+        // BFQ has switched it off.
+        let is_bfq = fs::read_to_string(self.sys.join("queue/scheduler"))?.contains("[bfq]");
+        let file = "queue/wbt_lat_usec";
+        match (self.sys.join(file).exists() && !is_bfq, cache.writeback.as_str()) {
+            (true, target) => self.set(file, target)?,
             (false, "0") => {}
             (false, _) => {
                 bail!("this kernel has no writeback throttling for {}", self.device.display())
