@@ -176,7 +176,8 @@ fn execute(
     )?;
     site.schedule(&plan.queue)?;
     if let Some(cache) = page_cache(scenario).map_err(|error| anyhow!(error))? {
-        site.set_up(&cache)?;
+        let writes = plan.jobs.iter().any(|job| job.writes);
+        site.set_up(&cache, writes)?;
     }
     let number = site.number()?;
     site.groups.make(&plan.groups, &number)?;

@@ -168,8 +168,9 @@ impl Site {
         }
         Ok(())
     }
-    /// Sets up the page cache. Call after [`Self::schedule`]: a scheduler that is selected sets writeback throttling anew.
-    pub(super) fn set_up(&mut self, cache: &PageCache) -> Result<()> {
+    /// Sets up the page cache; the dirty limits, which are the machine's, only for clients that write. Call after
+    /// [`Self::schedule`]: a scheduler that is selected sets writeback throttling anew.
+    pub(super) fn set_up(&mut self, cache: &PageCache, writes: bool) -> Result<()> {
         self.set("queue/read_ahead_kb", &cache.read_ahead_kib.to_string())?;
         // BFQ has switched it off.
         let is_bfq = fs::read_to_string(self.sys.join("queue/scheduler"))?.contains("[bfq]");
@@ -181,7 +182,7 @@ impl Site {
                 bail!("this kernel has no writeback throttling for {}", self.device.display())
             }
         }
-        self.limit_dirty(cache.dirty)
+        if writes { self.limit_dirty(cache.dirty) } else { Ok(()) }
     }
     fn set(&mut self, file: &str, value: &str) -> Result<()> {
         let file = self.sys.join(file);
