@@ -9,6 +9,8 @@ const READERS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/truth/random-weights.toml");
 const CEILINGS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/truth/ceilings.toml");
+const BUFFERED: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/truth/buffered.toml");
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_iofair"));
@@ -140,6 +142,32 @@ fn needs_root_needs_clients_an_interrupted_run_restores_everything() {
     assert!(ended.is_none(), "it ended by itself: {ended:?}");
     assert!(Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap().success());
     assert!(!child.wait().unwrap().success());
+    assert_eq!(left(id), Vec::<String>::new());
+}
+
+/// Goal: the machine has its own dirty limits again after Ctrl-C, and other ones while buffered clients write. Method: SIGINT as soon
+/// as the limits are others.
+#[test]
+#[ignore = "needs root and clients: loop devices, FUSE, groups, and fio"]
+fn needs_root_needs_clients_dirty_limits_come_back() {
+    let limits = || {
+        ["background_bytes", "background_ratio", "bytes", "ratio"]
+            .map(|name| fs::read_to_string(format!("/proc/sys/vm/dirty_{name}")).unwrap())
+    };
+    let before = limits();
+    let args = [BUFFERED, "--variant", "beside writers", "--stack", "none-none", "--time", "60s"];
+    let mut child =
+        program().args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut ended = None;
+    while ended.is_none() && limits() == before {
+        ended = child.try_wait().unwrap();
+        std::thread::yield_now();
+    }
+    assert!(ended.is_none(), "it ended by itself: {ended:?}");
+    let id = child.id();
+    assert!(Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap().success());
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(limits(), before);
     assert_eq!(left(id), Vec::<String>::new());
 }
 

@@ -453,6 +453,19 @@ fn waking_changes_nothing() {
     }
 }
 
+/// Submits an open script. `look` advances the drive to its next event before the given time; `false` if there is none.
+fn submit_all(
+    drive: &mut Ssd,
+    script: &[(u64, Command)],
+    mut look: impl FnMut(&mut Ssd, u64) -> bool,
+) {
+    for &(at, command) in script {
+        while look(drive, at) {}
+        drive.submit(Instant(at), command);
+    }
+    while look(drive, u64::MAX) {}
+}
+
 /// Goal: no command completes earlier than announced, and an owner that sleeps until then meets the same drive with far fewer
 /// looks. Method: open scripts on every drive and variant, at each event and at announced times; lone reads.
 #[test]
@@ -474,11 +487,7 @@ fn completions_are_announced() {
             looks += 1;
             true
         };
-        for &(at, command) in script {
-            while look(&mut drive, at, &mut done) {}
-            drive.submit(Instant(at), command);
-        }
-        while look(&mut drive, u64::MAX, &mut done) {}
+        submit_all(&mut drive, script, |drive, before| look(drive, before, &mut done));
         (done, looks)
     };
     for name in ALL {
@@ -521,11 +530,7 @@ fn running_ahead_changes_nothing() {
             looks += 1;
             true
         };
-        for &(at, command) in script {
-            while look(&mut drive, at, &mut done) {}
-            drive.submit(Instant(at), command);
-        }
-        while look(&mut drive, u64::MAX, &mut done) {}
+        submit_all(&mut drive, script, |drive, before| look(drive, before, &mut done));
         (done, looks, drive.busy())
     };
     for name in ALL {
