@@ -149,6 +149,9 @@ pub struct Host {
     pub dirty_percent: u32,
     /// Longest single request that the flusher and `fdatasync` send.
     pub writeback_request: Sectors,
+    /// Longest request that the kernel sends to the drive, split or merged: `max_sectors_kb`, or as many pages as
+    /// `max_segments` if that is less (Documentation/ABI/stable/sysfs-block). The drive's own limit counts as well.
+    pub max_request: Sectors,
     /// Who writes dirty pages, in whose name.
     pub writeback: Writeback,
     /// How files lie on the drive.

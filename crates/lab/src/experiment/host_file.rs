@@ -53,6 +53,8 @@ pub struct HostFile {
     pub dirty_percent: Option<u32>,
     /// Longest request of the flusher.
     pub writeback_request: Option<Bytes>,
+    /// Longest request that the kernel sends, split or merged.
+    pub max_request: Option<Bytes>,
     /// Who writes dirty pages, in whose name.
     pub writeback: Option<WritebackName>,
     /// Whether `fdatasync` waits for a journal's commit.
@@ -91,6 +93,7 @@ impl HostFile {
             dirty_background_percent: a.dirty_background_percent.or(b.dirty_background_percent),
             dirty_percent: a.dirty_percent.or(b.dirty_percent),
             writeback_request: a.writeback_request.or(b.writeback_request),
+            max_request: a.max_request.or(b.max_request),
             writeback: a.writeback.or(b.writeback),
             journal: a.journal.or(b.journal),
             journal_group: a.journal_group.or(b.journal_group),
@@ -105,6 +108,9 @@ pub enum SchedulerTimes {
     /// Those of the articles' machine.
     #[serde(rename = "2018")]
     Articles,
+    /// Those of the machine of docs/truth.md.
+    #[serde(rename = "6.18")]
+    Linux618,
     /// None.
     #[serde(rename = "none")]
     None,

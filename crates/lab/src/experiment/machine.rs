@@ -98,6 +98,7 @@ pub(crate) fn apply(host: &mut Host, file: &HostFile) {
     host.scheduling.times = match file.scheduler_times {
         None => host.scheduling.times,
         Some(SchedulerTimes::Articles) => host::SCHEDULERS,
+        Some(SchedulerTimes::Linux618) => host::SCHEDULERS_6_18,
         Some(SchedulerTimes::None) => &[],
     };
     let time = |to: &mut Nanos, from: Option<Time>| *to = from.map_or(*to, |time| time.0);
@@ -115,6 +116,7 @@ pub(crate) fn apply(host: &mut Host, file: &HostFile) {
     size(&mut host.read_ahead, file.read_ahead);
     size(&mut host.read_ahead_request, file.read_ahead_request);
     size(&mut host.writeback_request, file.writeback_request);
+    size(&mut host.max_request, file.max_request);
     let number = |to: &mut u32, from: Option<u32>| *to = from.unwrap_or(*to);
     number(&mut host.turnaround_spread, file.turnaround_spread);
     number(&mut host.scheduling.wakeup_spread, file.dispatcher_spread);

@@ -98,7 +98,8 @@ fn build_over<'a>(
     mut outside: Option<&'a mut dyn Outside>,
 ) -> Result<World<'a>, RunError> {
     check(scenario)?;
-    let facts = drives[0].facts();
+    let mut facts = drives[0].facts();
+    facts.max_request = facts.max_request.min(scenario.host.max_request);
     let geometry = controllers::split(scenario);
     let stripe = scenario.stripe.map(|stripe| stripe.geometry);
     let capacity = geometry.map_or(facts.capacity, |it| it.capacity(facts.capacity));
@@ -341,6 +342,9 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     }
     if scenario.host.writeback_request.0 < PAGE {
         return Err(RunError::Host("requests of the flusher must be at least 4KiB"));
+    }
+    if scenario.host.max_request.0 < PAGE {
+        return Err(RunError::Host("max_request must be at least 4KiB"));
     }
     for client in &scenario.clients {
         let refuse = |what| Err(RunError::Job { client: client.name.clone(), what });

@@ -41,6 +41,25 @@ fn requests_pass_the_lock_one_by_one() {
     assert!((49_900..=50_001).contains(&made), "{made}");
 }
 
+/// Goal: no request is longer than the kernel's limit, split or merged. Method: reads of 512 KiB one after the other, and
+/// 64 reads of 4 KiB that follow each other, of which a drive takes 4 and a scheduler merges the rest.
+#[test]
+fn the_kernels_limit_bounds_what_is_split_and_merged() {
+    let mean_kib = |block: u64, depth: u32, max_request: Sectors| {
+        let job = Job { depth, ..job(Pattern::SequentialRead, block, false) };
+        let mut run = scenario(vec![client("reader", job)], Nanos::from_secs(1));
+        run.stack = TABLE.stack("none-mq-deadline").unwrap();
+        (run.tags, run.host.max_request) = (Some(128), max_request);
+        let mut drive = Fixed::new(us(100), Some(40 << 20));
+        drive.facts.depth = 4;
+        let drive = simulate_on(&run, Box::new(drive), &mut Nobody).unwrap().drive;
+        (drive.read_bytes / drive.commands) >> 10
+    };
+    let free = Sectors(u64::MAX);
+    assert_eq!((mean_kib(512, 1, free), mean_kib(512, 1, kib(128))), (512, 128));
+    assert!(mean_kib(4, 64, free) > 16 && mean_kib(4, 64, kib(16)) <= 16);
+}
+
 /// Goal: where completions do not cause a dispatch by themselves, nothing is lost and only BFQ, which holds requests on
 /// purpose, does other things. Method: five random readers, and buffered writers who fill the drive.
 #[test]
