@@ -12,7 +12,8 @@
 //! - [`deadlines`]: reads of groups with a latency contract.
 //! - [`shares`]: spare bandwidth by weight.
 //! - [`window`]: limits on bytes in flight; long requests are split into pieces.
-//! - [`pace`]: rate of writes beside reads with a latency contract; [`late`]: writes pause for reads that are late.
+//! - [`pace`]: rate of writes beside reads with a latency contract; [`throttle`]: beside minimums; [`late`]: writes
+//!   pause for reads that are late.
 //! - [`drive`]: measured rates and latency of the drive.
 //! - [`head`]: detects whether the drive has a head that moves.
 //! - [`flash`]: dispatch order for drives without a head, which serve many requests at once.
@@ -39,6 +40,7 @@ mod requests;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod turn;
 mod window;
 
@@ -64,6 +66,7 @@ use head::Head;
 use pace::Pace;
 use requests::Kind;
 use shares::{EntityId, Shares, Side};
+use throttle::Throttle;
 use turn::Turn;
 use window::Window;
 
@@ -145,8 +148,8 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         counts: false,
         sent: Vec::new(),
         window: Window::default(),
-        pace: Pace::beside_latencies(),
-        throttle: Pace::beside_minimums(),
+        pace: Pace::new(),
+        throttle: Throttle::new(),
         drive: Drive::default(),
         late: Arena::default(),
         reads: Tree::new(),
@@ -200,8 +203,8 @@ struct Promise {
     window: Window,
     /// Pace of writes beside reads with a latency contract.
     pace: Pace,
-    /// Pace of writes beside minimums that are not reached.
-    throttle: Pace,
+    /// Limit on writes beside minimums that are not reached.
+    throttle: Throttle,
     drive: Drive,
     /// Reads in flight, ordered by the time from which they are late.
     late: Arena<(Instant, RequestId), RequestId>,
@@ -306,8 +309,8 @@ impl Promise {
             self.pace.on_rate(rate);
             self.pace.on_write(now, cost);
             if by_share {
-                self.throttle.on_rate(rate);
-                self.throttle.on_write(now, cost);
+                let bytes = if side == Side::Flush { throttle::in_time(cost, rate) } else { sent };
+                self.throttle.on_write(now, bytes, operation == Operation::Write);
             }
         }
         let window = Window::counts(side, sent, by_share);
@@ -364,16 +367,16 @@ impl Promise {
             && let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
         {
             late = Some(late.unwrap_or(false) || age > wanted);
-            let lag = if age > wanted { pace::FAR } else { Nanos::ZERO };
             match self.drive.writes_recent(now) {
-                true => self.pace.on_read(now, lag, Nanos::ZERO),
+                true => self.pace.on_read(now, age > wanted),
                 false => self.pace.on_read_alone(now),
             }
         }
         if side(&cx.requests[id]) == Side::Flush || self.drive.writes_recent(now) {
             let groups = self.clocks_above(client);
             if let Some(lag) = groups.map(|group| self.clocks.far_lag(now, group)).max() {
-                self.throttle.on_read(now, lag, took);
+                let rate = self.drive.rate(Side::Write);
+                self.throttle.on_request(now, lag, took, rate);
                 if lag > Nanos::ZERO && side(&cx.requests[id]) == Side::Read {
                     self.clocks.on_far_read(now);
                 }
@@ -526,7 +529,7 @@ impl Policy for Promise {
         gauges.gauge("promise_latency_alone_nanoseconds", self.drive.latency().0);
         gauges.gauge("promise_read_window_bytes", self.window.reads(&self.drive).bytes());
         gauges.gauge("promise_piece_bytes", self.window.piece(&self.drive));
-        gauges
-            .gauge("promise_write_pace_percent", self.pace.percent().min(self.throttle.percent()));
+        let throttle = self.throttle.percent(self.drive.rate(Side::Write));
+        gauges.gauge("promise_write_pace_percent", self.pace.percent().min(throttle));
     }
 }

@@ -1,0 +1,408 @@
+//! The rate of writes and flushes beside minimums that are not reached.
+//!
+//! Writes fill the drive's cache, and a full cache or a flush holds the drive for as long as it takes to write a part of what
+//! the cache holds. While a group with a minimum waits for that, its request is late: the group is more than 20 ms behind.
+//! Such a group may send only few requests a second, and each of them may be late by much. The limit on writes is therefore
+//! halved for each 20 ms that a late request took, and grows with requests in time and with time:
+//!
+//! ```text
+//! limit = min(limit, rate) / 2^(time of the request / 20 ms)       when a request was late, at most once in 20 ms
+//! limit = limit * (257/256 + time since the last request / 4 s)    when a request was in time
+//! most / 256 <= most / 16 * 20 ms / lag of the group <= limit      most: of the last limits at which requests became late
+//! ```
+//!
+//! `rate` is the measured rate of writes, or their mean rate over 4 s if that is higher: a limit far above what is written
+//! would have to be halved many times.
+//!
+//! *Stalls.* A request that leaves its group more than 100 ms behind was in a stall. The mean rate of writes in the seconds
+//! before it is what the drive did not sustain, the *edge*. Up to 3/4 of the edge the limit grows as above, but with 1 s for
+//! 4 s, and from there on with time alone, e-fold in `growth`:
+//!
+//! ```text
+//! first stall            edge = mean rate over 4 s, but not above the limit;  growth = 4 s
+//! stall above the edge   edge = max(edge, mean rate);  growth = min(2 * growth, 128 s)
+//! stall below the edge   edge = min(edge, mean rate)
+//! limit >= 2 * edge      edge = limit;  growth = max(growth / 4, 4 s)
+//! ```
+//!
+//! A drive that has not become faster is thus tried ever more rarely, and a faster one is found within minutes. If four
+//! stalls one after the other come below the edge, writes are not the cause. The edge is then what it was before, and for a
+//! minute stalls below it halve the limit once.
+//!
+//! The limit is in bytes a second and not a part of the measured rate of writes: a drive that completes some writes in its
+//! cache shows the rate of its cache as soon as they are few, and that of its flash as soon as they are many.
+//!
+//! Sources: Chiu and Jain (1989), additive increase and multiplicative decrease; Ha, Rhee and Xu, "CUBIC" (2008), for slow
+//! growth near the rate at which the last loss came; Linux's io.latency, which throttles the groups that disturb others.
+
+use iofair_core::time::{Instant, Nanos};
+
+use super::pace::{DELAY_MAX, GIVEN_UP, GROWTH, TOGETHER};
+
+/// How far behind a group is that does not reach its minimum: a fifth of the period over which its service is compared with it.
+const FAR: Nanos = Nanos::from_millis(20);
+/// The limit that holds no write, in bytes a second.
+const UNLIMITED: u64 = 1 << 40;
+/// The least limit, in bytes a second.
+const LEAST: u64 = 1 << 16;
+/// Bytes that a smaller write counts as: drives write whole pages.
+const PAGE: u64 = 4096;
+/// In this time, requests in time add as much as the limit, however few they are: while no edge is known, and below one.
+const GROWTH_TIME: Nanos = Nanos::from_secs(4);
+const REGAIN_TIME: Nanos = Nanos::from_secs(1);
+/// The time in which the limit grows near the edge, at first and at most.
+const SLOW: [Nanos; 2] = [Nanos::from_secs(4), Nanos::from_secs(128)];
+/// A request is in a stall from this lag on.
+const STALL: Nanos = Nanos::from_millis(100);
+/// Requests are late together until none was for this time.
+const CALM: Nanos = Nanos::from_secs(1);
+/// What is remembered of the highest limit falls by this part each time.
+const FORGETS: u64 = 16;
+/// Time over which the mean rate of writes is taken.
+const MEAN_TIME: Nanos = Nanos::from_secs(4);
+/// After this many stalls below the edge, writes are not the cause.
+const OTHER_CAUSE: u32 = 4;
+/// They do not count for this time then.
+const TRUSTED: Nanos = Nanos::from_secs(60);
+/// Whether the minimum can be kept is decided near the lowest limit, over this many requests, at least this time, and it
+/// cannot if more than one of `LATE_PART` was in a stall.
+const TRIAL: u32 = 16;
+const TRIAL_TIME: Nanos = Nanos::from_secs(2);
+const LATE_PART: u32 = 10;
+/// After this time without a request, the limit is doubled.
+const ABSENT: Nanos = Nanos::from_secs(1);
+
+/// The part `by / of` of a number.
+fn part(number: u64, by: u64, of: u64) -> u64 {
+    if let Some(product) = number.checked_mul(by) {
+        return product / of.max(1);
+    }
+    let part = u128::from(number) * u128::from(by) / u128::from(of.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+/// Bytes in so much time at a rate in bytes a second.
+pub(super) fn in_time(time: Nanos, rate: u64) -> u64 {
+    part(rate, time.0, 1_000_000_000)
+}
+
+/// The rate at which the last stalls came.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    /// In bytes a second.
+    rate: u64,
+    /// What it was before the stalls below it.
+    before: u64,
+    /// How many of those there were, one after the other.
+    below: u32,
+    /// Until then, stalls below it do not count, since they had another cause.
+    trusted: Instant,
+    /// The time in which the limit grows e-fold near it.
+    growth: Nanos,
+}
+
+/// The limit on writes.
+#[derive(Debug)]
+pub(super) struct Throttle {
+    /// In bytes a second.
+    limit: u64,
+    /// The limit when requests began to be late, and the highest of the last times when they did.
+    began: u64,
+    highest: u64,
+    edge: Option<Edge>,
+    /// Whether a request was in a stall since requests began to be late.
+    stalled: bool,
+    /// When the next write may go.
+    next: Instant,
+    /// Bytes written, each weighted by its age, and when that was updated.
+    written: u64,
+    updated: Instant,
+    /// When the first of them was written.
+    started: Instant,
+    /// When a late request last counted.
+    cut: Instant,
+    /// Requests near the lowest limit, how many of them were in a stall, and when the first one was completed.
+    requests: u32,
+    late: u32,
+    tried: Instant,
+    /// Until then, late requests do not count, since the minimum cannot be kept.
+    given_up: Instant,
+    /// The last request, or the last time at which the limit was doubled without one.
+    last: Instant,
+}
+
+impl Throttle {
+    /// No write is held until a request is late.
+    pub(super) fn new() -> Self {
+        let zero = Instant::ZERO;
+        Self {
+            limit: UNLIMITED,
+            began: UNLIMITED,
+            highest: 0,
+            edge: None,
+            stalled: false,
+            next: zero,
+            written: 0,
+            updated: zero,
+            started: zero,
+            cut: zero,
+            requests: 0,
+            late: 0,
+            tried: zero,
+            given_up: zero,
+            last: zero,
+        }
+    }
+    /// A request of a group with a minimum was completed beside writes or a moment after writes. `lag`: how far its group is
+    /// behind if the request was late, otherwise zero; `took`: its time; `rate`: measured rate of writes, in bytes a second.
+    pub(super) fn on_request(&mut self, now: Instant, lag: Nanos, took: Nanos, rate: u64) {
+        let passed = now.since(self.last);
+        self.last = now;
+        if now < self.given_up || self.gives_up(now, lag) {
+            return;
+        }
+        if lag == Nanos::ZERO {
+            self.grow(passed);
+            return;
+        }
+        let calm = now.since(self.cut);
+        if calm < TOGETHER {
+            return;
+        }
+        self.limit = self.limit.min(rate.max(self.mean(now))).max(LEAST.min(self.limit));
+        if calm >= CALM || self.cut == Instant::ZERO {
+            self.began = self.limit;
+            self.highest = self.began.max(self.highest - self.highest / FORGETS);
+            self.stalled = false;
+        }
+        if lag >= STALL && !core::mem::replace(&mut self.stalled, true) {
+            self.on_stall(now);
+        }
+        let other_cause = self.edge.is_some_and(|edge| now < edge.trusted);
+        let cuts = if other_cause { 1 } else { (took.min(calm).0 / TOGETHER.0).clamp(1, 16) };
+        let least = part(self.highest / 16, FAR.0, lag.0.max(FAR.0)).max(self.highest / 256);
+        self.limit = (self.limit >> cuts).max(least.min(self.limit));
+        self.cut = now;
+    }
+    fn grow(&mut self, passed: Nanos) {
+        if self.limit == UNLIMITED {
+            return;
+        }
+        let Some(mut edge) = self.edge else {
+            self.limit = self.grown(passed, GROWTH_TIME);
+            return;
+        };
+        let near = edge.rate - edge.rate / 4;
+        if self.limit < near {
+            self.limit = self.grown(passed, REGAIN_TIME).min(near);
+            return;
+        }
+        let by_time = part(self.limit, passed.0.min(edge.growth.0), edge.growth.0);
+        self.limit = (self.limit + by_time).min(UNLIMITED);
+        if self.limit >= edge.rate * 2 {
+            edge.growth = Nanos(edge.growth.0 / 4).max(SLOW[0]);
+            (edge.rate, edge.before, edge.below) = (self.limit, self.limit, 0);
+            self.edge = Some(edge);
+        }
+    }
+    fn grown(&self, passed: Nanos, time: Nanos) -> u64 {
+        let by_time = part(self.limit, passed.0.min(time.0), time.0);
+        (self.limit + self.limit / GROWTH + by_time).min(UNLIMITED)
+    }
+    /// The first request of a stall was completed.
+    fn on_stall(&mut self, now: Instant) {
+        let (began, rate) = (self.began, self.began.min(self.mean(now)).max(LEAST));
+        let Some(edge) = &mut self.edge else {
+            self.edge = Some(Edge { rate, before: rate, below: 0, trusted: now, growth: SLOW[0] });
+            return;
+        };
+        if began > edge.rate {
+            edge.growth = Nanos(edge.growth.0 * 2).min(SLOW[1]);
+            (edge.rate, edge.below) = (rate.max(edge.rate), 0);
+            edge.before = edge.rate;
+        } else if edge.below >= OTHER_CAUSE {
+            (edge.rate, edge.below, edge.trusted) = (edge.before, 0, now + TRUSTED);
+        } else if now >= edge.trusted {
+            edge.rate = rate.min(edge.rate);
+            edge.below += 1;
+        }
+    }
+    /// Whether enough requests were in stalls near the lowest limit: writes then get half of what they had for a while.
+    fn gives_up(&mut self, now: Instant, lag: Nanos) -> bool {
+        if self.limit >= self.highest / 128 {
+            return false;
+        }
+        if self.requests == 0 {
+            self.tried = now;
+        }
+        self.requests += 1;
+        self.late += u32::from(lag >= STALL);
+        if self.requests < TRIAL || now.since(self.tried) < TRIAL_TIME {
+            return false;
+        }
+        if self.late > self.requests / LATE_PART {
+            (self.limit, self.given_up) = (self.highest / 2, now + GIVEN_UP);
+            self.cut = self.given_up;
+        }
+        (self.requests, self.late) = (0, 0);
+        true
+    }
+    /// Mean rate of writes over the last seconds, in bytes a second.
+    fn mean(&self, now: Instant) -> u64 {
+        let time = now.since(self.started).clamp(TOGETHER, MEAN_TIME);
+        part(self.left(now), 1_000_000_000, time.0)
+    }
+    /// What is left of the weights of bytes written, by now.
+    fn left(&self, now: Instant) -> u64 {
+        let passed = now.since(self.updated).0.min(MEAN_TIME.0);
+        part(self.written, MEAN_TIME.0 - passed, MEAN_TIME.0)
+    }
+    /// The limit in percent of the measured rate of writes, in bytes a second.
+    pub(super) fn percent(&self, rate: u64) -> u64 {
+        part(self.limit, 100, rate).min(100)
+    }
+    /// When the next write may go.
+    pub(super) fn next(&self) -> Instant {
+        self.next
+    }
+    /// A write is dispatched; or a trim or a flush, which takes the drive as long as writing so many bytes.
+    pub(super) fn on_write(&mut self, now: Instant, bytes: u64, is_write: bool) {
+        let bytes = bytes.max(PAGE);
+        if is_write {
+            let left = self.left(now);
+            if left == 0 {
+                self.started = now;
+            }
+            (self.written, self.updated) = (left.saturating_add(bytes), now);
+        }
+        if now.since(self.last) > ABSENT {
+            (self.limit, self.last) = ((self.limit * 2).min(UNLIMITED), now);
+        }
+        self.next = self.next.max(now);
+        if self.limit < UNLIMITED {
+            let delay = Nanos(part(bytes, 1_000_000_000, self.limit));
+            self.next = (self.next + delay).min(now + DELAY_MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lag at which the lowest limit is in force.
+    const LONG: Nanos = Nanos::from_millis(400);
+    const MIB: u64 = 1 << 20;
+
+    /// A drive that writes from a cache of `cache` bytes. Once that is full, it serves nothing for 300 ms.
+    struct Cached {
+        throttle: Throttle,
+        now: Instant,
+        /// Bytes in the cache.
+        held: u64,
+        /// Bytes written so far.
+        written: u64,
+        stalls: u32,
+    }
+
+    impl Cached {
+        fn new() -> Self {
+            let now = Instant(2_000_000_000);
+            Self { throttle: Throttle::new(), now, held: 0, written: 0, stalls: 0 }
+        }
+        /// Writes all that is allowed for some seconds, in writes of 64 KiB. A request of a minimum is completed every
+        /// `every`; it was late if it came in a stall. `stall`: whether the drive stalls now, by what its cache holds.
+        fn run(&mut self, seconds: u64, drain: u64, every: Nanos, stall: impl Fn(&Self) -> bool) {
+            let end = self.now + Nanos::from_secs(seconds);
+            let mut next = self.now + every;
+            while self.now < end {
+                let tick = Nanos::from_millis(1);
+                for _ in 0..16 {
+                    if self.now + tick <= self.throttle.next() {
+                        break;
+                    }
+                    self.throttle.on_write(self.now, 65_536, true);
+                    (self.held, self.written) = (self.held + 65_536, self.written + 65_536);
+                }
+                let stalls = stall(self);
+                let time = Nanos::from_millis(if stalls { 300 } else { 1 });
+                self.now += time;
+                self.stalls += u32::from(stalls);
+                self.held = self.held.saturating_sub(part(drain, time.0, 1_000_000_000));
+                if stalls || self.now >= next {
+                    let lag = if stalls { time } else { Nanos::ZERO };
+                    self.throttle.on_request(self.now, lag, time, 50_000_000);
+                    next = self.now + every;
+                }
+            }
+        }
+        fn mean(&mut self, seconds: u64) -> u64 {
+            core::mem::take(&mut self.written) / seconds
+        }
+    }
+
+    /// Goal: a cache that takes seconds to be written is filled rarely, and the drive still writes nearly all that it can.
+    /// Method: caches of 0.3 and 5 s, with many and with few requests; the first minutes are not counted.
+    #[test]
+    fn a_slow_cache_is_filled_rarely() {
+        for (cache, every) in [(40, 1), (40, 100), (40, 1000), (3, 1), (3, 100)] {
+            let mut drive = Cached::new();
+            let (full, every) = (cache * MIB, Nanos::from_millis(every));
+            drive.run(200, 8_000_000, every, |it| it.held >= full);
+            (drive.stalls, drive.written) = (0, 0);
+            drive.run(600, 8_000_000, every, |it| it.held >= full);
+            let (stalls, mean) = (drive.stalls, drive.mean(600));
+            assert!(stalls <= 20, "{cache} MiB, {every:?}: {stalls} stalls, {mean} B/s");
+            assert!(mean >= 6_000_000, "{cache} MiB, {every:?}: {stalls} stalls, {mean} B/s");
+        }
+    }
+
+    /// Goal: writes use a drive that becomes faster. Method: ten minutes at 8 MB/s, then 200 MB/s.
+    #[test]
+    fn a_faster_drive_is_found() {
+        let mut drive = Cached::new();
+        drive.run(600, 8_000_000, Nanos::from_millis(2), |it| it.held >= 40 * MIB);
+        drive.run(150, 200_000_000, Nanos::from_millis(2), |it| it.held >= 40 * MIB);
+        drive.written = 0;
+        drive.run(60, 200_000_000, Nanos::from_millis(2), |it| it.held >= 40 * MIB);
+        let mean = drive.mean(60);
+        assert!(mean >= 100_000_000, "{mean}");
+    }
+
+    /// Goal: stalls that have another cause do not starve writes. Method: a stall every three seconds, whatever is written.
+    #[test]
+    fn other_causes_do_not_starve_writes() {
+        let mut drive = Cached::new();
+        drive.run(5, 8_000_000, Nanos::from_millis(2), |it| it.held >= 40 * MIB);
+        drive.written = 0;
+        drive.run(600, 8_000_000, Nanos::from_millis(2), |it| {
+            it.held >= 40 * MIB || it.now.0 % 3_000_000_000 < 2_000_000
+        });
+        let mean = drive.mean(600);
+        assert!(mean >= 3_000_000, "{mean}");
+    }
+
+    /// Goal: late requests of the same time count once. Method: sixteen requests that waited for the same 100 ms.
+    #[test]
+    fn requests_that_were_late_together_count_once() {
+        let (mut throttle, mut now) = (Throttle::new(), Instant(2_000_000_000));
+        for _ in 0..16 {
+            throttle.on_request(now, Nanos(99_000_000), Nanos::from_millis(100), 1 << 30);
+            now += Nanos::from_millis(2);
+        }
+        assert_eq!(throttle.limit, (1 << 30) >> 6);
+    }
+
+    /// Goal: writes are not slowed for ever beside a minimum that is missed for another reason. Method: a minute of requests
+    /// that are late whatever is written.
+    #[test]
+    fn an_infeasible_minimum_does_not_starve_writes() {
+        let (mut throttle, mut now, mut sum) = (Throttle::new(), Instant(2_000_000_000), 0);
+        for _ in 0..600 {
+            now += Nanos::from_millis(100);
+            throttle.on_request(now, LONG, Nanos::from_millis(100), 50_000_000);
+            sum += throttle.percent(50_000_000);
+        }
+        assert!(sum / 600 > 25, "{}", sum / 600);
+    }
+}
