@@ -17,7 +17,7 @@
 //! - [`drive`]: measured rates and latency of the drive.
 //! - [`head`]: detects whether the drive has a head that moves.
 //! - [`flash`]: dispatch order for drives without a head, which serve many requests at once.
-//! - [`turn`]: dispatch order for drives with a head, which serve one client at a time.
+//! - [`turn`]: dispatch order for drives with a head, which serve one client at a time; [`cached`]: what such a drive has cached.
 //!
 //! Service for a minimum also counts towards the group's share: a group gets the larger of the two, not their sum. A
 //! minimum covers all clients and groups inside the group.
@@ -26,6 +26,7 @@
 //!
 //! **Stated by the source**: nothing. The combination is our own; each file names the published algorithms that it uses.
 
+mod cached;
 mod client;
 mod clock;
 mod deadlines;
@@ -58,6 +59,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 
+use cached::Cached;
 use client::{Client, kind, side};
 use clock::{Clocks, Gate};
 use deadlines::Deadlines;
@@ -155,6 +157,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         reads: Tree::new(),
         probe: Probe::No,
         head: Head::new(build.facts.rotational),
+        cached: Cached::default(),
         turn: None,
         writer: None,
         wakeup: None,
@@ -211,6 +214,7 @@ struct Promise {
     reads: Tree,
     probe: Probe,
     head: Head,
+    cached: Cached,
     turn: Option<Turn>,
     /// The client that wrote in the previous turn.
     writer: Option<EntityId>,
@@ -295,8 +299,11 @@ impl Promise {
         if self.turn.is_none() {
             self.shares.charge(client, cost, by_share);
         }
+        if self.in_flight == 0 {
+            self.cached.on_silence(now.since(self.last_done));
+        }
         self.head.on_dispatch(now, self.in_flight == 0, far && side == Side::Read);
-        if side == Side::Write && self.head.is_present() {
+        if operation == Operation::Write && self.head.is_present() {
             self.count_write(now, sent, far);
         }
         let probe = self.probe == Probe::Sending;
@@ -461,7 +468,7 @@ impl Policy for Promise {
             return;
         }
         if in_turn {
-            self.complete_in_turn(now, side, now.since(cx.requests[id].dispatched));
+            self.complete_in_turn(side, now.since(cx.requests[id].dispatched));
             return;
         }
         if side == Side::Read {

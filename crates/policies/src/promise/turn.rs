@@ -4,15 +4,12 @@
 //! group has what is promised for the present frame (see [`super::clock`]), and a turn by weight ends with the frame if a
 //! group is due then. The next turn begins when nothing is in flight. A turn is charged with the time that it lasted.
 //!
-//! *Scattered writes.* A disk with a cache completes writes at once that take seconds to write out. It does not write them
-//! out while other commands arrive, and once its cache is nearly full, it writes out a large part of it before it serves
-//! any read, which can take a second or more. While groups use minimums, a turn by weight therefore gets no more
-//! scattered writes than the disk can write out before the turn ends, and no commands for the rest of the turn:
+//! *Scattered writes.* While groups use minimums, no turn by weight gets more scattered writes than the disk can write out
+//! before the frame ends, with all that its cache has already ([`super::cached`]), and such turns end early enough for that:
 //!
 //! ```text
-//! time of a write    half of a distant read, if it does not start where the client's last one ended;  + bytes / rate
-//! a write goes       if the time of all writes + [`QUIET`] fits into the turn
-//! the turn ends      when that time has passed, or with its last flush
+//! a write goes               if the time to write out all writes + QUIET ends before the frame
+//! turns by weight end at     end of the frame - time to write out all writes - QUIET;  then the disk is left alone
 //! ```
 //!
 //! The first read of the next turn waits for cached writes. The time by which it takes longer than twice the latency alone
@@ -39,10 +36,6 @@ const IDLE_BEHIND: Nanos = Nanos::from_millis(32);
 const LAG_MAX: Nanos = Nanos::from_millis(100);
 /// A turn ends this long before the deadline of another client's read, because commands in flight complete first.
 const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
-/// Up to this many scattered writes in a turn, their time is neglected.
-const SCATTERED: u32 = 3;
-/// A disk writes out its cache after this long without a command.
-const QUIET: Nanos = Nanos::from_millis(25);
 /// Commands in flight before the first one of a turn is completed.
 const FIRST: u64 = 4;
 
@@ -65,10 +58,6 @@ pub(super) struct Turn {
     behind: bool,
     /// Whether writes were dispatched in the turn.
     writes: bool,
-    /// When the drive will have written out the turn's writes.
-    written: Instant,
-    /// Scattered writes since the last flush.
-    scattered: u32,
 }
 
 impl Promise {
@@ -76,7 +65,7 @@ impl Promise {
         let now = cx.now;
         loop {
             let Some(turn) = self.turn else {
-                self.turn = Some(self.next_turn(now)?);
+                self.turn = Some(self.next_turn(cx)?);
                 continue;
             };
             if let Some(side) = self.oldest(cx, turn.client)
@@ -86,9 +75,12 @@ impl Promise {
                 if side == Side::Flush && self.writes > 0 || !self.fits(now, &turn) {
                     return None;
                 }
-                if side == Side::Write && self.is_full(cx, &turn) {
-                    self.wake_for_changes(now, &turn);
-                    return None;
+                if side == Side::Write && turn.due.is_none() && self.is_full(cx, turn.client) {
+                    if self.in_flight > 0 {
+                        return None;
+                    }
+                    self.end_turn(now, &turn);
+                    continue;
                 }
                 let sent = self.send(cx, turn.client, side, (true, true));
                 let writes = turn.writes || side == Side::Write;
@@ -99,12 +91,6 @@ impl Promise {
                 return sent;
             }
             if self.in_flight > 0 {
-                return None;
-            }
-            let settles = (turn.written + QUIET).min(turn.until);
-            if turn.scattered > SCATTERED && now < settles && !self.gives_way(now, &turn) {
-                self.wake_at(Some(settles));
-                self.wake_for_changes(now, &turn);
                 return None;
             }
             let idle = match turn.due {
@@ -145,49 +131,48 @@ impl Promise {
         let far = matches!(self.clocks.gate(now), Gate::Due(_, lag) if next || lag > LAG_MAX);
         far || self.urgent(now).is_some_and(|client| client != turn.client)
     }
-    /// Sets wake-ups for everything that ends the turn, or ends its silence, by the passage of time alone.
-    fn wake_for_changes(&mut self, now: Instant, turn: &Turn) {
-        let gate = match self.clocks.gate(now) {
-            Gate::Due(_, lag) => Some(now + LAG_MAX.saturating_sub(lag) + Nanos(1)),
-            Gate::Closed(_, next) | Gate::Batch(_, _, next) => next,
-            Gate::Open => self.clocks.next_due(now),
-        };
+    /// Sets wake-ups for everything that ends a time without commands.
+    fn wake_for_changes(&mut self, now: Instant, until: Instant) {
         let deadline = self.first_deadline(SLICE + SLICE);
         let deadline = deadline.map(|(deadline, _)| deadline.saturating_sub(DEADLINE_NEAR));
-        let unused = Some(self.clocks.used_until());
-        for at in [gate, deadline, unused, Some(turn.frame_end), Some(turn.until)] {
+        let (due, unused) = (self.clocks.next_due(now), Some(self.clocks.used_until()));
+        for at in [due, deadline, unused, Some(until)] {
             self.wake_at(at.filter(|at| *at > now));
         }
     }
     fn is_over(now: Instant, turn: &Turn) -> bool {
         turn.over || now >= turn.until
     }
-    /// Drive time of a write.
-    fn write_time(&self, bytes: u64, far: bool) -> Nanos {
+    /// Drive time of a scattered write.
+    fn write_time(&self, bytes: u64) -> Nanos {
         let rate = self.drive.rate(Side::Read).max(self.drive.rate(Side::Write)).max(1);
-        let access = if far { self.head.access() / 2 } else { Nanos::ZERO };
-        access + Nanos::for_units_ceil(bytes, rate)
+        self.head.access() / 2 + Nanos::for_units_ceil(bytes, rate)
     }
-    /// Whether the drive must have written out the writes of the turn before the turn ends.
-    fn paces(&self, now: Instant, turn: &Turn) -> bool {
-        turn.due.is_none() && self.clocks.are_used(now)
-    }
-    /// A write is dispatched in the turn.
+    /// A write is dispatched in a turn.
     pub(super) fn count_write(&mut self, now: Instant, bytes: u64, far: bool) {
-        let Some(turn) = self.turn.filter(|turn| self.paces(now, turn)) else { return };
-        let time = self.write_time(bytes, far);
-        let written = turn.written.max(now) + time;
-        let scattered = turn.scattered + u32::from(far);
-        self.turn = Some(Turn { written, scattered, ..turn });
-    }
-    /// Whether the drive has as many writes as it can write out before the turn ends.
-    fn is_full(&self, cx: &Context<'_>, turn: &Turn) -> bool {
-        if !self.paces(cx.now, turn) || turn.scattered <= SCATTERED {
-            return false;
+        let Some(turn) = self.turn.filter(|turn| far && turn.due.is_none()) else { return };
+        if self.clocks.are_used(now) {
+            let time = self.write_time(bytes);
+            self.cached.on_write(time);
+            self.shares.charge(turn.client, time, true);
         }
-        let Some(id) = self.front(turn.client, Side::Write) else { return false };
-        let time = self.write_time(super::client::bytes(&cx.requests[id]), true);
-        turn.written + time + QUIET > turn.until
+    }
+    /// For how long no command may arrive from now on if the disk is to write out what it has cached.
+    fn settles_in(&self, now: Instant) -> Nanos {
+        let silence = if self.in_flight > 0 { Nanos::ZERO } else { now.since(self.last_done) };
+        match self.clocks.are_used(now) {
+            true => self.cached.settles_in(silence),
+            false => Nanos::ZERO,
+        }
+    }
+    /// Whether a client's write, which is next, would take longer to be written out than what is left of the frame.
+    fn is_full(&self, cx: &Context<'_>, client: EntityId) -> bool {
+        let settles = self.settles_in(cx.now);
+        let Some(id) = self.front(client, Side::Write).filter(|_| settles > Nanos::ZERO) else {
+            return false;
+        };
+        let time = self.write_time(super::client::bytes(&cx.requests[id]));
+        cx.now + settles + time > self.clocks.frame_end(cx.now)
     }
     /// Whether the drive will complete one more command before the turn ends, judged by the mean time of those completed in
     /// this turn. Early in the turn, the number in flight is limited to [`FIRST`] more than the completed ones.
@@ -197,11 +182,11 @@ impl Promise {
         in_flight == 0 || in_flight < FIRST + done && in_flight * time <= left * done.max(1)
     }
     /// A command was completed; `took`: its time in the drive.
-    pub(super) fn complete_in_turn(&mut self, now: Instant, side: Side, took: Nanos) {
+    pub(super) fn complete_in_turn(&mut self, side: Side, took: Nanos) {
         let Some(turn) = &mut self.turn else { return };
         turn.done += 1;
         if side == Side::Flush {
-            (turn.written, turn.scattered) = (now, 0);
+            self.cached.on_flush();
         }
         let usual = self.drive.latency() + self.drive.latency();
         if turn.done == 1
@@ -226,7 +211,8 @@ impl Promise {
         let (_, side) = Side::ALL.map(age).into_iter().flatten().min()?;
         Some(Side::ALL[side])
     }
-    fn next_turn(&mut self, now: Instant) -> Option<Turn> {
+    fn next_turn(&mut self, cx: &Context<'_>) -> Option<Turn> {
+        let now = cx.now;
         let gate = self.clocks.gate(now);
         let (top, due) = match gate {
             Gate::Due(group, _) | Gate::Batch(group, ..) => (group, Some(group)),
@@ -243,6 +229,14 @@ impl Promise {
             None => all.into_iter().flatten().min_by_key(|(key, _)| *key)?.1,
         };
         let frame_end = self.clocks.frame_end(now);
+        let settles = self.settles_in(now);
+        let writes = || self.oldest(cx, client) == Some(Side::Write) && self.is_full(cx, client);
+        let last = frame_end.saturating_sub(settles);
+        let is_last = settles.0 > 0 && now >= last;
+        if due.is_none() && urgent.is_none() && (is_last || writes()) {
+            self.wake_for_changes(now, frame_end.min(now + settles));
+            return None;
+        }
         let kept = due.and_then(|group| self.clocks.kept_until(group));
         let behind = kept.is_some_and(|kept| kept + FRAME[1] < frame_end);
         let until = match due {
@@ -251,6 +245,7 @@ impl Promise {
             None if !self.clocks.are_none() && frame_end < now + SLICE + SLICE / 2 => frame_end,
             None => now + SLICE,
         };
+        let until = if due.is_none() && settles.0 > 0 { until.min(last) } else { until };
         Some(Turn {
             client,
             due,
@@ -261,8 +256,6 @@ impl Promise {
             behind,
             done: 0,
             writes: false,
-            written: Instant::ZERO,
-            scattered: 0,
         })
     }
 }
