@@ -1,6 +1,7 @@
 //! What one group may still send in one direction: blk-throttle's slices, or a token bucket. The manual
 //! page of `throttle-max` has the equations.
 
+use crate::parts::scale::scale;
 use crate::parts::token_bucket::TokenBucket;
 use iofair_core::time::{Instant, Nanos};
 
@@ -141,10 +142,6 @@ impl Slice {
 /// What a rate gives in this many milliseconds.
 fn allowed(rate: u64, ms: u64) -> i64 {
     scale(rate, ms, 1000).min(1 << 62) as i64
-}
-/// `a * b / c`, rounded down.
-fn scale(a: u64, b: u64, c: u64) -> u64 {
-    u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).unwrap_or(u64::MAX)
 }
 
 /// The account of one group in one direction.

@@ -7,6 +7,7 @@ pub mod meter;
 pub mod owners;
 pub mod positions;
 pub mod priority_slice;
+pub mod scale;
 pub mod seeks;
 pub mod shares;
 pub mod sorted_fifo;

@@ -38,17 +38,17 @@ impl Cached {
         *self = Self::default();
     }
     /// A command is dispatched after this time without one.
-    pub(super) fn on_silence(&mut self, silence: Nanos) {
-        self.time = self.time.saturating_sub(silence.saturating_sub(QUIET));
+    pub(super) fn on_idle(&mut self, idle: Nanos) {
+        self.time = self.time.saturating_sub(idle.saturating_sub(QUIET));
         if self.time == Nanos::ZERO {
             self.scattered = 0;
         }
     }
     /// For how long no command may arrive from now on if all is to be written out, after this time without one; zero if
     /// what is cached is too little to matter.
-    pub(super) fn settles_in(&self, silence: Nanos) -> Nanos {
+    pub(super) fn settles_in(&self, idle: Nanos) -> Nanos {
         match self.scattered > SCATTERED {
-            true => (self.time + QUIET).saturating_sub(silence),
+            true => (self.time + QUIET).saturating_sub(idle),
             false => Nanos::ZERO,
         }
     }
@@ -60,7 +60,7 @@ mod tests {
 
     /// Goal: the rules. Method: scattered writes of 6 ms each, and times without commands.
     #[test]
-    fn scattered_writes_add_up_until_the_disk_is_silent() {
+    fn scattered_writes_add_up_until_the_disk_is_idle() {
         let (ms, mut cached) = (Nanos::from_millis, Cached::default());
         for _ in 0..3 {
             cached.on_write(ms(6));
@@ -69,15 +69,15 @@ mod tests {
         cached.on_write(ms(6));
         assert_eq!(cached.settles_in(Nanos::ZERO), ms(24 + 25));
         assert_eq!(cached.settles_in(ms(30)), ms(19));
-        cached.on_silence(ms(20));
+        cached.on_idle(ms(20));
         assert_eq!(cached.settles_in(Nanos::ZERO), ms(24 + 25), "it did not begin");
-        cached.on_silence(ms(35));
+        cached.on_idle(ms(35));
         assert_eq!(cached.settles_in(Nanos::ZERO), ms(14 + 25));
-        cached.on_silence(ms(39));
+        cached.on_idle(ms(39));
         assert_eq!(cached.settles_in(Nanos::ZERO), Nanos::ZERO);
     }
 
-    /// Goal: no write silences the disk for long. Method: writes that would take an hour.
+    /// Goal: no write keeps the disk idle for long. Method: writes that would take an hour.
     #[test]
     fn a_long_write_counts_for_seconds() {
         let mut cached = Cached::default();

@@ -300,7 +300,7 @@ impl Promise {
             self.shares.charge(client, cost, by_share);
         }
         if self.in_flight == 0 {
-            self.cached.on_silence(now.since(self.last_done));
+            self.cached.on_idle(now.since(self.last_done));
         }
         self.head.on_dispatch(now, self.in_flight == 0, far && side == Side::Read);
         if operation == Operation::Write && self.head.is_present() {
@@ -316,7 +316,7 @@ impl Promise {
             self.pace.on_rate(rate);
             self.pace.on_write(now, cost);
             if by_share {
-                let bytes = if side == Side::Flush { throttle::in_time(cost, rate) } else { sent };
+                let bytes = if side == Side::Flush { cost.units_floor(rate) } else { sent };
                 self.throttle.on_write(now, bytes, operation == Operation::Write);
             }
         }

@@ -16,6 +16,7 @@
 //! Sources: Chiu and Jain (1989), additive increase and multiplicative decrease; Linux's io.latency, which throttles the
 //! groups that disturb a latency.
 
+use crate::parts::scale::scale;
 use iofair_core::time::{Instant, Nanos};
 
 /// The value of [`Pace::part`] that means 1, and its lower bound.
@@ -60,8 +61,7 @@ pub(super) struct Pace {
 impl Pace {
     /// Writes get all of the rate until a read is late.
     pub(super) fn new() -> Self {
-        let (next, cut, given_up, last) =
-            (Instant::ZERO, Instant::ZERO, Instant::ZERO, Instant::ZERO);
+        let [next, cut, given_up, last] = [Instant::ZERO; 4];
         Self { part: WHOLE, next, rate: 0, cut, reads: 0, late: 0, given_up, last }
     }
     /// A read was completed while nothing was written. It only shows that its client is still active.
@@ -100,9 +100,7 @@ impl Pace {
     /// The measured rate of writes, in bytes a second; if it changes, paced writes stay as fast as they are.
     pub(super) fn on_rate(&mut self, rate: u64) {
         if rate != self.rate && self.part < WHOLE {
-            let part = u128::from(self.part) * u128::from(self.rate) / u128::from(rate.max(1));
-            let part = u64::try_from(part).unwrap_or(WHOLE);
-            self.part = part.clamp(LEAST, WHOLE);
+            self.part = scale(self.part, self.rate, rate.max(1)).clamp(LEAST, WHOLE);
         }
         self.rate = rate;
     }
@@ -130,8 +128,7 @@ impl Pace {
             self.next = self.next.max(now);
             return;
         }
-        let time = u128::from(time.0) * u128::from(WHOLE) / u128::from(self.part);
-        self.delay(now, Nanos(u64::try_from(time).unwrap_or(u64::MAX)));
+        self.delay(now, Nanos(scale(time.0, WHOLE, self.part)));
     }
 }
 

@@ -15,18 +15,19 @@
 //! would have to be halved many times.
 //!
 //! *Stalls.* A request that leaves its group more than 100 ms behind was in a stall. The mean rate of writes in the seconds
-//! before it is what the drive did not sustain, the *edge*. Up to 3/4 of the edge the limit grows as above, but with 1 s for
-//! 4 s, and from there on with time alone, e-fold in `growth`:
+//! before it was more than the drive sustains; it is taken as the rate at which the drive is saturated. Up to 3/4 of this
+//! rate the limit grows as above, but with 1 s for 4 s, and from there on with time alone, by a factor of e in each time
+//! constant:
 //!
 //! ```text
-//! first stall            edge = mean rate over 4 s, but not above the limit;  growth = 4 s
-//! stall above the edge   edge = max(edge, mean rate);  growth = min(2 * growth, 128 s)
-//! stall below the edge   edge = min(edge, mean rate)
-//! limit >= 2 * edge      edge = limit;  growth = max(growth / 4, 4 s)
+//! first stall                saturated = mean rate over 4 s, but not above the limit;  time constant = 4 s
+//! stall above `saturated`    saturated = max(saturated, mean rate);  time constant doubles, up to 128 s
+//! stall below `saturated`    saturated = min(saturated, mean rate)
+//! limit >= 2 * saturated     saturated = limit;  time constant is divided by 4, down to 4 s
 //! ```
 //!
 //! A drive that has not become faster is thus tried ever more rarely, and a faster one is found within minutes. If four
-//! stalls one after the other come below the edge, writes are not the cause. The edge is then what it was before, and for a
+//! stalls one after the other come below that rate, writes are not the cause. The rate is then what it was before, and for a
 //! minute stalls below it halve the limit once.
 //!
 //! The limit is in bytes a second and not a part of the measured rate of writes: a drive that completes some writes in its
@@ -35,9 +36,9 @@
 //! Sources: Chiu and Jain (1989), additive increase and multiplicative decrease; Ha, Rhee and Xu, "CUBIC" (2008), for slow
 //! growth near the rate at which the last loss came; Linux's io.latency, which throttles the groups that disturb others.
 
-use iofair_core::time::{Instant, Nanos};
-
 use super::pace::{DELAY_MAX, GIVEN_UP, GROWTH, TOGETHER};
+use crate::parts::scale::scale;
+use iofair_core::time::{Instant, Nanos};
 
 /// How far behind a group is that does not reach its minimum: a fifth of the period over which its service is compared with it.
 const FAR: Nanos = Nanos::from_millis(20);
@@ -47,11 +48,11 @@ const UNLIMITED: u64 = 1 << 40;
 const LEAST: u64 = 1 << 16;
 /// Bytes that a smaller write counts as: drives write whole pages.
 const PAGE: u64 = 4096;
-/// In this time, requests in time add as much as the limit, however few they are: while no edge is known, and below one.
+/// In this time, requests in time add as much as the limit, however few they are: before the first stall, and after it.
 const GROWTH_TIME: Nanos = Nanos::from_secs(4);
 const REGAIN_TIME: Nanos = Nanos::from_secs(1);
-/// The time in which the limit grows near the edge, at first and at most.
-const SLOW: [Nanos; 2] = [Nanos::from_secs(4), Nanos::from_secs(128)];
+/// The time constant of growth near saturation, at first and at most.
+const TIME_CONSTANT: [Nanos; 2] = [Nanos::from_secs(4), Nanos::from_secs(128)];
 /// A request is in a stall from this lag on.
 const STALL: Nanos = Nanos::from_millis(100);
 /// Requests are late together until none was for this time.
@@ -60,7 +61,7 @@ const CALM: Nanos = Nanos::from_secs(1);
 const FORGETS: u64 = 16;
 /// Time over which the mean rate of writes is taken.
 const MEAN_TIME: Nanos = Nanos::from_secs(4);
-/// After this many stalls below the edge, writes are not the cause.
+/// After this many stalls below saturation, writes are not the cause.
 const OTHER_CAUSE: u32 = 4;
 /// They do not count for this time then.
 const TRUSTED: Nanos = Nanos::from_secs(60);
@@ -72,23 +73,9 @@ const LATE_PART: u32 = 10;
 /// After this time without a request, the limit is doubled.
 const ABSENT: Nanos = Nanos::from_secs(1);
 
-/// The part `by / of` of a number.
-fn part(number: u64, by: u64, of: u64) -> u64 {
-    if let Some(product) = number.checked_mul(by) {
-        return product / of.max(1);
-    }
-    let part = u128::from(number) * u128::from(by) / u128::from(of.max(1));
-    u64::try_from(part).unwrap_or(u64::MAX)
-}
-
-/// Bytes in so much time at a rate in bytes a second.
-pub(super) fn in_time(time: Nanos, rate: u64) -> u64 {
-    part(rate, time.0, 1_000_000_000)
-}
-
-/// The rate at which the last stalls came.
+/// The rate of writes at which the drive is saturated, by the last stalls.
 #[derive(Clone, Copy, Debug)]
-struct Edge {
+struct Saturation {
     /// In bytes a second.
     rate: u64,
     /// What it was before the stalls below it.
@@ -97,8 +84,8 @@ struct Edge {
     below: u32,
     /// Until then, stalls below it do not count, since they had another cause.
     trusted: Instant,
-    /// The time in which the limit grows e-fold near it.
-    growth: Nanos,
+    /// The limit grows by a factor of e in this time near it.
+    time_constant: Nanos,
 }
 
 /// The limit on writes.
@@ -109,7 +96,7 @@ pub(super) struct Throttle {
     /// The limit when requests began to be late, and the highest of the last times when they did.
     began: u64,
     highest: u64,
-    edge: Option<Edge>,
+    saturation: Option<Saturation>,
     /// Whether a request was in a stall since requests began to be late.
     stalled: bool,
     /// When the next write may go.
@@ -139,7 +126,7 @@ impl Throttle {
             limit: UNLIMITED,
             began: UNLIMITED,
             highest: 0,
-            edge: None,
+            saturation: None,
             stalled: false,
             next: zero,
             written: 0,
@@ -178,9 +165,9 @@ impl Throttle {
         if lag >= STALL && !core::mem::replace(&mut self.stalled, true) {
             self.on_stall(now);
         }
-        let other_cause = self.edge.is_some_and(|edge| now < edge.trusted);
+        let other_cause = self.saturation.is_some_and(|at| now < at.trusted);
         let cuts = if other_cause { 1 } else { (took.min(calm).0 / TOGETHER.0).clamp(1, 16) };
-        let least = part(self.highest / 16, FAR.0, lag.0.max(FAR.0)).max(self.highest / 256);
+        let least = scale(self.highest / 16, FAR.0, lag.0.max(FAR.0)).max(self.highest / 256);
         self.limit = (self.limit >> cuts).max(least.min(self.limit));
         self.cut = now;
     }
@@ -188,43 +175,49 @@ impl Throttle {
         if self.limit == UNLIMITED {
             return;
         }
-        let Some(mut edge) = self.edge else {
+        let Some(mut at) = self.saturation else {
             self.limit = self.grown(passed, GROWTH_TIME);
             return;
         };
-        let near = edge.rate - edge.rate / 4;
+        let near = at.rate - at.rate / 4;
         if self.limit < near {
             self.limit = self.grown(passed, REGAIN_TIME).min(near);
             return;
         }
-        let by_time = part(self.limit, passed.0.min(edge.growth.0), edge.growth.0);
+        let by_time = scale(self.limit, passed.0.min(at.time_constant.0), at.time_constant.0);
         self.limit = (self.limit + by_time).min(UNLIMITED);
-        if self.limit >= edge.rate * 2 {
-            edge.growth = Nanos(edge.growth.0 / 4).max(SLOW[0]);
-            (edge.rate, edge.before, edge.below) = (self.limit, self.limit, 0);
-            self.edge = Some(edge);
+        if self.limit >= at.rate * 2 {
+            at.time_constant = Nanos(at.time_constant.0 / 4).max(TIME_CONSTANT[0]);
+            (at.rate, at.before, at.below) = (self.limit, self.limit, 0);
+            self.saturation = Some(at);
         }
     }
     fn grown(&self, passed: Nanos, time: Nanos) -> u64 {
-        let by_time = part(self.limit, passed.0.min(time.0), time.0);
+        let by_time = scale(self.limit, passed.0.min(time.0), time.0);
         (self.limit + self.limit / GROWTH + by_time).min(UNLIMITED)
     }
     /// The first request of a stall was completed.
     fn on_stall(&mut self, now: Instant) {
         let (began, rate) = (self.began, self.began.min(self.mean(now)).max(LEAST));
-        let Some(edge) = &mut self.edge else {
-            self.edge = Some(Edge { rate, before: rate, below: 0, trusted: now, growth: SLOW[0] });
+        let Some(at) = &mut self.saturation else {
+            self.saturation = Some(Saturation {
+                rate,
+                before: rate,
+                below: 0,
+                trusted: now,
+                time_constant: TIME_CONSTANT[0],
+            });
             return;
         };
-        if began > edge.rate {
-            edge.growth = Nanos(edge.growth.0 * 2).min(SLOW[1]);
-            (edge.rate, edge.below) = (rate.max(edge.rate), 0);
-            edge.before = edge.rate;
-        } else if edge.below >= OTHER_CAUSE {
-            (edge.rate, edge.below, edge.trusted) = (edge.before, 0, now + TRUSTED);
-        } else if now >= edge.trusted {
-            edge.rate = rate.min(edge.rate);
-            edge.below += 1;
+        if began > at.rate {
+            at.time_constant = Nanos(at.time_constant.0 * 2).min(TIME_CONSTANT[1]);
+            (at.rate, at.below) = (rate.max(at.rate), 0);
+            at.before = at.rate;
+        } else if at.below >= OTHER_CAUSE {
+            (at.rate, at.below, at.trusted) = (at.before, 0, now + TRUSTED);
+        } else if now >= at.trusted {
+            at.rate = rate.min(at.rate);
+            at.below += 1;
         }
     }
     /// Whether enough requests were in stalls near the lowest limit: writes then get half of what they had for a while.
@@ -250,16 +243,16 @@ impl Throttle {
     /// Mean rate of writes over the last seconds, in bytes a second.
     fn mean(&self, now: Instant) -> u64 {
         let time = now.since(self.started).clamp(TOGETHER, MEAN_TIME);
-        part(self.left(now), 1_000_000_000, time.0)
+        scale(self.left(now), 1_000_000_000, time.0)
     }
     /// What is left of the weights of bytes written, by now.
     fn left(&self, now: Instant) -> u64 {
         let passed = now.since(self.updated).0.min(MEAN_TIME.0);
-        part(self.written, MEAN_TIME.0 - passed, MEAN_TIME.0)
+        scale(self.written, MEAN_TIME.0 - passed, MEAN_TIME.0)
     }
     /// The limit in percent of the measured rate of writes, in bytes a second.
     pub(super) fn percent(&self, rate: u64) -> u64 {
-        part(self.limit, 100, rate).min(100)
+        scale(self.limit, 100, rate.max(1)).min(100)
     }
     /// When the next write may go.
     pub(super) fn next(&self) -> Instant {
@@ -280,7 +273,7 @@ impl Throttle {
         }
         self.next = self.next.max(now);
         if self.limit < UNLIMITED {
-            let delay = Nanos(part(bytes, 1_000_000_000, self.limit));
+            let delay = Nanos(scale(bytes, 1_000_000_000, self.limit));
             self.next = (self.next + delay).min(now + DELAY_MAX);
         }
     }
@@ -328,7 +321,7 @@ mod tests {
                 let time = Nanos::from_millis(if stalls { 300 } else { 1 });
                 self.now += time;
                 self.stalls += u32::from(stalls);
-                self.held = self.held.saturating_sub(part(drain, time.0, 1_000_000_000));
+                self.held = self.held.saturating_sub(scale(drain, time.0, 1_000_000_000));
                 if stalls || self.now >= next {
                     let lag = if stalls { time } else { Nanos::ZERO };
                     self.throttle.on_request(self.now, lag, time, 50_000_000);

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! a write goes               if the time to write out all writes + QUIET ends before the frame
-//! turns by weight end at     end of the frame - time to write out all writes - QUIET;  then the disk is left alone
+//! turns by weight end at     end of the frame - time to write out all writes - QUIET;  then the disk is kept idle
 //! ```
 //!
 //! The first read of the next turn waits for cached writes. The time by which it takes longer than twice the latency alone
@@ -159,9 +159,9 @@ impl Promise {
     }
     /// For how long no command may arrive from now on if the disk is to write out what it has cached.
     fn settles_in(&self, now: Instant) -> Nanos {
-        let silence = if self.in_flight > 0 { Nanos::ZERO } else { now.since(self.last_done) };
+        let idle = if self.in_flight > 0 { Nanos::ZERO } else { now.since(self.last_done) };
         match self.clocks.are_used(now) {
-            true => self.cached.settles_in(silence),
+            true => self.cached.settles_in(idle),
             false => Nanos::ZERO,
         }
     }
