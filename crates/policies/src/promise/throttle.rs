@@ -53,6 +53,8 @@ const GROWTH_TIME: Nanos = Nanos::from_secs(4);
 const REGAIN_TIME: Nanos = Nanos::from_secs(1);
 /// The time constant of growth near saturation, at first and at most.
 const TIME_CONSTANT: [Nanos; 2] = [Nanos::from_secs(4), Nanos::from_secs(128)];
+/// Near saturation the limit grows at most once in this time.
+const GROWS_EVERY: Nanos = Nanos::from_millis(1);
 /// A request is in a stall from this lag on.
 const STALL: Nanos = Nanos::from_millis(100);
 /// Requests are late together until none was for this time.
@@ -97,6 +99,8 @@ pub(super) struct Throttle {
     began: u64,
     highest: u64,
     saturation: Option<Saturation>,
+    /// Time with requests in time for which the limit has not grown yet, near saturation.
+    grows_for: Nanos,
     /// Whether a request was in a stall since requests began to be late.
     stalled: bool,
     /// When the next write may go.
@@ -127,6 +131,7 @@ impl Throttle {
             began: UNLIMITED,
             highest: 0,
             saturation: None,
+            grows_for: Nanos::ZERO,
             stalled: false,
             next: zero,
             written: 0,
@@ -184,7 +189,13 @@ impl Throttle {
             self.limit = self.grown(passed, REGAIN_TIME).min(near);
             return;
         }
-        let by_time = scale(self.limit, passed.0.min(at.time_constant.0), at.time_constant.0);
+        // Growth in a few microseconds would round to nothing.
+        self.grows_for += passed.min(at.time_constant);
+        if self.grows_for < GROWS_EVERY {
+            return;
+        }
+        let time = core::mem::replace(&mut self.grows_for, Nanos::ZERO);
+        let by_time = scale(self.limit, time.0.min(at.time_constant.0), at.time_constant.0);
         self.limit = (self.limit + by_time).min(UNLIMITED);
         if self.limit >= at.rate * 2 {
             at.time_constant = Nanos(at.time_constant.0 / 4).max(TIME_CONSTANT[0]);
@@ -373,6 +384,24 @@ mod tests {
         });
         let mean = drive.mean(600);
         assert!(mean >= 3_000_000, "{mean}");
+    }
+
+    /// Goal: the limit grows near saturation however often requests are completed. Method: a stall at 1 MB/s, then a request
+    /// in time every 2 us.
+    #[test]
+    fn frequent_requests_do_not_stop_growth() {
+        let (mut throttle, mut now) = (Throttle::new(), Instant(2_000_000_000));
+        for _ in 0..400 {
+            now += Nanos::from_millis(10);
+            throttle.on_write(now, 10_000, true);
+        }
+        throttle.on_request(now, LONG, LONG, 1_000_000);
+        let stalled = throttle.saturation.expect("a stall").rate;
+        for _ in 0..8_000_000 / 2 {
+            now += Nanos::from_micros(2);
+            throttle.on_request(now, Nanos::ZERO, Nanos::ZERO, 1_000_000);
+        }
+        assert!(throttle.limit > stalled * 2, "{} after {stalled}", throttle.limit);
     }
 
     /// Goal: late requests of the same time count once. Method: sixteen requests that waited for the same 100 ms.
