@@ -179,6 +179,9 @@ fn breach_text(breach: &Breach) -> String {
     let short = (1.0 - kept) * 100.0;
     let missing = match broken {
         [0, 0] => format!("{:.2} times as long", 1.0 / kept),
+        [broken, all] if short <= 0.0 => {
+            format!("enough on average, but late in {broken} of {all} s")
+        }
         [broken, all] if short < 0.5 => format!("broken in {broken} of {all} s"),
         [1, 1] => format!("{short:.0} % short"),
         [broken, all] => format!("{short:.0} % short, broken in {broken} of {all} s"),
