@@ -45,11 +45,6 @@ struct Candidates {
     free: Option<(shares::Key, EntityId, Side)>,
 }
 
-/// Whether a client is too far behind the first one in order to pass it.
-fn is_far(key: shares::Key, first: shares::Key) -> bool {
-    key.class() > first.class() || key.vtime() > first.vtime().saturating_add(PASS_MAX)
-}
-
 impl Promise {
     /// From when on writes by weight may go.
     fn next_write(&self) -> Instant {
@@ -112,6 +107,9 @@ impl Promise {
         let waited_for = side == Side::Write
             && self.front(client, side).is_some_and(|id| cx.requests[id].is_sync());
         let whole = waited_for || !self.window.is_shared(cx.now);
+        if self.in_flight == 0 && side == Side::Read && self.read_to_probe(cx) == Some(client) {
+            self.probe = Probe::Sending;
+        }
         self.send(cx, client, side, (whole, false))
     }
     fn has_room(&self, cx: &Context<'_>, client: EntityId, side: Side) -> bool {
@@ -147,45 +145,40 @@ impl Promise {
         } else {
             let Candidates { first, free } = self.candidates(cx, EntityId::ROOT, Basis::Share);
             let (first, (key, client, side)) = (first?, free?);
-            if shared && is_far(key, first) {
+            if shared && key.is_far(first, PASS_MAX) {
                 return None;
-            }
-            if side == Side::Write
-                && let Some(reader) = self.read_to_probe(cx, first)
-            {
-                self.probe = Probe::Sending;
-                return self.send(cx, reader, Side::Read, (!shared, true));
             }
             (client, side)
         };
-        if self.probe == Probe::Wanted {
-            match side {
-                Side::Read if self.in_flight == 0 => {
-                    let head = self.front(client, side);
-                    if head.is_some_and(|id| bytes(&cx.requests[id]) > drive::SMALL) {
-                        self.probe = Probe::Sending;
-                    }
-                }
-                Side::Write => {
-                    self.probe = Probe::No;
-                    self.drive.skip_probe(cx.now);
-                }
-                _ => {}
+        if self.in_flight == 0
+            && let Some(reader) = self.read_to_probe(cx)
+        {
+            let goes_first = match side {
+                Side::Read => true,
+                Side::Write => self.drive.probes_before_writes(),
+                Side::Flush => false,
+            };
+            if goes_first {
+                self.probe = Probe::Sending;
+                return self.send(cx, reader, Side::Read, (!shared, true));
             }
         }
         self.send(cx, client, side, (!shared, true))
     }
-    /// A client whose large read goes before a write as a probe, if it is not far behind that write. While writers never
-    /// pause, it is always a write's turn when the drive becomes idle, and the latency would never be measured.
-    fn read_to_probe(&self, cx: &Context<'_>, first: shares::Key) -> Option<EntityId> {
-        let wanted = self.probe == Probe::Wanted && self.in_flight == 0;
-        if !wanted || !self.drive.probes_before_writes() {
-            return None;
-        }
-        let (key, client) = self.shares.pick(EntityId::ROOT, Side::Read)?;
+    /// The client whose large read is to have the drive to itself, if one is wanted and it is not far from its turn. It goes
+    /// before small reads, and before writes as long as [`Drive::probes_before_writes`]: while writers never pause, it is
+    /// always a write's turn when the drive becomes idle.
+    ///
+    /// [`Drive::probes_before_writes`]: drive::Drive::probes_before_writes
+    pub(super) fn read_to_probe(&self, cx: &Context<'_>) -> Option<EntityId> {
+        let Probe::Wanted(client) = self.probe else { return None };
         let head = self.front(client, Side::Read)?;
         let large = bytes(&cx.requests[head]) > drive::SMALL;
-        (large && !is_far(key, first)).then_some(client)
+        (large && self.shares.is_near(client, PASS_MAX)).then_some(client)
+    }
+    fn skip_probe(&mut self, now: Instant) {
+        self.probe = Probe::No;
+        self.drive.skip_probe(now);
     }
     /// Whether a client's writes for a minimum still pass its flush.
     fn writes_pass(&mut self, now: Instant, client: EntityId) -> bool {
@@ -280,17 +273,25 @@ impl Promise {
         };
         self.trace_gate(cx, gate, lag);
         self.wake_at(self.clocks.turn_until(now));
-        let probing =
-            self.probe == Probe::Sent || (self.probe == Probe::Wanted && self.in_flight > 0);
-        let due = matches!(gate, Gate::Due(..) | Gate::Closed(..));
-        if self.probe == Probe::Wanted && (lag >= PROBE_LAG || due && self.in_flight == 0) {
-            // A group is far behind and the drive did not become idle, or it became idle only because the gate is closed.
-            self.probe = Probe::No;
-            self.drive.skip_probe(now);
+        let to_probe = self.read_to_probe(cx).is_some();
+        let probing = self.probe == Probe::Sent || to_probe && self.in_flight > 0;
+        if to_probe && lag >= PROBE_LAG {
+            // A group is far behind, and the drive did not become idle.
+            self.skip_probe(now);
         } else if probing && lag < PROBE_LAG {
             self.wake_to_end_probe(now, gate, lag);
             return None;
         }
+        let is_idle = self.in_flight == 0;
+        let sent = self.dispatch_at(cx, gate);
+        if to_probe && is_idle && sent.is_some() && matches!(self.probe, Probe::Wanted(_)) {
+            // Another request went first. If the next ones do too, each of them would have the drive to itself.
+            self.skip_probe(now);
+        }
+        sent
+    }
+    fn dispatch_at(&mut self, cx: &mut Context<'_>, gate: Gate) -> Option<RequestId> {
+        let now = cx.now;
         match gate {
             Gate::Batch(group, other, next) => {
                 let sent = self.send_due(cx, group, Basis::Batch);

@@ -182,8 +182,8 @@ struct Sent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Probe {
     No,
-    /// Waits until nothing is in flight.
-    Wanted,
+    /// The next large read of this client waits until nothing is in flight.
+    Wanted(EntityId),
     /// The read that is being dispatched is the probe.
     Sending,
     /// In flight.
@@ -357,6 +357,17 @@ impl Promise {
             self.drive.on_sparse();
         }
     }
+    /// A large read of a client was completed: its next one may be a probe.
+    fn want_probe(&mut self, cx: &Context<'_>, client: EntityId) {
+        let free = match self.probe {
+            Probe::No => true,
+            Probe::Wanted(_) => self.read_to_probe(cx).is_none(),
+            Probe::Sending | Probe::Sent => false,
+        };
+        if free && self.drive.wants_probe(cx.now) && self.window.is_shared(cx.now) {
+            self.probe = Probe::Wanted(client);
+        }
+    }
     fn wake_at(&mut self, at: Option<Instant>) {
         self.wakeup = [self.wakeup, at].into_iter().flatten().min();
     }
@@ -494,10 +505,8 @@ impl Policy for Promise {
         if self.probe == Probe::Sent && self.in_flight == 0 {
             self.probe = Probe::No;
         }
-        let large = side == Side::Read && sent > drive::SMALL;
-        let wants = large && self.drive.wants_probe(now) && self.window.is_shared(now);
-        if self.probe == Probe::No && wants {
-            self.probe = Probe::Wanted;
+        if side == Side::Read && sent > drive::SMALL {
+            self.want_probe(cx, client);
         }
     }
     fn next_wakeup(&self) -> Option<Instant> {

@@ -118,6 +118,10 @@ impl Key {
     pub(super) const fn vtime(self) -> u64 {
         (self.0 >> 32) as u64
     }
+    /// Whether it is of a less urgent class than the first one in order, or more than `most` after it in virtual time.
+    pub(super) const fn is_far(self, first: Self, most: u64) -> bool {
+        self.class() > first.class() || self.vtime() > first.vtime().saturating_add(most)
+    }
 }
 
 /// No node: the entity has nothing queued.
@@ -362,6 +366,17 @@ impl Shares {
             id = parent;
         }
         ahead
+    }
+    /// Whether neither an entity nor a group above it is [`Key::is_far`] from its first sibling with requests queued.
+    pub(super) fn is_near(&self, mut id: EntityId, most: u64) -> bool {
+        while id != EntityId::ROOT {
+            let entity = &self.entities[id.index()];
+            if entity.key(id).is_far(self.first_among(entity.parent), most) {
+                return false;
+            }
+            id = entity.parent;
+        }
+        true
     }
     /// How long service of `cost` takes at the client's share by weight, among all entities that have requests queued.
     pub(super) fn fair_time(&self, mut id: EntityId, cost: Nanos) -> Nanos {

@@ -1,7 +1,9 @@
 //! Worked examples of clocks, shares, measurements and the window, and of the policy as a whole.
 
+mod disk;
 mod flushes;
 mod gathered;
+mod probes;
 
 use alloc::vec::Vec;
 

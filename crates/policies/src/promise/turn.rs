@@ -8,8 +8,9 @@
 //! before the frame ends, with all that its cache has already ([`super::cached`]), and such turns end early enough for that:
 //!
 //! ```text
-//! a write goes               if the time to write out all writes + QUIET ends before the frame
-//! turns by weight end at     end of the frame - time to write out all writes - QUIET;  then the disk is kept idle
+//! a write goes               if the time to write out all writes + QUIET ends before the frame; else a read passes it
+//! turns by weight end at     end of the frame - time to write out all writes - QUIET;  then the disk is kept idle, but for
+//!                            reads whose deadline is near
 //! ```
 //!
 //! The first read of the next turn waits for cached writes. The time by which it takes longer than twice the latency alone
@@ -68,19 +69,24 @@ impl Promise {
                 self.turn = Some(self.next_turn(cx)?);
                 continue;
             };
-            if let Some(side) = self.oldest(cx, turn.client)
+            if let Some(oldest) = self.oldest(cx, turn.client)
                 && !Self::is_over(now, &turn)
                 && !self.gives_way(now, &turn)
             {
-                if side == Side::Flush && self.writes > 0 || !self.fits(now, &turn) {
-                    return None;
-                }
-                if side == Side::Write && turn.due.is_none() && self.is_full(cx, turn.client) {
+                let side = if turn.due.is_some() {
+                    Some(oldest)
+                } else {
+                    self.next_by_weight(cx, turn.client)
+                };
+                let Some(side) = side else {
                     if self.in_flight > 0 {
                         return None;
                     }
                     self.end_turn(now, &turn);
                     continue;
+                };
+                if side == Side::Flush && self.writes > 0 || !self.fits(now, &turn) {
+                    return None;
                 }
                 let sent = self.send(cx, turn.client, side, (true, true));
                 let writes = turn.writes || side == Side::Write;
@@ -211,6 +217,15 @@ impl Promise {
         let (_, side) = Side::ALL.map(age).into_iter().flatten().min()?;
         Some(Side::ALL[side])
     }
+    /// The side of the request with which a client is next in a turn by weight: its oldest one, but a read passes a write
+    /// that does not fit into what is left of the frame. `None`: it has only such a write.
+    fn next_by_weight(&self, cx: &Context<'_>, client: EntityId) -> Option<Side> {
+        let side = self.oldest(cx, client)?;
+        if side == Side::Write && self.is_full(cx, client) {
+            return self.front(client, Side::Read).map(|_| Side::Read);
+        }
+        Some(side)
+    }
     fn next_turn(&mut self, cx: &Context<'_>) -> Option<Turn> {
         let now = cx.now;
         let gate = self.clocks.gate(now);
@@ -230,10 +245,9 @@ impl Promise {
         };
         let frame_end = self.clocks.frame_end(now);
         let settles = self.settles_in(now);
-        let writes = || self.oldest(cx, client) == Some(Side::Write) && self.is_full(cx, client);
         let last = frame_end.saturating_sub(settles);
-        let is_last = settles.0 > 0 && now >= last;
-        if due.is_none() && urgent.is_none() && (is_last || writes()) {
+        let is_last = settles.0 > 0 && now >= last && urgent.is_none();
+        if due.is_none() && (is_last || self.next_by_weight(cx, client).is_none()) {
             self.wake_for_changes(now, frame_end.min(now + settles));
             return None;
         }
@@ -245,7 +259,12 @@ impl Promise {
             None if !self.clocks.are_none() && frame_end < now + SLICE + SLICE / 2 => frame_end,
             None => now + SLICE,
         };
-        let until = if due.is_none() && settles.0 > 0 { until.min(last) } else { until };
+        let until = match due {
+            None if settles.0 > 0 && now < last => until.min(last),
+            // A read with a near deadline does not wait until the disk has written out its cache.
+            None if settles.0 > 0 => frame_end.min(now + DEADLINE_NEAR),
+            _ => until,
+        };
         Some(Turn {
             client,
             due,

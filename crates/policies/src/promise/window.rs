@@ -70,6 +70,8 @@ pub(super) struct Window {
     write_trial: Trial<Direction>,
     /// Doublings of the window, for drives whose latency grows with their load.
     widenings: u32,
+    /// When a read was completed last while the window held others.
+    full: Instant,
     /// Whether the last trial of a larger window was a gain.
     has_gained: bool,
     /// Doublings of pieces, for drives on which each command takes long whatever its length.
@@ -199,6 +201,7 @@ impl Default for Window {
             trial: Trial::new(Change::Window),
             write_trial: Trial::new(Direction::Up),
             widenings: 0,
+            full: Instant::ZERO,
             has_gained: false,
             doublings: 0,
             write_doublings: 0,
@@ -298,6 +301,10 @@ impl Window {
     }
     /// A read was completed while the window held others.
     pub(super) fn on_full(&mut self, now: Instant, drive: &Drive) {
+        self.full = now;
+        self.step(now, drive);
+    }
+    fn step(&mut self, now: Instant, drive: &Drive) {
         if self.write_trial.began.is_none()
             && let Some(rates) = self.trial.step(now, drive.bytes_moved(), TRIAL)
         {
@@ -311,13 +318,15 @@ impl Window {
             self.end_trial(now, before, rate);
         }
     }
-    /// A read was completed while no other was held. A window that was doubled and holds no reads may be too large.
+    /// A read was completed while no other was held. A window that was doubled and has held none for a while may be too large.
     pub(super) fn on_room(&mut self, now: Instant, drive: &Drive) {
         if self.widenings == 0 {
             return;
         }
         let trial = &mut self.trial;
-        if trial.began.is_none_or(|(began, _)| now.since(began) > TRIAL + TRIAL) {
+        if now.since(self.full) > TRIAL
+            && trial.began.is_none_or(|(began, _)| now.since(began) > TRIAL + TRIAL)
+        {
             *trial = Trial {
                 change: Change::Narrower,
                 began: None,
@@ -327,7 +336,7 @@ impl Window {
             };
         }
         if trial.change == Change::Narrower {
-            self.on_full(now, drive);
+            self.step(now, drive);
         }
     }
     /// A write was completed while the limit held others; `most`: upper bound of the doublings.
@@ -444,6 +453,33 @@ mod tests {
         window.on_contract(Instant(1), &drive, true);
         window.end_trial(Instant(1), 100, 100);
         assert_eq!((window.doublings, window.piece(&drive)), (0, whole));
+    }
+
+    /// Goal: a window that has room at times is still doubled if that is a gain. Method: the window was doubled once, which
+    /// is needed; a drive that reads half as much again with twice that; one call each millisecond, of which every third has
+    /// room.
+    #[test]
+    fn a_window_with_room_at_times_is_tried_larger() {
+        let (mut drive, mut window) =
+            (Drive::default(), Window { widenings: 1, ..Window::default() });
+        let usual = window.most_reads(&drive);
+        for milli in 0..5_000 {
+            let now = Instant(milli * 1_000_000);
+            let tried = if window.trial.is(Change::Window) { 2 } else { 1 };
+            let bytes = match tried * window.most_reads(&drive) / usual {
+                0 => 30_000,
+                1 => 60_000,
+                _ => 90_000,
+            };
+            drive.on_dispatch(now, RequestId(0), Side::Read, false);
+            drive.on_complete(now, RequestId(0), Side::Read, bytes);
+            if milli % 3 == 0 {
+                window.on_room(now, &drive);
+            } else {
+                window.on_full(now, &drive);
+            }
+        }
+        assert!(window.widenings > 1);
     }
 
     /// Goal: the window is doubled after two gains, and returns to its usual size when it holds nothing. Method: results of
