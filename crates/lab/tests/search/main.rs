@@ -116,6 +116,10 @@ fn csv(verdicts: &[Verdict]) -> String {
 fn random_cases_find_nothing_new() {
     let smoke = setting("IOFAIR_CASES").is_none() && setting("IOFAIR_SEED").is_none();
     let cases = setting("IOFAIR_CASES").unwrap_or(SMOKE);
+    // Before the long work: the folder may be missing.
+    if let Ok(folder) = std::env::var("IOFAIR_KEEP") {
+        std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    }
     let verdicts = search(setting("IOFAIR_SEED").unwrap_or(1), cases, "promise", smoke);
     report(&verdicts);
     if let Ok(path) = std::env::var("IOFAIR_FOUND") {
