@@ -70,6 +70,25 @@ impl Case {
         Self { seed, drive, disk, clients, parts }
     }
 
+    /// The same case, but readers without a minimum have latency contracts.
+    pub(crate) fn with_latencies(&self) -> Self {
+        let mut random = Random::new(self.seed, 8);
+        let mut case = self.clone();
+        let readers =
+            case.clients.iter_mut().filter(|it| !it.promised && it.keys.contains("read\""));
+        for reader in readers {
+            let micros = if self.disk {
+                random.between(20, 200) * 1000
+            } else {
+                random.between(300, 10_000)
+            };
+            reader.keys += &format!("latency = \"{micros}us\"\n");
+        }
+        case
+    }
+    pub(crate) fn has_latencies(&self) -> bool {
+        self.clients.iter().any(|client| client.keys.contains("latency"))
+    }
     /// Seconds that are measured.
     pub(crate) fn seconds(&self) -> u64 {
         if self.disk { 20 } else { 3 }

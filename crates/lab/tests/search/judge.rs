@@ -139,8 +139,8 @@ fn progress(case: &Case, alone: &[u64], outcome: &Outcome) -> u64 {
     parts.map(|(alone, client)| a_second(client.bytes, outcome) * 1000 / alone).sum()
 }
 
-/// Runs a case under `stack`, and under others to compare: all of them, or two if it is to be `quick`.
-pub(crate) fn judge(case: &Case, stack: &str, quick: bool) -> Verdict {
+/// What each client reaches alone, and the minimums, bytes a second.
+fn measure(case: &Case) -> (Vec<u64>, Vec<u64>) {
     let alone: Vec<u64> = case
         .clients
         .iter()
@@ -152,8 +152,27 @@ pub(crate) fn judge(case: &Case, stack: &str, quick: bool) -> Verdict {
         })
         .collect();
     let parts = case.parts.iter();
-    let minimums: Vec<u64> =
-        alone.iter().zip(parts).map(|(alone, part)| (alone * part / 1000).max(1)).collect();
+    let minimums = alone.iter().zip(parts).map(|(alone, part)| (alone * part / 1000).max(1));
+    let minimums = minimums.collect();
+    (alone, minimums)
+}
+
+/// The minimums that are kept, but not if readers have latency contracts.
+pub(crate) fn broken_by_latencies(case: &Case) -> Vec<Finding> {
+    let (alone, minimums) = measure(case);
+    let broken = |case: &Case| {
+        let text = case.experiment(&["promise"], "", &minimums);
+        let mut findings = faults(case, &alone, &minimums, &run(&text, "promise"));
+        findings.retain(|finding| finding.kind() == Kind::Broken);
+        findings
+    };
+    let hasty = case.with_latencies();
+    if broken(case).is_empty() { broken(&hasty) } else { Vec::new() }
+}
+
+/// Runs a case under `stack`, and under others to compare: all of them, or two if it is to be `quick`.
+pub(crate) fn judge(case: &Case, stack: &str, quick: bool) -> Verdict {
+    let (alone, minimums) = measure(case);
     let text = case.experiment(&[stack], "", &minimums);
     let ours = run(&text, stack);
     let mut findings = faults(case, &alone, &minimums, &ours);
