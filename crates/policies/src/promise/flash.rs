@@ -172,6 +172,10 @@ impl Promise {
     /// [`Drive::probes_before_writes`]: drive::Drive::probes_before_writes
     pub(super) fn read_to_probe(&self, cx: &Context<'_>) -> Option<EntityId> {
         let Probe::Wanted(client) = self.probe else { return None };
+        // Writes may have come since it is wanted.
+        if !self.drive.wants_probe(cx.now) {
+            return None;
+        }
         let head = self.front(client, Side::Read)?;
         let large = bytes(&cx.requests[head]) > drive::SMALL;
         (large && self.shares.is_near(client, PASS_MAX)).then_some(client)
@@ -290,6 +294,7 @@ impl Promise {
         }
         sent
     }
+    /// What may go by the gate.
     fn dispatch_at(&mut self, cx: &mut Context<'_>, gate: Gate) -> Option<RequestId> {
         let now = cx.now;
         match gate {

@@ -304,6 +304,7 @@ impl Window {
         self.full = now;
         self.step(now, drive);
     }
+    /// Measures for a trial of reads, unless one of writes runs.
     fn step(&mut self, now: Instant, drive: &Drive) {
         if self.write_trial.began.is_none()
             && let Some(rates) = self.trial.step(now, drive.bytes_moved(), TRIAL)
