@@ -302,7 +302,8 @@ impl Promise {
         if self.in_flight == 0 {
             self.cached.on_idle(now.since(self.last_done));
         }
-        self.head.on_dispatch(now, self.in_flight == 0, far && side == Side::Read);
+        let distant = far && side == Side::Read;
+        self.head.on_dispatch(now, side, [start, start + length], (self.in_flight == 0, distant));
         if operation == Operation::Write && self.head.is_present() {
             self.count_write(now, sent, far);
         }
@@ -473,13 +474,13 @@ impl Policy for Promise {
         if side == Side::Read && !in_turn {
             self.end_watch(cx, id, client);
         }
-        self.head.on_complete(now, !self.drive.writes_recent(now));
+        let ends = self.head.on_complete(now, !self.drive.writes_recent(now), sent);
         if self.in_flight == 0 && self.head.changes(self.drive.latency()) {
             self.change_head(now);
             return;
         }
         if in_turn {
-            self.complete_in_turn(side, now.since(cx.requests[id].dispatched));
+            self.complete_in_turn(side, now.since(cx.requests[id].dispatched), ends);
             return;
         }
         if side == Side::Read {

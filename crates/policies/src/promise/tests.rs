@@ -485,8 +485,8 @@ fn a_disk_is_rarely_treated_as_flash() {
     let mut reads = 0;
     for _ in 0..10 {
         while head.is_present() && reads < 100_000 {
-            head.on_dispatch(at(0), true, true);
-            head.on_complete(Instant(MS / 10), true);
+            head.on_dispatch(at(0), Side::Read, [Sectors(0), Sectors(8)], (true, true));
+            head.on_complete(Instant(MS / 10), true, 4096);
             reads += u32::from(!head.changes(Nanos::from_micros(100)));
         }
         head.changes(Nanos::from_millis(8));

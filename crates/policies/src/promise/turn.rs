@@ -66,7 +66,9 @@ impl Promise {
         let now = cx.now;
         loop {
             let Some(turn) = self.turn else {
-                self.turn = Some(self.next_turn(cx)?);
+                let turn = self.next_turn(cx)?;
+                self.head.begin_turn(now, turn.client);
+                self.turn = Some(turn);
                 continue;
             };
             if let Some(oldest) = self.oldest(cx, turn.client)
@@ -187,10 +189,12 @@ impl Promise {
         let (time, left) = (now.since(turn.began).0, turn.until.since(now).0);
         in_flight == 0 || in_flight < FIRST + done && in_flight * time <= left * done.max(1)
     }
-    /// A command was completed; `took`: its time in the drive.
-    pub(super) fn complete_in_turn(&mut self, side: Side, took: Nanos) {
+    /// A command was completed; `took`: its time in the drive; `ends`: the turn ends if it is by weight and others
+    /// wait.
+    pub(super) fn complete_in_turn(&mut self, side: Side, took: Nanos, ends: bool) {
         let Some(turn) = &mut self.turn else { return };
         turn.done += 1;
+        turn.over |= ends && turn.due.is_none() && self.window.is_shared(self.last_done);
         if side == Side::Flush {
             self.cached.on_flush();
         }

@@ -2,9 +2,12 @@
 
 use super::{MS, RATE, at};
 use iofair_core::contract::Contract;
+use iofair_core::controller::Submission;
 use iofair_core::group::ClientId;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::Rig;
 use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
 
 /// A disk with a client that has a minimum, one that has a latency contract of 30 ms, and one without either.
 fn disk() -> (Rig, [ClientId; 3]) {
@@ -60,4 +63,57 @@ fn near_deadlines_do_not_wait_for_the_cache() {
         }
         assert!(served > 50 && longest < Nanos::from_millis(500), "{served} served, {longest:?}");
     }
+}
+
+/// Goal: a flash drive that is reported as rotational is detected while clients only read in order. Method: two clients with
+/// two reads of 256 KiB each queued; a read takes 250 us, and on a disk 6 ms more at another place than the one before. The
+/// disk reads ahead: the first 8 MiB after what a client read last are cached.
+#[test]
+fn flash_is_detected_by_reads_in_order() {
+    const LENGTH: u64 = (256 << 10) / 512;
+    const FAR: u64 = 100_000_000;
+    let longest_waits = |seek: Nanos| {
+        let mut rig =
+            Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = true);
+        let clients = [rig.client(), rig.client()];
+        let (mut next, mut ahead, mut head) = ([0, FAR], [0; 2], usize::MAX);
+        let mut waits = [(Nanos::ZERO, rig.now); 2];
+        let mut last = [0, FAR];
+        while rig.now < at(6000) {
+            for client in 0..2 {
+                while next[client] <= last[client] + 2 * LENGTH {
+                    let (start, length) = (Sectors(next[client]), Sectors(LENGTH));
+                    let (operation, flags) = (Operation::Read, Flags::NONE);
+                    let (tag, client_id) = (next[client], clients[client]);
+                    let read =
+                        Submission { tag, client: client_id, operation, flags, start, length };
+                    rig.controller.submit(rig.now, read).expect("within the limit");
+                    next[client] += LENGTH;
+                }
+            }
+            let Some((id, start)) = rig.dispatch() else {
+                rig.now += Nanos(MS / 4);
+                continue;
+            };
+            let client = usize::from(start >= FAR);
+            last[client] = start;
+            if head != client && start >= ahead[client] {
+                (head, rig.now) = (client, rig.now + seek);
+            }
+            rig.now += Nanos(MS / 4);
+            rig.complete(id);
+            if head == client {
+                ahead[client] = start + LENGTH + (8 << 20) / 512;
+            }
+            let (longest, before) = &mut waits[client];
+            if rig.now > at(3000) {
+                *longest = (*longest).max(rig.now.since(*before));
+            }
+            *before = rig.now;
+        }
+        waits.map(|(longest, _)| longest)
+    };
+    let (flash, disk) = (longest_waits(Nanos::ZERO), longest_waits(Nanos::from_millis(6)));
+    assert!(flash.iter().all(|it| *it < Nanos::from_millis(5)), "{flash:?}");
+    assert!(disk.iter().all(|it| *it > Nanos::from_millis(150)), "{disk:?}");
 }
