@@ -64,6 +64,7 @@ impl Turn {
     }
     fn on_dispatch(&mut self, side: Side, [start, end]: [Sectors; 2]) {
         match self.span {
+            _ if side == Side::Flush => self.read = None,
             None => {
                 let far = |[first, last]: [Sectors; 2]| end + NEAR < first || start > last + NEAR;
                 self.read = (side == Side::Read && self.before.is_some_and(far)).then_some(0);
@@ -103,7 +104,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) const fn new(rotational: bool) -> Self {
+    pub(super) fn new(rotational: bool) -> Self {
         Self {
             reported: rotational,
             present: rotational,
@@ -112,14 +113,7 @@ impl Head {
             sent: None,
             access: ACCESS,
             slow: 0,
-            turn: Turn {
-                client: None,
-                span: None,
-                before: None,
-                read: None,
-                since: Instant::ZERO,
-                began: Instant::ZERO,
-            },
+            turn: Turn::default(),
         }
     }
     /// Whether the drive is treated as one with a head.
@@ -145,9 +139,7 @@ impl Head {
             self.sent = far.then_some(now);
             self.turn.since = now;
         }
-        if side != Side::Flush {
-            self.turn.on_dispatch(side, place);
-        }
+        self.turn.on_dispatch(side, place);
     }
     /// Mean time of a distant read.
     pub(super) const fn access(&self) -> Nanos {
@@ -167,13 +159,13 @@ impl Head {
         let in_turn = self.turn.on_complete(now, bytes);
         self.turn.since = now;
         let before = self.score;
-        for took in distant.into_iter().chain(in_turn) {
-            if took <= FAST {
-                self.score += 1;
-            } else if took > SLOW {
+        match distant.or(in_turn) {
+            Some(took) if took <= FAST => self.score += 1,
+            Some(took) if took > SLOW => {
                 self.score = self.score.saturating_sub(PENALTY);
                 self.slow = self.slow.saturating_add(1);
             }
+            _ => {}
         }
         let shows = self.turn.read.is_some() || now.since(self.turn.began) < BLIND;
         self.slow < SLOW_READS && (self.score > before || !shows)

@@ -3,6 +3,7 @@
 mod disk;
 mod flushes;
 mod gathered;
+mod limited;
 mod probes;
 
 use alloc::vec::Vec;
