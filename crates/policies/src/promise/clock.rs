@@ -41,7 +41,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::group_clock::{CREDIT, Clock, DueKey, Place, WHOLE};
+use super::group_clock::{Clock, DueKey, Place, WHOLE};
 use super::requests::{DATA, Kind, QueueState, Requests, STATES};
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, Tree};
@@ -151,7 +151,6 @@ impl Clocks {
             let clock = clock.get_or_insert_with(|| Box::new(Clock::new()));
             if clock.promised != promised {
                 (clock.promised, clock.kept, clock.at) = (promised, WHOLE, clock.at.max(now));
-                clock.credit = now;
                 (clock.period, clock.served, clock.behind) = (now, Nanos::ZERO, true);
                 (clock.missed, clock.reached) = (0, 0);
             }
@@ -243,10 +242,9 @@ impl Clocks {
     pub(super) fn are_none(&self) -> bool {
         self.count == 0
     }
-    /// How far the group is behind, if it is so far that it does not reach its minimum; otherwise zero. What it got in the
-    /// last half second beyond its minimum counts.
+    /// How far the group is behind, if it is so far that it does not reach its minimum; otherwise zero.
     pub(super) fn far_lag(&self, now: Instant, id: EntityId) -> Nanos {
-        let lag = self.clock(id).map_or(Nanos::ZERO, |it| now.since(it.at.max(it.credit)));
+        let lag = self.clock(id).map_or(Nanos::ZERO, |it| now.since(it.at));
         if lag >= self.bounds.period / BROKEN_PART { lag } else { Nanos::ZERO }
     }
     /// A read of a group with a minimum was completed, which is far behind, beside writes.
@@ -361,7 +359,6 @@ impl Clocks {
         clock.burst += clock.grant;
         clock.served += whole;
         clock.at += clock.grant;
-        clock.credit = clock.at.max(clock.credit + clock.grant).min(now + CREDIT);
         if clock.at > frame_end + ahead {
             let in_flight = clock.worth(own.amount);
             let most = (frame_end + ahead).max(now + in_flight.min(lag_max));

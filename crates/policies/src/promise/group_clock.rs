@@ -13,8 +13,6 @@ const BUSY_LEAST: u64 = 64;
 const BUSY_FORGETS: u64 = 32;
 /// Upper bound of the slack.
 const SLACK_MAX: Nanos = Nanos::from_millis(2);
-/// How far what a group got earlier counts, as in the definition of a broken promise ([`iofair_core::stats`]).
-pub(super) const CREDIT: Nanos = Nanos::from_millis(500);
 /// The value of [`Clock::kept`] of a minimum that is not cut.
 pub(super) const WHOLE: u64 = 1 << 20;
 /// A minimum is cut after this many periods ([`super::clock::Bounds::period`]) behind: to the most that was reached in one of them,
@@ -61,8 +59,6 @@ pub(super) struct Clock {
     pub(super) kept: u64,
     /// The clock: `kept` has been served up to this time.
     pub(super) at: Instant,
-    /// The same, but up to [`CREDIT`] ahead: before this time, the minimum is not broken, whatever happens.
-    pub(super) credit: Instant,
     pub(super) place: Place,
     /// Whether the last command that was dispatched is urgent.
     pub(super) awaited: bool,
@@ -103,7 +99,6 @@ impl Clock {
             promised: Minimum::NONE,
             kept: WHOLE,
             at: Instant::ZERO,
-            credit: Instant::ZERO,
             place: Place::Nowhere,
             awaited: false,
             batch: false,

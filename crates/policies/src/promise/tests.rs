@@ -3,7 +3,6 @@
 mod disk;
 mod flushes;
 mod gathered;
-mod limited;
 mod probes;
 
 use alloc::vec::Vec;
