@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The turn counts because sequential readers have no distant reads. Its first reads alone would not do: a disk has often
-//! read them ahead. Until three of them were slow, a turn ends when it has raised the score, or after 10 ms if it cannot
-//! raise it, so that flash is detected soon.
+//! read them ahead. Until three of them were slow, or 32 turns followed one of another client, a turn ends when it has
+//! raised the score, or after 10 ms if it cannot raise it, so that flash is detected soon.
 //!
 //! A drive that is reported as rotational is treated as a disk again when reads that have it to themselves take more
 //! than 5 ms. The score required for the next change is then doubled, so that a client whose reads hit the disk's cache
@@ -32,8 +32,10 @@ const PENALTY: u32 = 4;
 const TURN_READS: u64 = 16 << 20;
 /// A turn does not count if it begins this near to what was read or written in the turn before: a disk may have it cached.
 const NEAR: Sectors = Sectors::from_bytes_ceil(64 << 20);
-/// Slow reads from which on turns have their usual length, and the length of a turn that shows nothing before that.
+/// Slow reads, or turns after one of another client, from which on turns have their usual length.
 const SLOW_READS: u32 = 3;
+const SHORT_TURNS: u32 = 32;
+/// The length of a turn that shows nothing before that.
 const BLIND: Nanos = Nanos::from_millis(10);
 /// Assumed time of a distant read, before any was measured.
 const ACCESS: Nanos = Nanos::from_millis(10);
@@ -100,6 +102,8 @@ pub(super) struct Head {
     access: Nanos,
     /// Reads that took as long as on a disk.
     slow: u32,
+    /// Turns after one of another client.
+    turns: u32,
     turn: Turn,
 }
 
@@ -113,6 +117,7 @@ impl Head {
             sent: None,
             access: ACCESS,
             slow: 0,
+            turns: 0,
             turn: Turn::default(),
         }
     }
@@ -122,6 +127,7 @@ impl Head {
     }
     /// A turn of a client begins.
     pub(super) fn begin_turn(&mut self, now: Instant, client: EntityId) {
+        self.turns = self.turns.saturating_add(u32::from(self.turn.client != Some(client)));
         self.turn.begin(now, client);
     }
     /// A command is dispatched; `idle`: nothing else is in flight; `far`: it is a distant read.
@@ -168,7 +174,8 @@ impl Head {
             _ => {}
         }
         let shows = self.turn.read.is_some() || now.since(self.turn.began) < BLIND;
-        self.slow < SLOW_READS && (self.score > before || !shows)
+        let is_unknown = self.slow < SLOW_READS && self.turns <= SHORT_TURNS;
+        is_unknown && (self.score > before || !shows)
     }
     /// Decides again while the drive is idle, and returns whether the answer has changed. `latency`: time of a read that
     /// has the drive to itself.

@@ -1,5 +1,7 @@
 //! The policy as a whole on a disk.
 
+use super::super::head::Head;
+use super::super::shares::{EntityId, Side};
 use super::{MS, RATE, at};
 use iofair_core::contract::Contract;
 use iofair_core::controller::Submission;
@@ -116,4 +118,20 @@ fn flash_is_detected_by_reads_in_order() {
     let (flash, disk) = (longest_waits(Nanos::ZERO), longest_waits(Nanos::from_millis(6)));
     assert!(flash.iter().all(|it| *it < Nanos::from_millis(5)), "{flash:?}");
     assert!(disk.iter().all(|it| *it > Nanos::from_millis(150)), "{disk:?}");
+}
+
+/// Goal: turns that show nothing are not short for ever. Method: two clients in turn write, or read near each other.
+#[test]
+fn turns_that_show_nothing_become_longer() {
+    for side in [Side::Read, Side::Write] {
+        let mut head = Head::new(true);
+        let mut short = 0;
+        for turn in 0..100u64 {
+            let place = [Sectors(turn * 1000), Sectors(turn * 1000 + 8)];
+            head.begin_turn(at(turn * 200), EntityId::from_bits(turn as u32 % 2));
+            head.on_dispatch(at(turn * 200), side, place, (true, false));
+            short += u32::from(head.on_complete(at(turn * 200 + 11), true, 4096));
+        }
+        assert_eq!(short, 32, "{side:?}");
+    }
 }
