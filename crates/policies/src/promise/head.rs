@@ -2,7 +2,7 @@
 //!
 //! What the system reports is often wrong: a virtual disk on flash is reported as rotational. It is therefore only the
 //! first guess. What takes a disk a seek decides: a distant read (far from where its client read last) on the idle drive,
-//! and the begin of a turn in which a client reads elsewhere than the client before it.
+//! and a turn in which a client reads elsewhere than the client before it.
 //!
 //! ```text
 //! score += 1   when the distant read is the first command to complete, within 2 ms
@@ -35,8 +35,8 @@ const NEAR: Sectors = Sectors::from_bytes_ceil(64 << 20);
 /// Slow reads, or turns after one of another client, from which on turns have their usual length.
 const SLOW_READS: u32 = 3;
 const SHORT_TURNS: u32 = 32;
-/// The length of a turn that shows nothing before that.
-const BLIND: Nanos = Nanos::from_millis(10);
+/// Until then, the length of a turn that cannot show what the drive is.
+const SHORT_TURN: Nanos = Nanos::from_millis(10);
 /// Assumed time of a distant read, before any was measured.
 const ACCESS: Nanos = Nanos::from_millis(10);
 /// A read alone on a disk takes longer than this.
@@ -173,7 +173,7 @@ impl Head {
             }
             _ => {}
         }
-        let shows = self.turn.read.is_some() || now.since(self.turn.began) < BLIND;
+        let shows = self.turn.read.is_some() || now.since(self.turn.began) < SHORT_TURN;
         let is_unknown = self.slow < SLOW_READS && self.turns <= SHORT_TURNS;
         is_unknown && (self.score > before || !shows)
     }
