@@ -18,6 +18,7 @@ mod random_profile;
 mod reach;
 pub mod ssd;
 pub mod stripe;
+pub mod volume;
 
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Flags, Operation};

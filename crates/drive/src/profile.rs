@@ -6,6 +6,8 @@
 //! [model.ssd]
 //! units = { value = 64, source = "five readers, 110 MB/s (weak)" }
 //! write-cache = { value = "1MB", source = "a guess", free = true }   # no measured row decides it
+//! [volume]                                                           # only if limits and a path are before it, see `volume`
+//! iops = { value = 3000, source = "..." }
 //! [variant.b]                                                        # `NAME:b`
 //! about = "..."
 //! [variant.b.model.ssd]
@@ -16,7 +18,7 @@
 //! ```
 //!
 //! The profiles under `profiles/drives` are part of the program. [`load`] also takes the path of a file, and
-//! `random-flash:SEED` or `random-disk:SEED` for a random drive. A variant replaces some parameters of its profile.
+//! `random-flash:SEED`, `random-disk:SEED` or `random-volume:SEED` for a random drive. A variant replaces some parameters of its profile.
 //! `NAME?KEY=VALUE&KEY=VALUE` changes single numbers, such as `plextor-px256m5s?model.ssd.write-cache=4MB`.
 //! Unknown keys are errors.
 
@@ -32,8 +34,10 @@ use toml::{Table, Value};
 use crate::Drive;
 use crate::fitted::{self, FittedOn};
 use crate::hdd::{self, Hdd};
+use crate::random::Random;
 use crate::random_profile;
 use crate::ssd::{self, Ssd};
+use crate::volume::{self, Volume};
 
 /// The profiles that are part of the program.
 const EMBEDDED: &[(&str, &str)] = &[
@@ -44,6 +48,8 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("samsung-970-pro", include_str!("../profiles/samsung-970-pro.toml")),
     ("sata-7200-2009", include_str!("../profiles/sata-7200-2009.toml")),
 ];
+/// The stream of random numbers for a volume's path; the drive draws from others.
+const VOLUME_STREAM: u64 = 1 << 32;
 /// Longest profile file that is read; real ones are a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -166,6 +172,7 @@ struct File {
     worst_case: Number<Rate>,
     host: HostTable,
     model: ModelTable,
+    volume: Option<volume::Table>,
     #[serde(default)]
     variant: Table,
     #[serde(default, rename = "fitted_on")]
@@ -227,6 +234,8 @@ pub struct Profile {
     pub host: HostFacts,
     /// The drive.
     pub model: Model,
+    /// Limits and a path before it.
+    pub volume: Option<volume::Parameters>,
     /// All parameters as text, in the order of their keys.
     pub numbers: Vec<Sourced>,
     /// The published rows that chose parameters; a variant has those of its profile.
@@ -407,17 +416,22 @@ impl File {
             turnaround: self.host.turnaround.value.0,
             consume_window: self.host.consume_window.value.0,
         };
+        let volume = self.volume.as_ref().map(volume::Table::parameters).transpose()?;
         let (name, title, fitted_on) = (name.to_owned(), self.title, self.fitted_on);
-        Ok(Profile { name, title, host, model, numbers, fitted_on })
+        Ok(Profile { name, title, host, model, volume, numbers, fitted_on })
     }
 }
 
 impl Profile {
     /// Builds the drive; `seed` determines all its random numbers.
     pub fn build(&self, seed: u64) -> Box<dyn Drive + Send> {
-        match &self.model {
+        let drive: Box<dyn Drive + Send> = match &self.model {
             Model::Hdd(parameters) => Box::new(Hdd::new(parameters.clone())),
             Model::Ssd(parameters) => Box::new(Ssd::new(parameters.clone(), seed)),
+        };
+        match self.volume {
+            Some(limits) => Box::new(Volume::new(drive, limits, Random::new(seed, VOLUME_STREAM))),
+            None => drive,
         }
     }
 }

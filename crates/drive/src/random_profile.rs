@@ -1,22 +1,26 @@
 //! Random drives, for tests on drives for which nothing was tuned.
 //!
-//! `random-flash:SEED` and `random-disk:SEED` can be used like the names of profiles. Every number is drawn from the
-//! range that data sheets of drives from 2005 to 2025 cover, mostly uniformly on a logarithmic scale, and
+//! `random-flash:SEED`, `random-disk:SEED` and `random-volume:SEED` can be used like the names of profiles. Every number is
+//! drawn from the range that data sheets of drives from 2005 to 2025 cover, mostly uniformly on a logarithmic scale, and
 //! independently unless physics links them (a cache drains more slowly than the link fills it; an inner track is
 //! slower than an outer one).
+//!
+//! A volume is a random flash drive behind limits and a path. Their ranges cover what Amazon EBS, Azure managed disks and
+//! Google Persistent Disk offer for one volume, from 500 I/Os and 60 MB a second on, and how QEMU and Linux enforce limits.
 
 use std::fmt::Write as _;
 
 use crate::random::Random;
 
-/// Names of the two kinds.
-pub(crate) const KINDS: [&str; 2] = ["random-flash", "random-disk"];
+/// Names of the kinds.
+pub(crate) const KINDS: [&str; 3] = ["random-flash", "random-disk", "random-volume"];
 
 /// The profile of this kind and seed as the text of a profile file.
 pub(crate) fn text(kind: &str, seed: u64) -> Option<String> {
     match KINDS.iter().position(|known| *known == kind)? {
-        0 => Some(flash(seed)),
-        _ => Some(disk(seed)),
+        0 => Some(flash(seed, "A flash drive that nobody built")),
+        1 => Some(disk(seed)),
+        _ => Some(volume(seed)),
     }
 }
 
@@ -40,7 +44,7 @@ impl Text {
     fn table(&mut self, name: &str) {
         writeln!(self.0, "[{name}]").expect("a string takes everything");
     }
-    fn number(&mut self, key: &str, value: u64) {
+    fn number(&mut self, key: &str, value: impl std::fmt::Display) {
         writeln!(self.0, "{key} = {{ value = {value}, source = \"drawn\", free = true }}")
             .expect("a string takes everything");
     }
@@ -53,7 +57,7 @@ impl Text {
     }
 }
 
-fn flash(seed: u64) -> String {
+fn flash(seed: u64, title: &str) -> String {
     let mut random = Random::new(seed, 1);
     let nvme = random.chance(60);
     let link = match nvme {
@@ -61,8 +65,7 @@ fn flash(seed: u64) -> String {
         false => random.between(180_000_000, 560_000_000),
     };
     let max_request = [128 << 10, 256 << 10, 512 << 10, 1280 << 10][random.below(4) as usize];
-    let mut text =
-        Text::new("A flash drive that nobody built", 200_000_000_000, max_request, link / 4);
+    let mut text = Text::new(title, 200_000_000_000, max_request, link / 4);
     text.table("host");
     text.quoted("turnaround", log(&mut random, 3, 24), "us");
     text.quoted("consume-window", 262_144_000_000_000 / (link + link / 4) / 1000, "us");
@@ -138,6 +141,31 @@ fn disk(seed: u64) -> String {
     text.quoted("seek-full", average * random.between(150, 200) / 100, "us");
     text.quoted("head-switch", random.between(400, 1200), "us");
     text.quoted("write-settle", random.between(200, 1000), "us");
+    text.0
+}
+
+fn volume(seed: u64) -> String {
+    let mut random = Random::new(seed, 3);
+    let mut text = Text(flash(seed, "A volume that nobody offers"));
+    text.table("volume");
+    let latency = log(&mut random, 80, 1280);
+    text.quoted("latency", latency, "us");
+    text.quoted("jitter", latency * random.between(5, 40) / 100, "us");
+    text.number("depth", 32 << random.below(4));
+    let iops = log(&mut random, 500, 128_000);
+    text.number("iops", iops);
+    let io = [16u64 << 10, 256 << 10, 256 << 10, 1 << 20][random.below(4) as usize];
+    // More bytes than the I/Os can carry are not offered.
+    text.quoted("rate", log(&mut random, 60_000_000, 3_840_000_000).min(iops * io), "B/s");
+    text.quoted("io", io, "B");
+    let (burst, slice) = match random.below(10) {
+        0..3 => (100_000, 100_000),
+        3..5 => (100_000, 1),
+        _ => (log(&mut random, 10_000, 1_280_000), [1, 1000, 10_000][random.below(3) as usize]),
+    };
+    text.quoted("burst", burst, "us");
+    text.quoted("slice", slice, "us");
+    text.number("shared", random.chance(60));
     text.0
 }
 

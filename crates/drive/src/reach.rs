@@ -18,7 +18,7 @@ use iofair_core::unit::Sectors;
 
 use crate::profile::{Model, Profile};
 use crate::random::Random;
-use crate::{Command, Done, Drive};
+use crate::{Command, Done, Drive, volume};
 
 const SEED: u64 = 1;
 /// Length and number of large requests.
@@ -85,6 +85,7 @@ impl Profile {
         };
         let mut bench = self.bench(DEPTH);
         let timed = (2 * cache).clamp(BYTES.0, BYTES.1);
+        bench.long(operation, self.burst(|volume| volume.rate));
         let begun = bench.long(operation, FILLS * cache);
         rate(timed, bench.long(operation, timed).since(begun))
     }
@@ -94,16 +95,23 @@ impl Profile {
             Model::Ssd(parameters) => parameters.write_cache,
         }
     }
+    /// What a volume lets through at once after a pause. It must not be timed.
+    fn burst(&self, limit: impl Fn(&volume::Parameters) -> u64) -> u64 {
+        self.volume.as_ref().map_or(0, |volume| 2 * volume.burst.units_floor(limit(volume)))
+    }
     /// Bytes a second of random small requests, many at once. If the write cache absorbs them for longer than this
     /// run, they are not a limit, because `writes` is one.
     fn small(&self, operation: Operation) -> u64 {
         let mut bench = self.bench(DEPTH_SMALL);
-        let begun = bench.small(operation, u64::from(bench.depth));
+        let burst =
+            self.burst(|volume| volume.iops).max(self.burst(|volume| volume.rate / SMALL_READ));
+        let begun = bench.small(operation, burst.max(u64::from(bench.depth)));
         rate(SMALL * SMALL_READ, bench.small(operation, SMALL).since(begun))
     }
     /// The times of random small reads, each after this many bytes of writes.
     fn small_reads(&self, count: u64, burst: u64) -> Vec<Nanos> {
         let mut bench = self.bench(DEPTH);
+        bench.small(Operation::Read, self.burst(|volume| volume.iops));
         let times = (0..count).map(|_| {
             bench.long(Operation::Write, burst);
             let sent = bench.now;
@@ -224,6 +232,7 @@ mod tests {
     fn every_drive_can_be_measured() {
         let drawn = (0..20).map(|seed| format!("random-flash:{seed}"));
         let drawn = drawn.chain((0..10).map(|seed| format!("random-disk:{seed}")));
+        let drawn = drawn.chain((0..20).map(|seed| format!("random-volume:{seed}")));
         let names = profile::list().into_iter().map(|listed| listed.name).chain(drawn);
         for name in names {
             let begun = cpu_time::ThreadTime::now();

@@ -45,7 +45,7 @@ pub(super) const fn nanos(value: f64) -> Nanos {
 pub(super) fn profile_of(model: Model) -> Profile {
     let host = HostFacts { turnaround: Nanos::ZERO, consume_window: Nanos::ZERO };
     let (name, title) = ("calibrated".to_owned(), "calibrated".to_owned());
-    Profile { name, title, host, model, numbers: Vec::new(), fitted_on: Vec::new() }
+    Profile { name, title, host, model, volume: None, numbers: Vec::new(), fitted_on: Vec::new() }
 }
 
 /// Measured numbers by row and quantity.

@@ -1,8 +1,13 @@
 //! Draws cases: a drive, clients with a minimum, and their neighbours.
+//!
+//! Cases from [`VOLUMES`] on are on volumes, those before it on flash drives and disks.
 
 use std::fmt::Write as _;
 
 use iofair_drive::random::Random;
+
+/// The first case on a volume.
+pub(crate) const VOLUMES: u64 = 1_000_000;
 
 /// One or several equal clients.
 #[derive(Clone, Debug)]
@@ -40,9 +45,10 @@ const READ_AHEAD: u64 = 128 << 10;
 impl Case {
     pub(crate) fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed, 7);
-        let disk = random.chance(15);
+        let disk = random.chance(15) && seed < VOLUMES;
         let known = ["plextor-px256m5s", "plextor-px256m5s:b", "samsung-970-pro", "nvme-2015"];
         let drive = match (disk, random.below(10)) {
+            _ if seed >= VOLUMES => format!("random-volume:{}", random.below(1 << 20)),
             (false, 0..3) => known[random.below(4) as usize].to_owned(),
             (false, _) => format!("random-flash:{}", random.below(1 << 20)),
             (true, _) => format!("random-disk:{}", random.below(1 << 20)),
@@ -88,6 +94,14 @@ impl Case {
     }
     pub(crate) fn has_latencies(&self) -> bool {
         self.clients.iter().any(|client| client.keys.contains("latency"))
+    }
+    /// What kind of drive it has, as in docs/evidence/search.csv.
+    pub(crate) fn on(&self) -> &'static str {
+        match self.disk {
+            true => "disk",
+            false if self.seed >= VOLUMES => "volume",
+            false => "flash",
+        }
     }
     /// Seconds that are measured.
     pub(crate) fn seconds(&self) -> u64 {

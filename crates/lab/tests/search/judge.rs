@@ -105,7 +105,8 @@ impl fmt::Display for Finding {
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) seed: u64,
-    pub(crate) disk: bool,
+    /// The kind of drive.
+    pub(crate) on: &'static str,
     pub(crate) drive: String,
     pub(crate) text: String,
     pub(crate) findings: Vec<Finding>,
@@ -188,7 +189,7 @@ pub(crate) fn judge(case: &Case, stack: &str, quick: bool) -> Verdict {
         }
     }
     let text = keep::experiment(case, &minimums, &findings);
-    Verdict { seed: case.seed, disk: case.disk, drive: case.drive.clone(), text, findings }
+    Verdict { seed: case.seed, on: case.on(), drive: case.drive.clone(), text, findings }
 }
 
 fn faults(case: &Case, alone: &[u64], minimums: &[u64], outcome: &Outcome) -> Vec<Finding> {

@@ -93,18 +93,17 @@ fn report(verdicts: &[Verdict]) {
 /// The findings as lines of docs/evidence/search.csv, rates in MB/s, and how many cases were searched on each kind of drive.
 fn csv(verdicts: &[Verdict]) -> String {
     let mut text = "case,on,drive,finding,of,expected,got\n".to_owned();
-    let on = |disk| if disk { "disk" } else { "flash" };
     for verdict in verdicts {
         for finding in &verdict.findings {
             let ((of, expected, got), kind) = (finding.row(), finding.kind().name());
             let [expected, got] = [expected, got].map(|rate| rate as f64 / 1e6);
-            let (seed, on, drive) = (verdict.seed, on(verdict.disk), &verdict.drive);
+            let Verdict { seed, on, drive, .. } = verdict;
             let _ = writeln!(text, "{seed},{on},{drive},{kind},{of},{expected:.3},{got:.3}");
         }
     }
-    for disk in [false, true] {
-        let searched = verdicts.iter().filter(|verdict| verdict.disk == disk).count();
-        let _ = writeln!(text, "0,{},,{SEARCHED},,0,{searched}", on(disk));
+    for on in ["flash", "disk", "volume"] {
+        let searched = verdicts.iter().filter(|verdict| verdict.on == on).count();
+        let _ = writeln!(text, "0,{on},,{SEARCHED},,0,{searched}");
     }
     text
 }
