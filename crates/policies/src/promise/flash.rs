@@ -22,6 +22,9 @@ use iofair_core::trace::Subject;
 const FLUSH_LAG: Nanos = Nanos::from_millis(4);
 /// A client may pass the first one in order by at most this virtual time, in nanoseconds of a group with the default weight.
 pub(super) const PASS_MAX: u64 = 2_000_000;
+/// Requests of a group that is further behind are not cut: nobody may pass between the pieces, and some drives allow only so
+/// many commands a second, whatever their length.
+const WHOLE_LAG: Nanos = Nanos::from_millis(20);
 /// A probe of the drive's latency is given up if a group is further behind than this.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 
@@ -100,13 +103,13 @@ impl Promise {
         &mut self,
         cx: &mut Context<'_>,
         group: EntityId,
-        basis: Basis,
+        (basis, lag): (Basis, Nanos),
     ) -> Option<RequestId> {
         let (_, client, side) = self.candidates(cx, group, basis).free?;
         // Each piece of a synchronous write would hold reads for as long as the whole write does.
         let waited_for = side == Side::Write
             && self.front(client, side).is_some_and(|id| cx.requests[id].is_sync());
-        let whole = waited_for || !self.window.is_shared(cx.now);
+        let whole = waited_for || lag >= WHOLE_LAG || !self.window.is_shared(cx.now);
         if self.in_flight == 0 && side == Side::Read && self.read_to_probe(cx) == Some(client) {
             self.probe = Probe::Sending;
         }
@@ -299,8 +302,9 @@ impl Promise {
         let now = cx.now;
         match gate {
             Gate::Batch(group, other, next) => {
-                let sent = self.send_due(cx, group, Basis::Batch);
-                let sent = sent.or_else(|| self.send_due(cx, other?, Basis::Batch));
+                let basis = (Basis::Batch, Nanos::ZERO);
+                let sent = self.send_due(cx, group, basis);
+                let sent = sent.or_else(|| self.send_due(cx, other?, basis));
                 let sent = sent.or_else(|| self.send_due_flush(cx));
                 if sent.is_none() {
                     self.wake_at(next);
@@ -309,8 +313,8 @@ impl Promise {
                 sent
             }
             Gate::Due(group, behind) => {
-                let sent =
-                    self.send_due(cx, group, Basis::Due).or_else(|| self.send_flush(cx, behind));
+                let sent = self.send_due(cx, group, (Basis::Due, behind));
+                let sent = sent.or_else(|| self.send_flush(cx, behind));
                 if sent.is_some() {
                     return sent;
                 }
