@@ -22,9 +22,10 @@ use iofair_core::trace::Subject;
 const FLUSH_LAG: Nanos = Nanos::from_millis(4);
 /// A client may pass the first one in order by at most this virtual time, in nanoseconds of a group with the default weight.
 pub(super) const PASS_MAX: u64 = 2_000_000;
-/// Requests of a group that is further behind are not cut: nobody may pass between the pieces, and some drives allow only so
-/// many commands a second, whatever their length.
+/// If a group is further behind, requests for minimums are not cut for some time: some drives allow only so many commands a
+/// second, whatever their length.
 const WHOLE_LAG: Nanos = Nanos::from_millis(20);
+const WHOLE_TIME: Nanos = Nanos::from_secs(5);
 /// A probe of the drive's latency is given up if a group is further behind than this.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 
@@ -109,7 +110,10 @@ impl Promise {
         // Each piece of a synchronous write would hold reads for as long as the whole write does.
         let waited_for = side == Side::Write
             && self.front(client, side).is_some_and(|id| cx.requests[id].is_sync());
-        let whole = waited_for || lag >= WHOLE_LAG || !self.window.is_shared(cx.now);
+        if lag >= WHOLE_LAG {
+            self.whole_until = cx.now + WHOLE_TIME;
+        }
+        let whole = waited_for || cx.now < self.whole_until || !self.window.is_shared(cx.now);
         if self.in_flight == 0 && side == Side::Read && self.read_to_probe(cx) == Some(client) {
             self.probe = Probe::Sending;
         }

@@ -161,6 +161,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         turn: None,
         writer: None,
         wakeup: None,
+        whole_until: Instant::ZERO,
         holder: None,
         queued: 0,
         writes: 0,
@@ -219,6 +220,8 @@ struct Promise {
     /// The client that wrote in the previous turn.
     writer: Option<EntityId>,
     wakeup: Option<Instant>,
+    /// Until then, requests for minimums are not cut.
+    whole_until: Instant,
     /// The group that the gate is closed for, as last traced.
     holder: Option<EntityId>,
     queued: u32,
