@@ -371,8 +371,15 @@ impl Clocks {
         }
         self.put(group, id);
     }
-    /// A command of the group was completed.
-    pub(super) fn complete(&mut self, now: Instant, id: EntityId, amount: Amount, kind: Kind) {
+    /// A command of the group was completed, which took this time in the drive.
+    pub(super) fn complete(
+        &mut self,
+        now: Instant,
+        id: EntityId,
+        amount: Amount,
+        kind: Kind,
+        took: Nanos,
+    ) {
         let Bounds { lag_max, period, frame, .. } = self.bounds;
         let Some((group, own)) = self.requests(id) else { return };
         own.complete(amount, kind);
@@ -386,7 +393,8 @@ impl Clocks {
             // Only a flush of another client is left; the client of this command may send its next request soon.
             clock.data_until = now + clock.slack();
         }
-        clock.end_period(now, period);
+        // Less shows what the drive had before rather than what the group may have.
+        clock.end_period(now, period.max(took + took));
         self.put(group, id);
     }
     fn first_of(&self, tree: &Tree) -> Option<(Instant, EntityId)> {

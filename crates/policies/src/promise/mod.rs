@@ -464,7 +464,9 @@ impl Policy for Promise {
             self.window.on_leave(now);
         }
         if self.counts {
-            self.each_clock(client, |clocks, group| clocks.complete(now, group, promised, kind));
+            let took = now.since(cx.requests[id].dispatched);
+            let of = |clocks: &mut Clocks, group| clocks.complete(now, group, promised, kind, took);
+            self.each_clock(client, of);
         }
         let is_full = side == Side::Write && self.window.is_full(&self.drive, window);
         self.window.on_complete(side, window);
