@@ -26,6 +26,7 @@ use alloc::vec::Vec;
 use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 
+use super::commands::Commands;
 use super::shares::Side;
 
 /// Busy time of one sample.
@@ -42,7 +43,7 @@ const DEEP: u128 = 16;
 const SAMPLES_MIN: u64 = 4;
 /// A piece is what the drive reads in this time.
 const PIECE_TIME: Nanos = Nanos::from_micros(100);
-/// The limit on writes in flight is based on what the drive writes in this time.
+/// The limit on writes in flight is based on what the drive writes in this time, or in 5/4 of the shortest time of a write.
 const WRITES: Nanos = Nanos::from_millis(1);
 /// Assumed rate, in bytes a second, and latency alone before anything was measured.
 const RATE: u64 = 500_000_000;
@@ -105,6 +106,9 @@ pub(super) struct Drive {
     samples: [(u128, u64); 2],
     mixed: Mixed,
     flushes: Flushes,
+    commands: Commands,
+    /// Busy time in the present window of `commands`.
+    commanding: Nanos,
 }
 
 /// Values that follow from the rates and the latency. They are needed for each request, and divisions are slow.
@@ -114,24 +118,32 @@ struct Derived {
     byte: [u64; 2],
     /// Drive time of one request at least.
     request: Nanos,
+    /// Bytes that take as long as a command does anyway; 0 if that can be neglected.
+    even: u64,
+    /// Bytes that a shorter command counts as.
+    least: [u64; 2],
     /// Bytes read in [`PIECE_TIME`].
     piece: u64,
     /// Bytes read in the latency alone: the product of bandwidth and delay.
     product: u64,
-    /// Bytes written in [`WRITES`].
+    /// Bytes written in [`WRITES`], or in 5/4 of the shortest time of a write.
     writes: u64,
 }
 
 const COST_SHIFT: u32 = 24;
 
 impl Derived {
-    fn of(rates: [u64; 2], iops: u64, latency: Nanos) -> Self {
+    fn of(rates: [u64; 2], iops: u64, latency: Nanos, commands: &Commands) -> Self {
+        let write = commands.shortest(Side::Write);
+        let request = if iops == 0 { Nanos::ZERO } else { Nanos::for_units_ceil(1, iops) };
         Self {
             byte: rates.map(|rate| (1_000_000_000 << COST_SHIFT) / rate.max(1)),
-            request: if iops == 0 { Nanos::ZERO } else { Nanos::for_units_ceil(1, iops) },
+            request: request.max(commands.command()),
+            even: commands.even_length(),
+            least: rates.map(|rate| commands.command().units_floor(rate)),
             piece: PIECE_TIME.units_floor(rates[0]),
             product: latency.units_floor(rates[0]),
-            writes: WRITES.units_floor(rates[1]),
+            writes: WRITES.max(write + write / 4).units_floor(rates[1]),
         }
     }
 }
@@ -175,7 +187,7 @@ impl Default for Drive {
             known: [false; 2],
             rate_settled: [false; 2],
             iops: 0,
-            derived: Derived::of([RATE; 2], 0, ALONE),
+            derived: Derived::of([RATE; 2], 0, ALONE, &Commands::default()),
             alone: [ALONE; ALONE_SAMPLES],
             alone_count: 0,
             shortest: Nanos(u64::MAX),
@@ -202,6 +214,8 @@ impl Default for Drive {
             samples: [(0, 0); 2],
             mixed: Mixed::default(),
             flushes: Flushes::default(),
+            commands: Commands::default(),
+            commanding: Nanos::ZERO,
         }
     }
 }
@@ -250,6 +264,18 @@ impl Drive {
     pub(super) fn in_piece_time(&self) -> u64 {
         self.derived.piece
     }
+    /// Pieces are never longer only to measure what that gives.
+    pub(super) fn keep_pieces(&mut self) {
+        self.commands.keep_pieces();
+    }
+    /// Bytes that take the drive as long as a command does whatever its length; 0 if that can be neglected.
+    pub(super) fn even_length(&self) -> u64 {
+        self.derived.even
+    }
+    /// Bytes that a command counts as: at least those that the drive moves in the time of any command.
+    pub(super) fn counts(&self, side: Side, bytes: u64) -> u64 {
+        bytes.max(self.derived.least[usize::from(side != Side::Read)])
+    }
     /// Bytes that the drive reads in the latency alone.
     pub(super) fn product(&self) -> u64 {
         self.derived.product
@@ -290,6 +316,7 @@ impl Drive {
         if self.in_flight > 0 {
             let passed = now.since(self.at);
             self.busy += passed;
+            self.commanding += passed;
             self.depth += u128::from(passed.0) * u128::from(self.in_flight);
         }
         self.at = self.at.max(now);
@@ -302,6 +329,7 @@ impl Drive {
                 (self.flushes.since, self.flushes.data, self.flushes.done) = (now, Nanos::ZERO, 0);
             }
             self.flushes.in_flight += 1;
+            self.commands.on_flush();
         }
         let place = id.0 as usize;
         if place >= self.sent.len() {
@@ -348,10 +376,21 @@ impl Drive {
         }
         if side == Side::Flush {
             self.flushing += self.cost(side, 0);
+            self.commands.on_flush();
+        } else if bytes > 0 {
+            let (took, side) =
+                (now.since(self.sent[id.0 as usize].0), usize::from(side != Side::Read));
+            if self.commands.on_complete(side, bytes, took, self.commanding) {
+                self.commanding = Nanos::ZERO;
+                self.derive();
+            }
         }
         if self.busy >= WINDOW {
             self.end_window();
         }
+    }
+    fn derive(&mut self) {
+        self.derived = Derived::of(self.rates, self.iops, self.latency, &self.commands);
     }
     fn watch_flushes(&mut self, now: Instant, side: Side, bytes: u64) {
         if side != Side::Flush {
@@ -394,7 +433,7 @@ impl Drive {
             self.latency =
                 self.latency.min(Nanos(self.shortest.0.saturating_add(self.shortest.0 / 4)));
         }
-        self.derived = Derived::of(self.rates, self.iops, self.latency);
+        self.derive();
     }
     /// Estimates the rate of one side without the other one: leaves `other`, the drive time that the other side took, out
     /// of `time`. The estimate is at most [`RATE`], unless `sample` itself is larger.
@@ -472,7 +511,7 @@ impl Drive {
                 self.iops -= (self.iops - sample) / 16;
             }
         }
-        self.derived = Derived::of(self.rates, self.iops, self.latency);
+        self.derive();
     }
 }
 

@@ -42,7 +42,10 @@ impl Promise {
     /// Adds a group, or applies its changed contract.
     pub(super) fn set_group(&mut self, cx: &Context<'_>, id: GroupId) {
         let (group, entity) = (cx.groups.group(id), EntityId::group(id));
-        self.latencies |= group.contract.latency.is_some();
+        if group.contract.latency.is_some() {
+            self.latencies = true;
+            self.drive.keep_pieces();
+        }
         let counts = self.groups && group.parent.is_some();
         let minimum = if counts { group.contract.minimum() } else { Minimum::NONE };
         if minimum.is_some() {

@@ -29,6 +29,7 @@
 mod cached;
 mod client;
 mod clock;
+mod commands;
 mod deadlines;
 mod drive;
 mod flash;
@@ -324,7 +325,7 @@ impl Promise {
                 self.throttle.on_write(now, bytes, operation == Operation::Write);
             }
         }
-        let window = Window::counts(side, sent, by_share);
+        let window = Window::counts(side, self.drive.counts(side, sent), by_share);
         self.window.on_dispatch(side, window);
         *self.sent_mut(id) = Sent { promised, window, kind };
         self.in_flight += 1;

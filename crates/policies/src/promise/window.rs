@@ -35,6 +35,8 @@ use iofair_core::unit::Sectors;
 const SHARED: Nanos = Nanos::from_millis(20);
 /// Bounds of the length of a piece before doublings, in bytes.
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
+/// The longest piece for a drive on which each command takes a certain time, in bytes.
+const EVEN_MAX: u64 = 256 << 10;
 /// The shortest piece, in a trial of shorter ones.
 pub(super) const PIECE_MIN: u64 = PIECE[0] / 2;
 /// Most doublings of the window.
@@ -218,10 +220,14 @@ impl Window {
     pub(super) fn piece(&self, drive: &Drive) -> u64 {
         let bytes = drive.in_piece_time().max(1);
         let piece = (1 << bytes.ilog2()).clamp(PIECE[0], PIECE[1]) << self.doublings;
-        match () {
+        let piece = match () {
             () if self.trial.is(Change::Longer) => 2 * piece,
             () if self.trial.is(Change::Shorter) => piece / 2,
             () => piece,
+        };
+        match drive.even_length() {
+            0 => piece,
+            even => piece.max((1 << even.ilog2()).min(EVEN_MAX)),
         }
     }
     /// Upper bound of the window, in bytes.
