@@ -10,7 +10,8 @@
 //! A window counts if its commands took at least three times the shortest time of a command of their direction on average, and no
 //! flush was in flight. Where the mean length is nearly the same in all windows, the two cannot be told apart, and what is known is
 //! kept, but at most the busy time divided by the commands. If that is long, requests are cut into longer pieces in one window,
-//! and then again after ever more windows. Times below [`SLOW`] are neglected: they are those of flash.
+//! and then again after ever more windows. The time of a command must halve the mean square that is left unexplained, and is
+//! dropped if it no longer explains a fifth of it: what a drive writes out meanwhile may look alike. Times below [`SLOW`] are neglected: they are those of flash.
 
 use super::shares::Side;
 use iofair_core::time::Nanos;
@@ -22,7 +23,7 @@ const WAITS: u64 = 3;
 /// The shortest times grow by this part in each window.
 const GROWS: u64 = 64;
 /// Older windows fade by this part with each window.
-const FADES: i128 = 16;
+const FADES: i128 = 8;
 /// The two costs can be told apart from this part of the determinant on.
 const DISTINCT: i128 = 64;
 /// Fewer commands in a window show nothing.
@@ -42,6 +43,7 @@ struct Sums {
     both: i128,
     commands_time: i128,
     units_time: i128,
+    time: i128,
 }
 
 /// Measures the time of a command, and of a byte.
@@ -169,13 +171,14 @@ impl Commands {
             (&mut sums.both, commands * units),
             (&mut sums.commands_time, commands * time),
             (&mut sums.units_time, units * time),
+            (&mut sums.time, time * time),
         ] {
             *sum += more - *sum / FADES;
         }
     }
     /// Separates the time of commands and that of bytes, if that is possible.
     fn solve(&mut self) -> bool {
-        let Sums { commands, units, both, commands_time, units_time } = self.sums;
+        let Sums { commands, units, both, commands_time, units_time, time: all_time } = self.sums;
         let all = commands * units;
         let determinant = all - both * both;
         if determinant < all / DISTINCT || determinant == 0 {
@@ -189,6 +192,14 @@ impl Commands {
             found => found,
         };
         let time = |it: i128| Nanos(u64::try_from(it).unwrap_or(u64::MAX));
+        // Mean squares that both costs leave, and that the cost of bytes alone leaves.
+        let left = (all_time - command * commands_time - unit * units_time).max(1);
+        let left_by_bytes = all_time - units_time * units_time / units.max(1);
+        if left_by_bytes < 2 * left {
+            let has_none = left_by_bytes < left + left / 4;
+            self.command = if has_none { Nanos::ZERO } else { self.command };
+            return true;
+        }
         (self.command, self.unit) = (time(command), time(unit));
         true
     }
