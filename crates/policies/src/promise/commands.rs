@@ -50,7 +50,8 @@ struct Sums {
 #[derive(Debug)]
 pub(super) struct Commands {
     sums: Sums,
-    /// The present window: commands of each direction and their times in the drive, and bytes.
+    /// The present window: busy time, commands of each direction and their times in the drive, and bytes.
+    busy: Nanos,
     count: [u64; 2],
     took: [u128; 2],
     bytes: u64,
@@ -72,6 +73,7 @@ impl Default for Commands {
     fn default() -> Self {
         Self {
             sums: Sums::default(),
+            busy: Nanos::ZERO,
             count: [0; 2],
             took: [0; 2],
             bytes: 0,
@@ -113,27 +115,26 @@ impl Commands {
     pub(super) fn on_flush(&mut self) {
         self.flushed = true;
     }
-    /// A command that moved data was completed after this time in the drive; `busy`: busy time since the last window.
-    /// Returns whether a window ends.
-    pub(super) fn on_complete(
-        &mut self,
-        side: usize,
-        bytes: u64,
-        took: Nanos,
-        busy: Nanos,
-    ) -> bool {
+    /// The drive had commands for this time.
+    pub(super) fn on_busy(&mut self, time: Nanos) {
+        self.busy += time;
+    }
+    /// A command that moved data was completed after this time in the drive. Returns whether a window ends.
+    pub(super) fn on_complete(&mut self, side: Side, bytes: u64, took: Nanos) -> bool {
+        let side = usize::from(side != Side::Read);
         self.count[side] += 1;
         self.took[side] += u128::from(took.0);
         self.bytes += bytes;
         let shortest = self.shortest[side].unwrap_or(took);
         self.shortest[side] = Some(shortest.min(took));
-        if busy < WINDOW {
-            return false;
+        let ends = self.busy >= WINDOW;
+        if ends {
+            self.end_window();
         }
-        self.end_window(busy);
-        true
+        ends
     }
-    fn end_window(&mut self, busy: Nanos) {
+    fn end_window(&mut self) {
+        let busy = core::mem::take(&mut self.busy);
         let (count, took) = (core::mem::take(&mut self.count), core::mem::take(&mut self.took));
         let bytes = core::mem::take(&mut self.bytes);
         let flushed = core::mem::take(&mut self.flushed);
@@ -209,30 +210,19 @@ impl Commands {
 mod tests {
     use super::*;
 
-    /// A drive that serves one command after the other.
-    struct Load {
-        commands: Commands,
-        busy: Nanos,
-    }
-
-    impl Load {
-        /// Completes commands of these lengths in turn, each of which waits for `depth` others, for 2 s.
-        fn run(&mut self, lengths: &[u64], depth: u64, time: impl Fn(u64) -> Nanos) {
-            let mut passed = Nanos::ZERO;
-            for length in lengths.iter().cycle() {
-                let takes = time(*length);
-                (self.busy, passed) = (self.busy + takes, passed + takes);
-                if self.commands.on_complete(0, *length, takes * depth, self.busy) {
-                    self.busy = Nanos::ZERO;
-                }
-                if passed > Nanos::from_secs(2) {
-                    return;
-                }
+    /// A drive that serves one command after the other: completes commands of these lengths in turn, each of which waits for
+    /// `depth` others, for 2 s.
+    fn run(it: &mut Commands, lengths: &[u64], depth: u64, time: impl Fn(u64) -> Nanos) {
+        let mut passed = Nanos::ZERO;
+        for length in lengths.iter().cycle() {
+            let takes = time(*length);
+            passed += takes;
+            it.on_busy(takes);
+            it.on_complete(Side::Read, *length, takes * depth);
+            if passed > Nanos::from_secs(2) {
+                return;
             }
         }
-    }
-    fn load() -> Load {
-        Load { commands: Commands::default(), busy: Nanos::ZERO }
     }
     const KIB: u64 = 1024;
     const US: fn(u64) -> Nanos = Nanos::from_micros;
@@ -241,26 +231,26 @@ mod tests {
     /// for each 4 KiB; mostly short ones for 2 s, then mostly long ones.
     #[test]
     fn a_limit_on_commands_is_found() {
-        let (mut load, time) = (load(), |length: u64| US(1000 + length / 4096));
-        load.run(&[32 * KIB], 1, time);
-        load.run(&[32 * KIB], 8, time);
-        assert_eq!(load.commands.command(), Nanos::ZERO, "it may be the bytes");
-        load.run(&[64 * KIB, 32 * KIB, 64 * KIB], 8, time);
-        let found = load.commands.command();
+        let (mut it, time) = (Commands::default(), |length: u64| US(1000 + length / 4096));
+        run(&mut it, &[32 * KIB], 1, time);
+        run(&mut it, &[32 * KIB], 8, time);
+        assert_eq!(it.command(), Nanos::ZERO, "it may be the bytes");
+        run(&mut it, &[64 * KIB, 32 * KIB, 64 * KIB], 8, time);
+        let found = it.command();
         assert!((US(900)..US(1100)).contains(&found), "{found:?}");
-        assert!(load.commands.even_length() > 1024 * KIB, "{}", load.commands.even_length());
+        assert!(it.even_length() > 1024 * KIB, "{}", it.even_length());
     }
 
     /// Goal: flash is not taken for such a drive. Method: 5 us for each command and 20 us for each 4 KiB, of mixed lengths;
     /// then long latencies of few requests.
     #[test]
     fn flash_has_no_limit_on_commands() {
-        let (mut load, time) = (load(), |length: u64| US(5 + length / 4096 * 20));
-        load.run(&[32 * KIB, 4 * KIB], 1, time);
-        load.run(&[32 * KIB, 4 * KIB], 8, time);
-        load.run(&[4 * KIB], 8, time);
-        assert_eq!(load.commands.command(), Nanos::ZERO);
-        load.run(&[4 * KIB, 64 * KIB, 4 * KIB], 1, |_| US(1000));
-        assert_eq!(load.commands.command(), Nanos::ZERO, "the drive had no more");
+        let (mut it, time) = (Commands::default(), |length: u64| US(5 + length / 4096 * 20));
+        run(&mut it, &[32 * KIB, 4 * KIB], 1, time);
+        run(&mut it, &[32 * KIB, 4 * KIB], 8, time);
+        run(&mut it, &[4 * KIB], 8, time);
+        assert_eq!(it.command(), Nanos::ZERO);
+        run(&mut it, &[4 * KIB, 64 * KIB, 4 * KIB], 1, |_| US(1000));
+        assert_eq!(it.command(), Nanos::ZERO, "the drive had no more");
     }
 }

@@ -1,6 +1,7 @@
 //! Worked examples of clocks, shares, measurements and the window, and of the policy as a whole.
 
 mod disk;
+mod drive;
 mod flushes;
 mod gathered;
 mod probes;

@@ -30,6 +30,11 @@
 //! stalls one after the other come below that rate, writes are not the cause. The rate is then what it was before, and for a
 //! minute stalls below it halve the limit once.
 //!
+//! *Given up.* If late requests take a third of the time although the limit is near the lowest one for 2 s, writes are not the
+//! cause: the minimum cannot be kept, or the drive has a limit on reads that the group itself reaches. Late requests do not count
+//! for 5 s then, and the limit is half of the highest one. If that is so again and again, they do not count for twice as long each
+//! time, up to 80 s, and writes have no limit.
+//!
 //! The limit is in bytes a second and not a part of the measured rate of writes: a drive that completes some writes in its
 //! cache shows the rate of its cache as soon as they are few, and that of its flash as soon as they are many.
 //!
@@ -67,11 +72,14 @@ const MEAN_TIME: Nanos = Nanos::from_secs(4);
 const OTHER_CAUSE: u32 = 4;
 /// They do not count for this time then.
 const TRUSTED: Nanos = Nanos::from_secs(60);
-/// Whether the minimum can be kept is decided near the lowest limit, over this many requests, at least this time, and it
-/// cannot if more than one of `LATE_PART` was in a stall.
+/// Whether the minimum can be kept is decided near the lowest limit, over this many requests, at least this time. It cannot if
+/// more than one of `LATE_PART` was in a stall, or if late requests took more than one part of `LATE_TIME` of the time.
 const TRIAL: u32 = 16;
 const TRIAL_TIME: Nanos = Nanos::from_secs(2);
 const LATE_PART: u32 = 10;
+const LATE_TIME: u64 = 3;
+/// How often the time for which late requests do not count is doubled at most.
+const VAIN_MAX: u32 = 4;
 /// After this time without a request, the limit is doubled.
 const ABSENT: Nanos = Nanos::from_secs(1);
 
@@ -116,6 +124,12 @@ pub(super) struct Throttle {
     requests: u32,
     late: u32,
     tried: Instant,
+    /// Time that late ones of them took, when the last one was completed, and how often in a row the minimum was given up.
+    late_time: Nanos,
+    late_at: Instant,
+    vain: u32,
+    /// The lowest limit for the last lag.
+    least: u64,
     /// Until then, late requests do not count, since the minimum cannot be kept.
     given_up: Instant,
     /// The last request, or the last time at which the limit was doubled without one.
@@ -141,6 +155,10 @@ impl Throttle {
             requests: 0,
             late: 0,
             tried: zero,
+            late_time: Nanos::ZERO,
+            late_at: zero,
+            vain: 0,
+            least: 0,
             given_up: zero,
             last: zero,
         }
@@ -150,7 +168,7 @@ impl Throttle {
     pub(super) fn on_request(&mut self, now: Instant, lag: Nanos, took: Nanos, rate: u64) {
         let passed = now.since(self.last);
         self.last = now;
-        if now < self.given_up || self.gives_up(now, lag) {
+        if now < self.given_up || self.gives_up(now, lag, took) {
             return;
         }
         if lag == Nanos::ZERO {
@@ -174,7 +192,7 @@ impl Throttle {
         let cuts = if other_cause { 1 } else { (took.min(calm).0 / TOGETHER.0).clamp(1, 16) };
         let least = scale(self.highest / 16, FAR.0, lag.0.max(FAR.0)).max(self.highest / 256);
         self.limit = (self.limit >> cuts).max(least.min(self.limit));
-        self.cut = now;
+        (self.cut, self.least) = (now, least);
     }
     fn grow(&mut self, passed: Nanos) {
         if self.limit == UNLIMITED {
@@ -231,24 +249,35 @@ impl Throttle {
             at.below += 1;
         }
     }
-    /// Whether enough requests were in stalls near the lowest limit: writes then get half of what they had for a while.
-    fn gives_up(&mut self, now: Instant, lag: Nanos) -> bool {
-        if self.limit >= self.highest / 128 {
+    /// Whether enough requests were in stalls, or late for long enough, near the lowest limit: writes then get half of what they
+    /// had for a while, or all.
+    fn gives_up(&mut self, now: Instant, lag: Nanos, took: Nanos) -> bool {
+        if self.limit >= (self.highest / 128).max(self.least * 4) {
             return false;
         }
         if self.requests == 0 {
-            self.tried = now;
+            (self.tried, self.late_at) = (now, now);
+        } else if lag > Nanos::ZERO {
+            // Requests that were late together count once.
+            self.late_time += took.min(now.since(self.late_at));
+            self.late_at = now;
         }
         self.requests += 1;
         self.late += u32::from(lag >= STALL);
-        if self.requests < TRIAL || now.since(self.tried) < TRIAL_TIME {
+        let time = now.since(self.tried);
+        if self.requests < TRIAL || time < TRIAL_TIME {
             return false;
         }
-        if self.late > self.requests / LATE_PART {
-            (self.limit, self.given_up) = (self.highest / 2, now + GIVEN_UP);
+        let late_long = self.late_time.0.saturating_mul(LATE_TIME) > time.0;
+        if self.late > self.requests / LATE_PART || late_long {
+            self.limit = if self.vain == 0 { self.highest / 2 } else { UNLIMITED };
+            self.given_up = now + Nanos(GIVEN_UP.0 << self.vain);
+            self.vain = (self.vain + 1).min(VAIN_MAX);
             self.cut = self.given_up;
+        } else {
+            self.vain = 0;
         }
-        (self.requests, self.late) = (0, 0);
+        (self.requests, self.late, self.late_time) = (0, 0, Nanos::ZERO);
         true
     }
     /// Mean rate of writes over the last seconds, in bytes a second.
@@ -413,6 +442,23 @@ mod tests {
             now += Nanos::from_millis(2);
         }
         assert_eq!(throttle.limit, (1 << 30) >> 6);
+    }
+
+    /// Goal: writes are not slowed beside reads that are late for another reason. Method: a limit on reads that lets 300 reads
+    /// pass in a tenth of each 100 ms, whatever is written.
+    #[test]
+    fn a_limit_on_reads_does_not_slow_writes() {
+        let (mut throttle, mut now, mut sum) = (Throttle::new(), Instant(2_000_000_000), 0);
+        for read in 0..300 * 600 {
+            let waits = read % 300 == 0;
+            let took = if waits { Nanos::from_millis(76) } else { Nanos::from_micros(80) };
+            now += took;
+            throttle.on_write(now, 65_536, true);
+            let lag = if waits { took } else { Nanos::ZERO };
+            throttle.on_request(now, lag, took, 50_000_000);
+            sum += throttle.percent(50_000_000);
+        }
+        assert!(sum / (300 * 600) > 70, "{}", sum / (300 * 600));
     }
 
     /// Goal: writes are not slowed for ever beside a minimum that is missed for another reason. Method: a minute of requests
