@@ -29,7 +29,7 @@ const DISTINCT: i128 = 64;
 /// Fewer commands in a window show nothing.
 const COMMANDS_MIN: u64 = 8;
 /// A shorter time per command is neglected.
-const SLOW: Nanos = Nanos::from_micros(100);
+const SLOW: Nanos = Nanos::from_micros(200);
 /// Windows between two with longer pieces: at first, and at most.
 const PAUSE: [u32; 2] = [4, 64];
 /// Unit of bytes in the sums.
@@ -157,7 +157,7 @@ impl Commands {
                 self.pause = (self.pause * 2).clamp(PAUSE[0], PAUSE[1]);
                 self.tries_in = self.pause;
             }
-            (false, false) if busy / all >= SLOW + SLOW && self.may_try => {
+            (false, false) if busy / all >= SLOW && self.may_try => {
                 self.tries_in = self.tries_in.saturating_sub(1);
                 self.tries = self.tries_in == 0;
             }

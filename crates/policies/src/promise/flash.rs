@@ -25,7 +25,7 @@ pub(super) const PASS_MAX: u64 = 2_000_000;
 /// If a group is further behind, requests for minimums are not cut for some time: some drives allow only so many commands a
 /// second, whatever their length.
 const WHOLE_LAG: Nanos = Nanos::from_millis(20);
-const WHOLE_TIME: Nanos = Nanos::from_secs(5);
+const WHOLE_TIME: Nanos = Nanos::from_secs(1);
 /// A probe of the drive's latency is given up if a group is further behind than this.
 const PROBE_LAG: Nanos = Nanos::from_millis(5);
 

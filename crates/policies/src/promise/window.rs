@@ -78,8 +78,6 @@ pub(super) struct Window {
     has_gained: bool,
     /// Doublings of pieces, for drives on which each command takes long whatever its length.
     doublings: u32,
-    /// Whether the last doubling of pieces was a gain of half or more: the drive allows so many commands a second.
-    by_command: bool,
     /// Doublings of the limit on writes; negative: halvings.
     write_doublings: i32,
 }
@@ -208,7 +206,6 @@ impl Default for Window {
             full: Instant::ZERO,
             has_gained: false,
             doublings: 0,
-            by_command: false,
             write_doublings: 0,
         }
     }
@@ -397,13 +394,11 @@ impl Window {
             }
             Change::Longer => {
                 self.doublings += u32::from(gained);
-                self.by_command = rate > before + before / 2;
                 gained
             }
             Change::Shorter => {
                 // A late request may have shortened pieces meanwhile.
                 self.doublings = self.doublings.saturating_sub(u32::from(kept));
-                self.by_command &= !kept;
                 false
             }
         };
@@ -432,7 +427,7 @@ impl Window {
         }
         let (piece, most) = (self.piece(drive), self.most_reads(drive));
         let now = self.reads.min(most);
-        if late && now <= 2 * piece && !self.by_command {
+        if late && now <= 2 * piece {
             self.doublings = self.doublings.saturating_sub(1);
         }
         self.reads = match late {
