@@ -14,7 +14,7 @@ const KINDS: [(&str, &str); 4] = [
     ("beaten", "another stack has more total"),
 ];
 /// Kinds of drives, and what they are called.
-const DRIVES: [(&str, &str); 2] = [("flash", "flash"), ("disk", "disks")];
+const DRIVES: [(&str, &str); 3] = [("flash", "flash"), ("disk", "disks"), ("volume", "volumes")];
 
 /// A line: what a case found.
 #[derive(serde::Deserialize)]
@@ -57,7 +57,7 @@ pub fn found_table(csv: &str) -> Result<String, String> {
     for ((_, drives), searched) in DRIVES.iter().zip(searched) {
         let _ = write!(text, " of {searched} cases on {drives} |");
     }
-    text += "\n|---|---|---|\n";
+    text += "\n|---|---|---|---|\n";
     let all = ("", "any");
     for (finding, what) in KINDS.into_iter().chain([all]) {
         let _ = write!(text, "| {what} |");
@@ -82,20 +82,23 @@ mod tests {
     #[test]
     fn cases_are_counted() {
         let csv = "case,on,drive,finding,of,expected,got\n1,flash,x:7,second,a,10,5\n1,flash,x:7,second,b,10,8\n\
-            1,flash,x:7,starved,c,10,1\n3,disk,y:9,second,a,4,3\n0,flash,,searched,,0,8\n0,disk,,searched,,0,4\n";
+            1,flash,x:7,starved,c,10,1\n3,disk,y:9,second,a,4,3\n0,flash,,searched,,0,8\n0,disk,,searched,,0,4\n\
+            0,volume,,searched,,0,5\n";
         let table = found_table(csv).expect("good lines");
         assert!(
-            table.starts_with("| finding | of 8 cases on flash | of 4 cases on disks |\n"),
+            table.starts_with(
+                "| finding | of 8 cases on flash | of 4 cases on disks | of 5 cases on volumes |\n"
+            ),
             "{table}"
         );
         assert!(
             table.contains(
-                "| less than 90 % of it in some second | 1 (12.5 %), 80 % | 1 (25 %), 75 % |"
+                "| less than 90 % of it in some second | 1 (12.5 %), 80 % | 1 (25 %), 75 % | 0 |"
             ),
             "{table}"
         );
-        assert!(table.contains("| a minimum is broken | 0 | 0 |"), "{table}");
-        assert!(table.contains("| any | 1 (12.5 %) | 1 (25 %) |"), "{table}");
+        assert!(table.contains("| a minimum is broken | 0 | 0 | 0 |"), "{table}");
+        assert!(table.contains("| any | 1 (12.5 %) | 1 (25 %) | 0 |"), "{table}");
         assert!(found_table("case,drive\n1,x\n").is_err());
     }
 }

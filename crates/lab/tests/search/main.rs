@@ -1,8 +1,8 @@
 //! Random drives and random workloads look for what breaks the scheduler `promise`: a feasible minimum that is not kept,
 //! a client that starves, a stack that has more total at the same promises.
 //!
-//! `make search` runs many cases. `IOFAIR_CASES` is their number, `IOFAIR_SEED` the first one, and `IOFAIR_KEEP` names a folder
-//! for the experiment files of cases with findings, or of the only case; `IOFAIR_FOUND` names a file for a table of all
+//! `make search` runs many cases, and a fifth of their number on volumes. `IOFAIR_CASES` is their number, `IOFAIR_SEED` the first one
+//! (on a volume from 1,000,000 on; then there are no others), and `IOFAIR_KEEP` names a folder for the experiment files of cases with findings, or of the only case; `IOFAIR_FOUND` names a file for a table of all
 //! findings. Cases that were looked into are kept under `experiments/search`.
 
 mod draw;
@@ -29,8 +29,9 @@ const KNOWN: &[(u64, Kind)] = &[
     (180, Kind::Beaten),
     (186, Kind::Beaten),
 ];
-/// Cases that every test run looks at.
+/// Cases that every test run looks at: those on drives, and those on volumes.
 const SMOKE: u64 = 200;
+const SMOKE_VOLUMES: u64 = 20;
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -118,7 +119,11 @@ fn random_cases_find_nothing_new() {
     if let Ok(folder) = std::env::var("IOFAIR_KEEP") {
         std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
     }
-    let verdicts = search(setting("IOFAIR_SEED").unwrap_or(1), cases, "promise", smoke);
+    let mut verdicts = search(setting("IOFAIR_SEED").unwrap_or(1), cases, "promise", smoke);
+    if setting("IOFAIR_SEED").is_none() {
+        let volumes = if smoke { SMOKE_VOLUMES } else { cases / 5 };
+        verdicts.extend(search(draw::VOLUMES, volumes, "promise", smoke));
+    }
     report(&verdicts);
     if let Ok(path) = std::env::var("IOFAIR_FOUND") {
         std::fs::write(&path, csv(&verdicts)).unwrap_or_else(|error| panic!("{path}: {error}"));

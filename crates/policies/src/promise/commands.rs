@@ -11,7 +11,8 @@
 //! flush was in flight. Where the mean length is nearly the same in all windows, the two cannot be told apart, and what is known is
 //! kept, but at most the busy time divided by the commands. If that is long, requests are cut into longer pieces in one window,
 //! and then again after ever more windows. The time of a command must halve the mean square that is left unexplained, and is
-//! dropped if it no longer explains a fifth of it: what a drive writes out meanwhile may look alike. Times below [`SLOW`] are neglected: they are those of flash.
+//! dropped if it no longer explains a fifth of it: what a drive writes out meanwhile may look alike. Times below [`SLOW`] are
+//! neglected: they are those of flash.
 
 use super::shares::Side;
 use iofair_core::time::Nanos;
@@ -21,7 +22,7 @@ const WINDOW: Nanos = Nanos::from_millis(100);
 /// Commands wait for each other if they take so many times the shortest time.
 const WAITS: u64 = 3;
 /// The shortest times grow by this part in each window.
-const GROWS: u64 = 64;
+const GROWS: u64 = 1024;
 /// Older windows fade by this part with each window.
 const FADES: i128 = 8;
 /// The two costs can be told apart from this part of the determinant on.
@@ -209,6 +210,7 @@ impl Commands {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     /// A drive that serves one command after the other: completes commands of these lengths in turn, each of which waits for
     /// `depth` others, for 2 s.
@@ -239,6 +241,29 @@ mod tests {
         let found = it.command();
         assert!((US(900)..US(1100)).contains(&found), "{found:?}");
         assert!(it.even_length() > 1024 * KIB, "{}", it.even_length());
+    }
+
+    /// Goal: where all commands are equally long, longer ones are tried now and then, ever more rarely, and never if a reader has a
+    /// latency contract. Method: a minute of commands of 32 KiB that take 1 ms each, since all requests are that short.
+    #[test]
+    fn longer_commands_are_tried_rarely() {
+        let mut it = Commands::default();
+        let mut tries = Vec::new();
+        for window in 0..600 {
+            (0..100).for_each(|_| {
+                it.on_busy(US(1000));
+                it.on_complete(Side::Read, 32 * KIB, US(if window == 0 { 1000 } else { 4000 }));
+            });
+            if it.even_length() > 0 {
+                tries.push(window);
+            }
+        }
+        let pauses: Vec<i32> = tries.windows(2).map(|it| it[1] - it[0]).collect();
+        assert_eq!(pauses[..5], [5, 9, 17, 33, 65], "{tries:?}");
+        assert!(pauses[5..].iter().all(|pause| *pause == 65), "{tries:?}");
+        it.keep_pieces();
+        run(&mut it, &[32 * KIB], 8, |_| US(1000));
+        assert_eq!(it.even_length(), 0);
     }
 
     /// Goal: flash is not taken for such a drive. Method: 5 us for each command and 20 us for each 4 KiB, of mixed lengths;

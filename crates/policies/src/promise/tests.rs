@@ -4,6 +4,7 @@ mod disk;
 mod drive;
 mod flushes;
 mod gathered;
+mod limited;
 mod probes;
 
 use alloc::vec::Vec;
