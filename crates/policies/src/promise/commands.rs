@@ -33,6 +33,8 @@ const COMMANDS_MIN: u64 = 8;
 const SLOW: Nanos = Nanos::from_micros(200);
 /// Windows between two with longer pieces: at first, and at most.
 const PAUSE: [u32; 2] = [4, 64];
+/// After so many windows in a row with more time per command, it may matter.
+const SLOW_WINDOWS: u32 = 3;
 /// Unit of bytes in the sums.
 const UNIT: u64 = 4096;
 
@@ -59,6 +61,8 @@ pub(super) struct Commands {
     flushed: bool,
     /// The shortest time of a command of each direction.
     shortest: [Option<Nanos>; 2],
+    /// How many of the last windows in a row had few commands for their time.
+    slow: u32,
     /// Time per command, and per [`UNIT`].
     command: Nanos,
     unit: Nanos,
@@ -80,6 +84,7 @@ impl Default for Commands {
             bytes: 0,
             flushed: false,
             shortest: [None; 2],
+            slow: 0,
             command: Nanos::ZERO,
             unit: Nanos::ZERO,
             tries: false,
@@ -94,6 +99,10 @@ impl Commands {
     /// Time of a command whatever its length, or zero if that can be neglected.
     pub(super) fn command(&self) -> Nanos {
         if self.command >= SLOW { self.command } else { Nanos::ZERO }
+    }
+    /// Whether the last windows had so few commands for their time that the time of a command may matter.
+    pub(super) fn is_slow(&self) -> bool {
+        self.slow >= SLOW_WINDOWS
     }
     /// The length that takes as long by its bytes as a command does anyway, if the latter cannot be neglected.
     pub(super) fn even_length(&self) -> u64 {
@@ -146,6 +155,7 @@ impl Commands {
         }
         let all = count[0] + count[1];
         let tried = core::mem::take(&mut self.tries);
+        self.slow = if busy / all.max(1) >= SLOW { self.slow.saturating_add(1) } else { 0 };
         if flushed || all < COMMANDS_MIN || took[0] + took[1] < alone * u128::from(WAITS) {
             self.tries_in = if tried { self.pause.max(PAUSE[0]) } else { self.tries_in };
             return;
@@ -158,7 +168,7 @@ impl Commands {
                 self.pause = (self.pause * 2).clamp(PAUSE[0], PAUSE[1]);
                 self.tries_in = self.pause;
             }
-            (false, false) if busy / all >= SLOW && self.may_try => {
+            (false, false) if self.is_slow() && self.may_try => {
                 self.tries_in = self.tries_in.saturating_sub(1);
                 self.tries = self.tries_in == 0;
             }

@@ -261,6 +261,10 @@ impl Drive {
     pub(super) fn in_piece_time(&self) -> u64 {
         self.derived.piece
     }
+    /// Whether the drive completes so few commands that each of them may take it a certain time whatever its length.
+    pub(super) fn is_slow(&self) -> bool {
+        self.commands.is_slow()
+    }
     /// Pieces are never longer only to measure what that gives.
     pub(super) fn keep_pieces(&mut self) {
         self.commands.keep_pieces();

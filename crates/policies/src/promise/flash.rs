@@ -110,7 +110,7 @@ impl Promise {
         // Each piece of a synchronous write would hold reads for as long as the whole write does.
         let waited_for = side == Side::Write
             && self.front(client, side).is_some_and(|id| cx.requests[id].is_sync());
-        if lag >= WHOLE_LAG {
+        if lag >= WHOLE_LAG && self.drive.is_slow() {
             self.whole_until = cx.now + WHOLE_TIME;
         }
         let whole = waited_for || cx.now < self.whole_until || !self.window.is_shared(cx.now);
