@@ -102,7 +102,7 @@ impl Commands {
     }
     /// Whether the last windows had so few commands for their time that the time of a command may matter.
     pub(super) fn is_slow(&self) -> bool {
-        self.slow >= SLOW_WINDOWS
+        self.slow > 0
     }
     /// The length that takes as long by its bytes as a command does anyway, if the latter cannot be neglected.
     pub(super) fn even_length(&self) -> u64 {
@@ -168,7 +168,7 @@ impl Commands {
                 self.pause = (self.pause * 2).clamp(PAUSE[0], PAUSE[1]);
                 self.tries_in = self.pause;
             }
-            (false, false) if self.is_slow() && self.may_try => {
+            (false, false) if self.slow >= SLOW_WINDOWS && self.may_try => {
                 self.tries_in = self.tries_in.saturating_sub(1);
                 self.tries = self.tries_in == 0;
             }
