@@ -111,6 +111,11 @@ pub static ROW: Row = Row {
                 shown_by: "search/case-0707",
             },
             Claim {
+                says: "On a volume that serves nothing for the rest of each tenth of a second once its limit is reached, a client that \
+                    sends one request at a time may get some percent less than its minimum.",
+                shown_by: "search/case-1000090",
+            },
+            Claim {
                 says: "A latency on a disk is missed beside writes that the disk's cache completes before they are \
                     written.",
                 shown_by: "",

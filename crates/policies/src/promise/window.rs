@@ -5,7 +5,7 @@
 //! X (reads)  = 5/4 * rate * latency alone, at least two pieces
 //! X = X * 7/8   when a request was later than its contract allows
 //! X = X + L/16  when it was not, up to the above
-//! W (writes) = what the drive writes in 1 ms * 2^n, at least two pieces
+//! W (writes) = what the drive writes in 1 ms * 2^n, at least two pieces; or in 5/4 of the shortest time of a write
 //! ```
 //!
 //! The window keeps the drive at its full rate, and a new request finds little enough before it to keep its contract.
