@@ -236,7 +236,7 @@ mod tests {
             let (mut now, mut done, mut counts) = (Instant::ZERO, Vec::new(), [0_u64; 2]);
             let command = |id: u32, now: Instant| Command {
                 id,
-                operation: if id % 2 == 0 { Operation::Read } else { Operation::Write },
+                operation: if id.is_multiple_of(2) { Operation::Read } else { Operation::Write },
                 flags: Flags::NONE,
                 start: Sectors((now.0 + u64::from(id)) % (1 << 20) * 8),
                 length: Sectors(8),

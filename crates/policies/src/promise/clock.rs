@@ -377,8 +377,7 @@ impl Clocks {
         now: Instant,
         id: EntityId,
         amount: Amount,
-        kind: Kind,
-        took: Nanos,
+        (kind, took): (Kind, Nanos),
     ) {
         let Bounds { lag_max, period, frame, .. } = self.bounds;
         let Some((group, own)) = self.requests(id) else { return };

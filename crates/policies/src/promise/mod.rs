@@ -471,7 +471,8 @@ impl Policy for Promise {
         }
         if self.counts {
             let took = now.since(cx.requests[id].dispatched);
-            let of = |clocks: &mut Clocks, group| clocks.complete(now, group, promised, kind, took);
+            let of =
+                |clocks: &mut Clocks, group| clocks.complete(now, group, promised, (kind, took));
             self.each_clock(client, of);
         }
         let is_full = side == Side::Write && self.window.is_full(&self.drive, window);

@@ -46,7 +46,7 @@ fn clocks() -> (Clocks, EntityId) {
 fn serve(clocks: &mut Clocks, group: EntityId, now: Instant) {
     clocks.arrive(now, group, Kind::Urgent);
     clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
-    clocks.complete(now, group, BLOCK, Kind::Urgent, Nanos::ZERO);
+    clocks.complete(now, group, BLOCK, (Kind::Urgent, Nanos::ZERO));
 }
 
 /// Goal: a group is due when the worth of its service has passed, and the gate is open until then. Method: 4 KiB, which
@@ -68,7 +68,7 @@ fn no_claim_arises_from_a_pause() {
     clocks.arrive(at(10), group, Kind::Urgent);
     clocks.dispatch(at(10), group, BLOCK, (true, Kind::Urgent));
     // It took 3 ms, which is 2 ms too long.
-    clocks.complete(at(13), group, BLOCK, Kind::Urgent, Nanos::ZERO);
+    clocks.complete(at(13), group, BLOCK, (Kind::Urgent, Nanos::ZERO));
     let until = Instant(13 * MS + MS / 4);
     assert_eq!(clocks.gate(at(13)), Gate::Closed(Nanos::from_millis(2), Some(until)));
     assert_eq!((clocks.gate(until), clocks.next_due(until)), (Gate::Open, None));
@@ -88,7 +88,7 @@ fn the_gate_waits_for_a_client_that_could_reach_its_minimum() {
             clocks.arrive(now, group, Kind::Urgent);
             clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
             now += Nanos::from_micros(took);
-            clocks.complete(now, group, BLOCK, Kind::Urgent, Nanos::ZERO);
+            clocks.complete(now, group, BLOCK, (Kind::Urgent, Nanos::ZERO));
             if took == 100 {
                 now += Nanos::from_micros(pause);
             }
@@ -108,7 +108,7 @@ fn a_group_catches_up_with_at_most_a_second() {
         clocks.arrive(at(10), group, Kind::Urgent);
         clocks.dispatch(at(10), group, BLOCK, (true, Kind::Urgent));
         let now = at(10 + took);
-        clocks.complete(now, group, BLOCK, Kind::Urgent, Nanos::ZERO);
+        clocks.complete(now, group, BLOCK, (Kind::Urgent, Nanos::ZERO));
         let mut served = 0;
         while !matches!(clocks.gate(now), Gate::Open) {
             serve(&mut clocks, group, now);
@@ -137,7 +137,7 @@ fn an_infeasible_minimum_is_cut() {
         open += u32::from(matches!(clocks.gate(at(ms)), Gate::Open));
         clocks.arrive(at(ms), group, Kind::Urgent);
         clocks.dispatch(at(ms), group, BLOCK, (true, Kind::Urgent));
-        clocks.complete(at(ms + 2), group, BLOCK, Kind::Urgent, Nanos::ZERO);
+        clocks.complete(at(ms + 2), group, BLOCK, (Kind::Urgent, Nanos::ZERO));
     }
     assert!(open > 200, "{open} of 2000");
 }
@@ -173,14 +173,14 @@ fn a_frame_holds_the_service_promised_for_it() {
         while matches!(clocks.gate(now), Gate::Due(..)) {
             clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
             clocks.arrive(now, group, Kind::Urgent);
-            clocks.complete(now, group, BLOCK, Kind::Urgent, Nanos::ZERO);
+            clocks.complete(now, group, BLOCK, (Kind::Urgent, Nanos::ZERO));
             served += 1;
         }
         assert_eq!(served, owed, "{now:?}");
         (0..300).for_each(|_| {
             clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
             clocks.arrive(now, group, Kind::Urgent);
-            clocks.complete(now, group, BLOCK, Kind::Urgent, Nanos::ZERO);
+            clocks.complete(now, group, BLOCK, (Kind::Urgent, Nanos::ZERO));
         });
         assert_eq!(clocks.kept_until(group), Some(clocks.frame_end(now)), "no further");
     }
@@ -198,7 +198,7 @@ fn a_minimum_can_count_requests() {
         clocks.arrive(now, group, Kind::Urgent);
         clocks.dispatch(now, group, Amount::of(bytes), (true, Kind::Urgent));
         assert_eq!(clocks.kept_until(group), Some(now + Nanos::from_millis(worth)), "{bytes}");
-        clocks.complete(now, group, Amount::of(bytes), Kind::Urgent, Nanos::ZERO);
+        clocks.complete(now, group, Amount::of(bytes), (Kind::Urgent, Nanos::ZERO));
     }
 }
 
@@ -239,7 +239,7 @@ fn infeasible_minimums_degrade_by_class() {
             let took = Nanos(MS * 2 / 3);
             if let Some(id) = id {
                 clocks.dispatch(now, id, BLOCK, (true, Kind::Urgent));
-                clocks.complete(now + took, id, BLOCK, Kind::Urgent, Nanos::ZERO);
+                clocks.complete(now + took, id, BLOCK, (Kind::Urgent, Nanos::ZERO));
                 clocks.arrive(now + took, id, Kind::Urgent);
                 served[usize::from(id == other)] += 1;
             }

@@ -14,7 +14,7 @@ fn gathering() -> (Clocks, EntityId, EntityId) {
 /// A write that is dispatched and completed at once, and is followed by the next one.
 fn write(clocks: &mut Clocks, writer: EntityId, now: Instant) {
     clocks.dispatch(now, writer, BLOCK, (true, Kind::Gathered));
-    clocks.complete(now, writer, BLOCK, Kind::Gathered, Nanos::ZERO);
+    clocks.complete(now, writer, BLOCK, (Kind::Gathered, Nanos::ZERO));
     clocks.arrive(now, writer, Kind::Gathered);
 }
 
