@@ -41,13 +41,14 @@ const BURST: Nanos = Nanos::from_millis(1);
 impl Profile {
     /// The rates that a drive of this profile reaches.
     pub fn reaches(&self) -> Attainable {
-        let (reads, writes) = (self.streams(Operation::Read), self.streams(Operation::Write));
+        let even = self.sustained();
+        let (reads, writes) = (even.streams(Operation::Read), even.streams(Operation::Write));
         let turnaround = self.host.turnaround * READS_ALONE;
-        let times = self.small_reads(READS_ALONE, 0);
+        let times = even.small_reads(READS_ALONE, 0);
         let time = times.iter().fold(turnaround, |sum, took| sum + *took);
         let alone = rate(READS_ALONE * SMALL_READ, time);
         let [small_reads, small_writes] =
-            [Operation::Read, Operation::Write].map(|it| self.small(it));
+            [Operation::Read, Operation::Write].map(|it| even.small(it));
         let small = Some(small_reads.min(small_writes));
         let found = Attainable { reads, writes, alone, small, latency: None };
         let mut times = match found.has_head() {
@@ -85,7 +86,6 @@ impl Profile {
         };
         let mut bench = self.bench(DEPTH);
         let timed = (2 * cache).clamp(BYTES.0, BYTES.1);
-        bench.long(operation, self.burst(|volume| volume.rate));
         let begun = bench.long(operation, FILLS * cache);
         rate(timed, bench.long(operation, timed).since(begun))
     }
@@ -95,23 +95,22 @@ impl Profile {
             Model::Ssd(parameters) => parameters.write_cache,
         }
     }
-    /// What a volume lets through at once after a pause. It must not be timed.
-    fn burst(&self, limit: impl Fn(&volume::Parameters) -> u64) -> u64 {
-        self.volume.as_ref().map_or(0, |volume| 2 * volume.burst.units_floor(limit(volume)))
+    /// The same without bursts and slices: what a volume lets through at once is not what it sustains.
+    fn sustained(&self) -> Self {
+        let even = Nanos(1);
+        let volume = self.volume.map(|it| volume::Parameters { burst: even, slice: even, ..it });
+        Self { volume, ..self.clone() }
     }
     /// Bytes a second of random small requests, many at once. If the write cache absorbs them for longer than this
     /// run, they are not a limit, because `writes` is one.
     fn small(&self, operation: Operation) -> u64 {
         let mut bench = self.bench(DEPTH_SMALL);
-        let burst =
-            self.burst(|volume| volume.iops).max(self.burst(|volume| volume.rate / SMALL_READ));
-        let begun = bench.small(operation, burst.max(u64::from(bench.depth)));
+        let begun = bench.small(operation, u64::from(bench.depth));
         rate(SMALL * SMALL_READ, bench.small(operation, SMALL).since(begun))
     }
     /// The times of random small reads, each after this many bytes of writes.
     fn small_reads(&self, count: u64, burst: u64) -> Vec<Nanos> {
         let mut bench = self.bench(DEPTH);
-        bench.small(Operation::Read, self.burst(|volume| volume.iops));
         let times = (0..count).map(|_| {
             bench.long(Operation::Write, burst);
             let sent = bench.now;
@@ -242,5 +241,23 @@ mod tests {
             assert!(found.reads > 0 && found.writes > 0 && found.alone > 0, "{name}: {found:?}");
             assert!(found.alone < found.reads, "{name}: {found:?}");
         }
+    }
+
+    /// Goal: a volume reaches its limits, whatever it lets through after a pause, and any of them is measured in seconds. Method: a
+    /// volume with bursts of a tenth of a second and of an hour, and one whose limits are a typo.
+    #[test]
+    fn a_burst_is_not_what_a_volume_sustains() {
+        let found = |burst: &str, iops: u64| {
+            let limits = format!("volume.iops={iops}&volume.rate=125MB/s&volume.io=256KiB");
+            let name = format!("random-volume:17?{limits}&volume.burst={burst}&volume.slice=100ms");
+            profile::read(&name).unwrap_or_else(|error| panic!("{error}")).reaches()
+        };
+        for burst in ["100ms", "3600s"] {
+            let found = found(burst, 3000);
+            assert!(found.reads.abs_diff(125_000_000) < 12_500_000, "{burst}: {found:?}");
+            let small = found.small.expect("it is measured");
+            assert!(small.abs_diff(3000 * 4096) < 300 * 4096, "{burst}: {found:?}");
+        }
+        assert!(found("3600s", 1_000_000_000).reads > 100_000_000);
     }
 }

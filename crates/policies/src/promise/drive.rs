@@ -268,6 +268,7 @@ impl Drive {
     /// Pieces are never longer only to measure what that gives.
     pub(super) fn keep_pieces(&mut self) {
         self.commands.keep_pieces();
+        self.derive();
     }
     /// Bytes that take the drive as long as a command does whatever its length; 0 if that can be neglected.
     pub(super) fn even_length(&self) -> u64 {
