@@ -197,13 +197,17 @@ fn measure(
     let scope = target.scope(args.write, size, row_time)?;
     let mut journal = Journal::open(out, name, &scope, args.resume)?;
     let mut rows = scope.survey();
-    let mut survey = run_rows(&mut target, &mut journal, &rows, is_over)?
+    let mut survey = run_rows(&mut target, &mut journal, &rows, None, is_over)?
         .then(|| Survey::new(journal.records()));
     if let Some(found) = &survey {
         let found = found.as_ref().ok_or_else(|| anyhow!("the survey is incomplete"))?;
         fit::check(found, journal.records()).map_err(|why| refused(args, &why))?;
         let more = scope.rows(found);
-        if !run_rows(&mut target, &mut journal, &more, is_over)? {
+        let burst = found.limits.and_then(|it| it.burst);
+        if let Some(burst) = burst {
+            eprintln!("{name}: limits after a burst of {burst}; before each row it rests so long");
+        }
+        if !run_rows(&mut target, &mut journal, &more, burst, is_over)? {
             survey = None;
         }
         rows.extend(more);
@@ -218,17 +222,21 @@ fn measure(
     Ok(Some(Calibration { title, number, scope, rows, records, survey }))
 }
 
-/// Runs the rows that the journal does not have; false if it was interrupted.
+/// Runs the rows that the journal does not have, each after a rest; false if it was interrupted.
 fn run_rows(
     target: &mut Target,
     journal: &mut Journal,
     rows: &[Row],
+    rest: Option<Nanos>,
     is_over: &dyn Fn() -> bool,
 ) -> Result<bool> {
     let missing: Vec<&Row> = rows.iter().filter(|row| !journal.has(&row.name)).collect();
     let bar = Progress::rows(missing.len())?;
     for row in missing {
         bar.begin(&row.name);
+        if let Some(rest) = rest {
+            target.rest(rest, is_over)?;
+        }
         match target.run(row, is_over) {
             _ if is_over() => return Ok(false),
             Ok(outcome) => journal.push(row.record(&outcome))?,

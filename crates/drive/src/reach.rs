@@ -96,7 +96,7 @@ impl Profile {
         }
     }
     /// The same without bursts and slices: what a volume lets through at once is not what it sustains.
-    fn sustained(&self) -> Self {
+    pub(crate) fn sustained(&self) -> Self {
         let even = Nanos(1);
         let volume = self.volume.map(|it| volume::Parameters { burst: even, slice: even, ..it });
         Self { volume, ..self.clone() }

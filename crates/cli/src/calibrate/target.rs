@@ -23,6 +23,8 @@ const FILL_TIME: Nanos = Nanos::from_secs(60);
 /// What may be wrong with a volume of zeros.
 const EMPTY: &str = "if nothing was written there yet, reads do not reach the drive and these numbers are not the drive's; \
     --write fills it first";
+/// Longest rest before a row.
+const REST_MAX: Nanos = Nanos::from_secs(10);
 /// A target below this says nothing about a drive.
 const SIZE_MIN: u64 = 64 << 20;
 const MIB: u64 = 1 << 20;
@@ -88,6 +90,11 @@ impl Target {
             }
             fill(&mut device, None, is_over).with_context(|| format!("filling {name}"))?;
         }
+        if let Some(scheduler) = scheduler(device.number()) {
+            eprintln!(
+                "{name}: the kernel's scheduler of the drive is {scheduler}; it is measured with the drive (`none` is not)"
+            );
+        }
         Ok(Self::File { device: Box::new(device), name: name.to_owned() })
     }
     fn device(&mut self) -> Option<&mut dyn Device> {
@@ -131,6 +138,19 @@ impl Target {
             (false, false) => Scope { writes, row_time, fill: (FILL, FILL_TIME), ..scope },
         })
     }
+    /// Waits, so that the limits of a volume allow a burst again. A model is at rest before each row.
+    pub(super) fn rest(&mut self, time: Nanos, is_over: &dyn Fn() -> bool) -> io::Result<()> {
+        let Some(device) = self.device() else { return Ok(()) };
+        let read = Stream {
+            area: (0, MIB),
+            pause: time.min(REST_MAX),
+            ..Stream::new(Operation::Read, 4096, 1, Order::Same)
+        };
+        let nothing = Amount { requests: 0, time: Nanos::ZERO };
+        let measured = Amount { requests: 1, time: REST_MAX + REST_MAX };
+        let load = Load { streams: vec![read], warm_up: nothing, measured, window: 0 };
+        run(device, &load, SEED, is_over).map(|_| ())
+    }
     /// Runs a row. A model is at rest before each; another target gets a moment in which its cache empties.
     pub(super) fn run(&mut self, row: &Row, is_over: &dyn Fn() -> bool) -> io::Result<Outcome> {
         let Some(device) = self.device() else {
@@ -169,6 +189,17 @@ impl Target {
             _ => "MAJOR:MINOR".to_owned(),
         }
     }
+}
+
+/// The kernel's scheduler of a device, `MAJOR:MINOR`, unless it is `none`. A partition has its queue one level up.
+fn scheduler(number: &str) -> Option<String> {
+    let read = |up: &str| {
+        let path = format!("/sys/dev/block/{number}/{up}queue/scheduler");
+        std::fs::read_to_string(path).ok()
+    };
+    let choice = read("").or_else(|| read("../"))?;
+    let chosen = choice.split(['[', ']']).nth(1)?;
+    (chosen != "none").then(|| chosen.to_owned())
 }
 
 /// Name and socket of an NBD URI.

@@ -226,7 +226,7 @@ pub(super) struct Disk<'a> {
 impl Disk<'_> {
     fn fit(&self, base: Parameters) -> Fit<'_, Parameters> {
         let Self { rows, numbers, is_over, .. } = *self;
-        Fit { base, tunables: TUNABLES, rows, numbers, model: Model::Hdd, is_over }
+        Fit { base, tunables: TUNABLES, rows, numbers, model: Model::Hdd, volume: None, is_over }
     }
     fn choose(&self, mut best: (Parameters, f64)) -> (Parameters, f64) {
         for _ in 0..5 {

@@ -3,13 +3,14 @@
 use iofair_core::time::Nanos;
 
 use super::plan::{LARGE, SMALL, Scope};
-use super::problem::{Fit, Numbers, Tunable, nanos};
+use super::problem::{Fit, Numbers, Tunable, mean_error, nanos, profile_of, residuals};
 use super::row::Row;
 use super::solve::{self, SIGNIFICANT};
 use super::survey::Survey;
 use super::{Parameter, Value};
 use crate::profile::Model;
 use crate::ssd::{DeepQueue, Duplex, LinkOrder, Parameters, Slc};
+use crate::volume;
 
 /// Groups of parameters: of lone reads, of writes, and of reads beside each other.
 const READING: [&str; 6] =
@@ -20,7 +21,7 @@ const COMPETING: [&str; 2] = ["read-buffer", "link"];
 const BUFFERS: [u64; 5] = [64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20];
 /// Numbers of flash units that are tried.
 const UNITS: [u32; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
-/// Sizes of a page that are tried.
+/// Sizes of a page that are tried first; flash has no smaller ones.
 const PAGES: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
 /// Deep-queue rules that are tried: from how many commands on, and overtakes.
 const DEEP_QUEUES: [(u32, u32); 9] =
@@ -120,10 +121,30 @@ fn latency(numbers: &Numbers, row: &str, stream: usize) -> Option<f64> {
     numbers.get(&(row.to_owned(), format!("latency of {stream}"))).copied()
 }
 
+/// Bytes a second of the link behind limits: what a lone long read takes more than a short one.
+fn link_behind_limits(survey: &Survey, numbers: &Numbers) -> Option<f64> {
+    let more = latency(numbers, "256 KiB random reads, QD1", 0)? - survey.lone_read.0;
+    Some((LARGE - SMALL) as f64 * 1e9 / more.max(10_000.0))
+}
+
+/// The row of small writes that the cache takes.
+fn cached_writes(depth: u32) -> String {
+    format!("4 KiB random writes, QD{depth}, in the cache")
+}
+
+/// Nanoseconds of a lone cached write, and the part of them for which a write keeps others waiting.
+fn own_of_write(numbers: &Numbers) -> Option<(f64, f64)> {
+    let of = |depth| latency(numbers, &cached_writes(depth), 0);
+    let (lone, many) = (of(1)?, of(32)?);
+    Some((lone, ((many - lone) / 31.0).clamp(0.0, lone / 4.0)))
+}
+
 /// A drive that explains some rows roughly: each of them depends on few parameters.
-fn guess(scope: &Scope, survey: &Survey, numbers: &Numbers) -> Parameters {
+fn guess(scope: &Scope, survey: &Survey, numbers: &Numbers, is_limited: bool) -> Parameters {
     let (lone_read, deviation) = survey.lone_read;
     let link = survey.read_rate.max(1e6);
+    let behind = link_behind_limits(survey, numbers).filter(|_| is_limited);
+    let link = behind.map_or(link, |it| it.max(link));
     let small = SMALL as f64 * 1e9 / link;
     // The deepest queue shows the firmware, unless flash is slower.
     let turn = |depth: u32| {
@@ -131,14 +152,19 @@ fn guess(scope: &Scope, survey: &Survey, numbers: &Numbers) -> Parameters {
         latency(numbers, &row, 0).map(|it| it / f64::from(depth))
     };
     let turns = [8, 16, 32, 64, 128, 256].into_iter().filter_map(turn);
+    // Behind limits, a queue says nothing about it.
+    let turns = turns.filter(|_| !is_limited).chain(is_limited.then_some(lone_read * 0.02));
     let firmware = turns.fold(lone_read, f64::min).min(lone_read * 0.3).max(100.0);
-    let written = latency(numbers, "4 KiB random writes, QD1, in the cache", 0);
+    let written = latency(numbers, &cached_writes(1), 0);
     let firmware_write = written.map_or(firmware, |it| (it - small).max(100.0));
+    let own = own_of_write(numbers).filter(|_| is_limited);
+    let firmware_write = own.map_or(firmware_write, |it| it.1.max(100.0));
     let page_read = (lone_read - firmware - small).max(lone_read * 0.3);
     // A uniform spread of s has a deviation of s / sqrt(3).
     let spread = (deviation * 1.732 / page_read * 100.0).clamp(1.0, 100.0) as u32;
     let slc = match survey.regimes.as_slice() {
-        [.., fast, slow] if survey.regimes.len() > 2 => {
+        // Behind limits, writes become slower at the end of a burst, too.
+        [.., fast, slow] if survey.regimes.len() > 2 && !is_limited => {
             let cache = survey.cache_bytes().unwrap_or(0.0);
             let size = (slow.from as f64 - cache).max(1e6) as u64;
             Some((Slc { size, drain: fast.rate as u64 }, slow.rate as u64))
@@ -176,7 +202,7 @@ fn guess(scope: &Scope, survey: &Survey, numbers: &Numbers) -> Parameters {
 }
 
 /// Parameters and their sum of squares.
-type Scored = (Parameters, f64);
+pub(super) type Scored = (Parameters, f64);
 
 fn best_of(tried: impl Iterator<Item = Scored>) -> Scored {
     tried.min_by(|a, b| a.1.total_cmp(&b.1)).expect("a list that is not empty")
@@ -213,13 +239,15 @@ pub(super) struct Flash<'a> {
     pub(super) survey: &'a Survey,
     pub(super) rows: &'a [Row],
     pub(super) numbers: &'a Numbers,
+    /// Limits before the drive.
+    pub(super) volume: Option<volume::Parameters>,
     pub(super) is_over: &'a dyn Fn() -> bool,
 }
 
 impl Flash<'_> {
     fn fit(&self, base: Parameters) -> Fit<'_, Parameters> {
-        let Self { rows, numbers, is_over, .. } = *self;
-        Fit { base, tunables: TUNABLES, rows, numbers, model: Model::Ssd, is_over }
+        let Self { rows, numbers, volume, is_over, .. } = *self;
+        Fit { base, tunables: TUNABLES, rows, numbers, model: Model::Ssd, volume, is_over }
     }
     /// Fits some parameters to some rows; the sum of squares is of those rows.
     fn stage(&self, base: Parameters, keys: &[&str], rows: impl Fn(&Row) -> bool) -> Scored {
@@ -252,8 +280,29 @@ impl Flash<'_> {
         let base = self.stage(base, &WRITING, Row::writes).0;
         (base.clone(), self.squares(base))
     }
-    fn squares(&self, base: Parameters) -> f64 {
+    pub(super) fn squares(&self, base: Parameters) -> f64 {
         self.fit(base).squares()
+    }
+    /// A number of a row.
+    pub(super) fn number(&self, row: &str, quantity: &str) -> Option<f64> {
+        self.numbers.get(&(row.to_owned(), quantity.to_owned())).copied()
+    }
+    /// See [`own_of_write`].
+    pub(super) fn cached_write(&self) -> Option<(f64, f64)> {
+        own_of_write(self.numbers)
+    }
+    /// The sum of squares for each degree of freedom.
+    pub(super) fn scale(&self, at: &Parameters) -> f64 {
+        self.fit(at.clone()).scale()
+    }
+    /// Fits all continuous parameters anew.
+    pub(super) fn refit(&self, at: Parameters) -> Scored {
+        self.fit(at).best()
+    }
+    /// Mean absolute error of the fitted rows, in percent.
+    pub(super) fn mean_error(&self, at: &Parameters) -> f64 {
+        let profile = profile_of(Model::Ssd(at.clone()), self.volume);
+        mean_error(&residuals(&profile, self.rows, self.numbers), false).unwrap_or(0.0)
     }
     /// Takes the best alternative of each discrete parameter as long as one is better.
     fn choose(&self, mut best: Scored) -> Scored {
@@ -273,8 +322,8 @@ impl Flash<'_> {
         best
     }
     /// The best model, for each size of a page, since a wrong one is hard to leave.
-    pub(super) fn best(&self) -> Parameters {
-        let guess = guess(self.scope, self.survey, self.numbers);
+    pub(super) fn best(&self) -> Scored {
+        let guess = guess(self.scope, self.survey, self.numbers, self.volume.is_some());
         let of_page = |page: u64| {
             let read_buffer = guess.read_buffer.max(4 * page);
             let base = Parameters { page, read_buffer, ..guess.clone() };
@@ -285,7 +334,7 @@ impl Flash<'_> {
         let best = self.polished(self.with_other_choices(best));
         let coarse = |other| self.fit(other).better(COARSE_ITERATIONS);
         let other_page = best_of(other_pages(&best.0).into_iter().map(coarse));
-        best_of([best, self.polished(other_page)].into_iter()).0
+        best_of([best, self.polished(other_page)].into_iter())
     }
     fn polished(&self, best: Scored) -> Scored {
         let polished = self.fit(best.0).polished();
@@ -408,5 +457,6 @@ fn other_pages(at: &Parameters) -> Vec<Parameters> {
         let same_bytes = (u64::from(at.units) * at.page).div_ceil(page) as u32;
         [at.units, same_bytes].map(|units| Parameters { page, read_buffer, units, ..at.clone() })
     };
-    [at.page / 2, at.page * 2].into_iter().filter(|page| *page <= LARGE).flat_map(of).collect()
+    let sizes = [at.page / 2, at.page * 2].into_iter();
+    sizes.filter(|page| (PAGES[0]..=LARGE).contains(page)).flat_map(of).collect()
 }

@@ -65,8 +65,9 @@ impl KernelCosts {
     }
 }
 
-/// Runs the loads on the model of a profile.
+/// Runs the loads on the model of a profile. What a volume lets through at once does not count.
 pub fn costs(profile: &Profile, write_cache: u64) -> KernelCosts {
+    let profile = profile.sustained();
     let outcome = |operation: Operation, block: u64, order: Order| -> Outcome {
         let mut device = Simulated::new(profile.build(SEED));
         let facts = device.facts();

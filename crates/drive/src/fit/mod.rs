@@ -8,6 +8,7 @@
 mod disk;
 mod flash;
 mod kernel;
+mod limits;
 mod plan;
 mod plausible;
 mod problem;
@@ -28,8 +29,11 @@ pub use self::row::{Measured, Quantity, Record, Row, SEED};
 pub use self::survey::{Regime, Survey};
 pub use self::text::profile_text;
 
+pub use self::limits::Limits;
+
 use self::problem::{Numbers, numbers, profile_of, residuals};
 use crate::profile::{Model, Profile};
+use crate::volume;
 
 /// The value of a parameter.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -91,7 +95,9 @@ pub struct Parameter {
 pub struct Fitted {
     /// The drive.
     pub model: Model,
-    /// Its parameters.
+    /// Limits before it.
+    pub volume: Option<volume::Parameters>,
+    /// Their parameters.
     pub parameters: Vec<Parameter>,
     /// All numbers beside those of the model.
     pub residuals: Vec<Residual>,
@@ -107,22 +113,28 @@ pub fn fit(
 ) -> Fitted {
     let known: Numbers = numbers(records);
     let numbers = &known;
-    let (model, parameters) = match survey.is_disk {
+    let (model, volume, parameters) = match survey.is_disk {
         true => {
             let disk = disk::Disk { scope, survey, rows, numbers, is_over };
             let (best, others) = disk.best();
             let parameters = disk.parameters(&best, &others);
-            (Model::Hdd(best), parameters)
+            (Model::Hdd(best), None, parameters)
         }
         false => {
-            let flash = flash::Flash { scope, survey, rows, numbers, is_over };
-            let best = flash.best();
-            let parameters = flash.parameters(&best);
-            (Model::Ssd(best), parameters)
+            let flash = flash::Flash { scope, survey, rows, numbers, volume: None, is_over };
+            let (flash, best) = limits::best(flash);
+            let mut parameters = flash.parameters(&best);
+            if flash.volume.is_some() {
+                // The path is an estimate, and what is left to choose from explains its error.
+                let choices = parameters.iter_mut().filter(|it| it.error.is_none());
+                choices.for_each(|it| it.decided = false);
+                parameters.extend(limits::parameters(&flash, &best));
+            }
+            (Model::Ssd(best), flash.volume, parameters)
         }
     };
-    let residuals = residuals(&model, rows, numbers);
-    Fitted { model, parameters, residuals }
+    let residuals = residuals(&profile_of(model.clone(), volume), rows, numbers);
+    Fitted { model, volume, parameters, residuals }
 }
 
 /// Bytes a second of the worst mix of small requests that was measured.
@@ -131,7 +143,8 @@ pub fn worst_case(survey: &Survey, records: &[Record]) -> u64 {
         records.iter().find(|it| it.row == name).and_then(|it| it.number(quantity))
     };
     let mix = |name: &str| {
-        of(name, Quantity::Rate(0)).zip(of(name, Quantity::Rate(1))).map(|(one, two)| one + two)
+        let other = of(name, Quantity::Rate(1)).unwrap_or(0.0);
+        of(name, Quantity::Rate(0)).map(|it| it + other)
     };
     let rate = |depth: f64, latency: f64| depth * plan::SMALL as f64 * 1e9 / latency.max(1.0);
     let lone_read = rate(1.0, survey.lone_read.0);
@@ -173,16 +186,10 @@ impl Fitted {
     }
     /// A profile with the fitted model.
     pub fn profile(&self) -> Profile {
-        profile_of(self.model.clone())
+        profile_of(self.model.clone(), self.volume)
     }
     /// Mean absolute error of the rows, in percent: of those that were fitted, or of those that only verify.
     pub fn mean_error(&self, held_out: bool) -> Option<f64> {
-        let of: Vec<f64> = self
-            .residuals
-            .iter()
-            .filter(|it| it.held_out == held_out)
-            .map(|it| it.error_percent.abs())
-            .collect();
-        (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
+        problem::mean_error(&self.residuals, held_out)
     }
 }

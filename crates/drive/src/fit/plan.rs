@@ -22,6 +22,12 @@ pub(super) const STREAM: u32 = 8;
 const WINDOWS: (u64, u64) = (128 * KIB, 4 * MIB);
 /// Bytes of the short series.
 const SHORT_SERIES: u64 = 16 * MIB;
+/// Small and large requests of the rows that show limits, at most, and how many large ones are in flight: more than a second
+/// at the highest limits that are offered for one volume.
+const SUSTAINED_REQUESTS: (u64, u64) = (400_000, 30_000);
+const SUSTAINED_DEPTH: u32 = 32;
+/// Requests between two entries of their series, at the start.
+const SUSTAINED_WINDOW: u64 = 1;
 /// Of the rate of the drive, the part that light writes take, in percent.
 const LIGHT_PERCENT: u64 = 30;
 
@@ -35,6 +41,8 @@ pub(super) const LONE_READS: &str = "4 KiB random reads, QD1";
 pub(super) const MIX: &str = "4 KiB random writes, QD16, and reads, QD16, steady";
 pub(super) const DISK_MIX: &str = "4 KiB random reads, QD4, beside 4 KiB random writes, QD4";
 pub(super) const READS: &str = "256 KiB sequential reads, QD8";
+pub(super) const SUSTAINED_SMALL: &str = "4 KiB random reads, as many as possible";
+pub(super) const SUSTAINED: &str = "256 KiB sequential reads, QD32";
 pub(super) const FLUSH: &str = "flush alone";
 pub(super) const FILL_SHORT: &str = "256 KiB sequential writes, the first 16 MiB";
 pub(super) const STEADY: &str = "256 KiB sequential writes, QD8, steady";
@@ -99,6 +107,7 @@ impl Scope {
                 &[Rate(0)],
             ),
         ];
+        rows.extend(self.sustained());
         if !self.writes {
             return rows;
         }
@@ -121,6 +130,24 @@ impl Scope {
             rows.push(row);
         }
         rows
+    }
+    /// Reads for as long as a row may last: a volume with limits is fast at first.
+    fn sustained(&self) -> Vec<Row> {
+        if self.facts.rotational {
+            return Vec::new();
+        }
+        let rows = [
+            (SUSTAINED_SMALL, SMALL, self.facts.depth, Order::Random, SUSTAINED_REQUESTS.0),
+            (SUSTAINED, LARGE, SUSTAINED_DEPTH, Order::Sequential, SUSTAINED_REQUESTS.1),
+        ];
+        let row = |(name, block, depth, order, requests)| {
+            let stream = self.stream(Read, block, depth, order);
+            let mut row = self.row(name, vec![stream], requests, &[]);
+            row.load.warm_up.requests = 0;
+            row.load.window = stream.block * SUSTAINED_WINDOW;
+            row
+        };
+        rows.map(row).to_vec()
     }
     /// All other rows.
     pub fn rows(&self, survey: &Survey) -> Vec<Row> {

@@ -95,6 +95,7 @@ mod tests {
             regimes: Vec::new(),
             write_rate: 1,
             fill_bytes: 0,
+            limits: None,
         }
     }
     fn measured(row: &str, quantity: &str, value: f64) -> Record {

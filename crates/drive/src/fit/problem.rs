@@ -10,6 +10,7 @@ use super::row::{Quantity, Record, Row};
 use super::solve::{self, Fitted, Problem};
 use crate::measure::Outcome;
 use crate::profile::{HostFacts, Model, Profile};
+use crate::volume;
 
 /// A continuous parameter of a model.
 pub(super) struct Tunable<P> {
@@ -41,11 +42,11 @@ pub(super) const fn nanos(value: f64) -> Nanos {
     Nanos(if value > 0.0 { value as u64 } else { 0 })
 }
 
-/// A profile with this model.
-pub(super) fn profile_of(model: Model) -> Profile {
+/// A profile with this model, behind these limits.
+pub(super) fn profile_of(model: Model, volume: Option<volume::Parameters>) -> Profile {
     let host = HostFacts { turnaround: Nanos::ZERO, consume_window: Nanos::ZERO };
     let (name, title) = ("calibrated".to_owned(), "calibrated".to_owned());
-    Profile { name, title, host, model, volume: None, numbers: Vec::new(), fitted_on: Vec::new() }
+    Profile { name, title, host, model, volume, numbers: Vec::new(), fitted_on: Vec::new() }
 }
 
 /// Measured numbers by row and quantity.
@@ -87,15 +88,14 @@ impl Residual {
 }
 
 /// All measured numbers of these rows beside those of a model.
-pub(super) fn residuals(model: &Model, rows: &[Row], numbers: &Numbers) -> Vec<Residual> {
-    let profile = profile_of(model.clone());
+pub(super) fn residuals(profile: &Profile, rows: &[Row], numbers: &Numbers) -> Vec<Residual> {
     let mut all = Vec::new();
     for row in rows {
         let has = |it: &Quantity| numbers.contains_key(&(row.name.clone(), it.name()));
         if !row.quantities.iter().any(has) {
             continue;
         }
-        let outcome = row.simulate(&profile);
+        let outcome = row.simulate(profile);
         for quantity in &row.quantities {
             let name = quantity.name();
             let Some(measured) = numbers.get(&(row.name.clone(), name)) else { continue };
@@ -112,6 +112,13 @@ pub(super) fn residuals(model: &Model, rows: &[Row], numbers: &Numbers) -> Vec<R
         }
     }
     all
+}
+
+/// Mean absolute error in percent: of the rows that were fitted, or of those that only verify.
+pub(super) fn mean_error(residuals: &[Residual], held_out: bool) -> Option<f64> {
+    let of = residuals.iter().filter(|it| it.held_out == held_out);
+    let errors: Vec<f64> = of.map(|it| it.error_percent.abs()).collect();
+    (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
 }
 
 /// What a drive does in each of these rows, in their order. Each row is a simulation of its own, so the number of threads
@@ -145,6 +152,8 @@ pub(super) struct Fit<'a, P> {
     pub(super) rows: &'a [Row],
     pub(super) numbers: &'a Numbers,
     pub(super) model: fn(P) -> Model,
+    /// Limits before the drive, which are not fitted.
+    pub(super) volume: Option<volume::Parameters>,
     pub(super) is_over: &'a dyn Fn() -> bool,
 }
 
@@ -199,8 +208,8 @@ impl<P: Clone> Fit<'_, P> {
         [1.1, 1.0 / 1.1].into_iter().all(|factor| {
             let mut base = self.base.clone();
             (tunable.set)(&mut base, (tunable.get)(&self.base) * factor);
-            let Self { rows, numbers, model, is_over, .. } = *self;
-            let fit = Fit { base, tunables: &others, rows, numbers, model, is_over };
+            let Self { rows, numbers, model, volume, is_over, .. } = *self;
+            let fit = Fit { base, tunables: &others, rows, numbers, model, volume, is_over };
             fit.better(REFIT_ITERATIONS).1 > limit
         })
     }
@@ -214,7 +223,7 @@ impl<P: Clone> Fit<'_, P> {
 
 impl<P: Clone> Problem for Fit<'_, P> {
     fn residuals(&self, parameters: &[f64]) -> Vec<f64> {
-        let profile = profile_of((self.model)(self.at(parameters)));
+        let profile = profile_of((self.model)(self.at(parameters)), self.volume);
         let known =
             |row: &Row, it: &Quantity| self.numbers.get(&(row.name.clone(), it.name())).copied();
         let is_fitted =

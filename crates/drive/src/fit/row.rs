@@ -74,6 +74,16 @@ impl Record {
 }
 
 impl Quantity {
+    /// The stream whose number it is.
+    pub fn stream(self) -> usize {
+        match self {
+            Self::Latency(stream)
+            | Self::Deviation(stream)
+            | Self::Longest(stream)
+            | Self::Flush(stream)
+            | Self::Rate(stream) => stream,
+        }
+    }
     /// Its name, such as `latency of 0`.
     pub fn name(self) -> String {
         let (name, stream) = match self {
@@ -137,14 +147,15 @@ impl Row {
         let series = outcome.series.iter().map(|(bytes, at)| (*bytes, at.0)).collect();
         Record { row: self.name.clone(), numbers: self.measured(outcome), series }
     }
-    /// Its numbers from an outcome.
+    /// Its numbers from an outcome. A stream that the other one starved until the row ended has none.
     fn measured(&self, outcome: &Outcome) -> Vec<Measured> {
         let of = |quantity: &Quantity| Measured {
             row: self.name.clone(),
             quantity: quantity.name(),
             value: quantity.of(outcome),
         };
-        self.quantities.iter().map(of).collect()
+        let is_counted = |it: &&Quantity| it.stream() == 0 || outcome.iops(it.stream()) > 0.0;
+        self.quantities.iter().filter(is_counted).map(of).collect()
     }
     /// A quantity for readers, such as `latency of 4 KiB reads`, or `latency` where all requests are alike.
     pub(super) fn describe(&self, quantity: Quantity) -> String {
@@ -183,8 +194,26 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use iofair_core::time::Nanos;
+
     use super::*;
-    use crate::measure::Counted;
+    use crate::measure::{Amount, Counted};
+
+    /// Goal: a stream that got nothing has no number, so that the drive is not refused for it. Method: one of two streams is
+    /// starved.
+    #[test]
+    fn a_starved_stream_has_no_numbers() {
+        let mut counted = Counted { bytes: 4096, ..Counted::default() };
+        counted.latency.record(100_000);
+        let streams = vec![counted, Counted::default()];
+        let outcome = Outcome { time: Nanos::from_secs(1), streams, series: Vec::new() };
+        let quantities = vec![Quantity::Rate(0), Quantity::Rate(1), Quantity::Latency(1)];
+        let nothing = Amount { requests: 0, time: Nanos::ZERO };
+        let load = Load { streams: Vec::new(), warm_up: nothing, measured: nothing, window: 0 };
+        let row = Row { name: "x".into(), load, quantities, tolerance: 0.01, held_out: false };
+        let names: Vec<String> = row.measured(&outcome).into_iter().map(|it| it.quantity).collect();
+        assert_eq!(names, ["rate of 0"]);
+    }
 
     /// Goal: one pause of the host does not look like a drive whose latency varies. Method: 999 equal latencies and a long
     /// one, and two latencies in turn.

@@ -1,19 +1,20 @@
 //! What the survey's rows say about a drive, before anything is fitted.
 
+use super::limits::Limits;
 use super::plan::{FILL, FILL_SHORT, FLUSH, LONE_READS, READS, SMALL, STEADY};
 use super::row::{Quantity, Record};
 
 /// A lone small read that takes longer comes from a disk.
 const DISK_NANOS: f64 = 2_000_000.0;
 /// A change of the rate by this factor is a cliff.
-const CLIFF: f64 = 1.12;
+pub(super) const CLIFF: f64 = 1.12;
 /// Windows that must agree.
 const WINDOWS_MIN: usize = 4;
 /// Where nothing was written.
 const WRITE_RATE_UNKNOWN: u64 = 100_000_000;
 
 /// The rate of writes from a number of written bytes on.
-#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Regime {
     /// Written bytes at its start.
     pub from: u64,
@@ -22,7 +23,7 @@ pub struct Regime {
 }
 
 /// What the survey found.
-#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Survey {
     /// Whether the drive has an arm.
     pub is_disk: bool,
@@ -38,6 +39,8 @@ pub struct Survey {
     pub write_rate: u64,
     /// Bytes that fill the write cache.
     pub fill_bytes: u64,
+    /// Limits on I/Os and bytes a second, as far as reads show them.
+    pub limits: Option<Limits>,
 }
 
 /// Splits a series into stretches of constant rate. A single slow window, such as one during which something else used the
@@ -98,6 +101,11 @@ impl Survey {
         {
             regimes = vec![short[0], Regime { from: short[1].from, ..steady }];
         }
+        let limits = Limits::of(records);
+        // Writes that the limits of a volume slow down say nothing about a cache.
+        if let Some(limited) = limits.and_then(|it| it.limited(&of(FILL)?.series)) {
+            regimes = limited;
+        }
         let cliff = regimes.get(1);
         let steady = number(STEADY, Quantity::Rate(0)).map_or(WRITE_RATE_UNKNOWN, |it| it as u64);
         let write_rate = cliff.or(regimes.first()).map_or(steady, |it| it.rate as u64);
@@ -110,6 +118,7 @@ impl Survey {
             regimes,
             write_rate,
             fill_bytes,
+            limits,
         })
     }
     /// Bytes of the write cache, as far as they show in the first cliff: it fills at the difference of the rates.

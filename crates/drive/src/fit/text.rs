@@ -65,7 +65,12 @@ pub fn profile_text(fitted: &Fitted, scope: &Scope, title: &str, worst_case: u64
     let mut tables: Vec<(String, String)> = Vec::new();
     for parameter in &fitted.parameters {
         let written = parameter.value.written();
-        match parameter.key.split_once('.') {
+        let table = match parameter.key.split_once('.') {
+            Some(("volume", key)) => Some(("volume".to_owned(), key)),
+            Some((table, key)) => Some((format!("model.{kind}.{table}"), key)),
+            None => None,
+        };
+        match table {
             None => {
                 text += &number(&parameter.key, &written, &source(parameter), !parameter.decided)
             }
@@ -73,13 +78,13 @@ pub fn profile_text(fitted: &Fitted, scope: &Scope, title: &str, worst_case: u64
                 let line = number(key, &written, &source(parameter), !parameter.decided);
                 match tables.iter_mut().find(|it| it.0 == table) {
                     Some((_, lines)) => *lines += &line,
-                    None => tables.push((table.to_owned(), line)),
+                    None => tables.push((table, line)),
                 }
             }
         }
     }
     for (table, lines) in tables {
-        let _ = write!(text, "\n[model.{kind}.{table}]\n{lines}");
+        let _ = write!(text, "\n[{table}]\n{lines}");
     }
     text
 }

@@ -14,7 +14,7 @@ use crate::random::Random;
 /// Longest wait at once, so that an interruption is noticed.
 const LOOK: Nanos = Nanos::from_millis(100);
 /// Entries of a series at most.
-const SERIES_MAX: usize = 4096;
+const SERIES_MAX: usize = 16_384;
 /// A device that completes nothing for this long will not complete anything.
 const SILENT_MAX: Nanos = Nanos::from_secs(60);
 
@@ -196,15 +196,25 @@ impl Bench<'_> {
             }
         }
         it.total += request.bytes;
-        let entries = self.series.len();
-        if stream == 0
-            && self.window > 0
-            && entries < SERIES_MAX
-            && it.total >= self.window * (entries as u64 + 1)
-        {
-            self.series.push((it.total, done.at.since(self.begun)));
+        let total = it.total;
+        if stream == 0 && self.window > 0 {
+            self.enter(total, done.at);
         }
         stream
+    }
+    /// Adds an entry to the series if its time has come. A series that is full loses every other entry.
+    fn enter(&mut self, total: u64, at: Instant) {
+        if self.series.len() == SERIES_MAX {
+            self.window *= 2;
+            let mut index = 0;
+            self.series.retain(|_| {
+                index += 1;
+                index % 2 == 0
+            });
+        }
+        if total >= self.window * (self.series.len() as u64 + 1) {
+            self.series.push((total, at.since(self.begun)));
+        }
     }
     /// Waits for what is in flight.
     fn drain(&mut self) -> io::Result<()> {
@@ -269,6 +279,18 @@ mod tests {
         let rare = Stream { pause_every: 10, ..slow };
         let found = outcome(vec![rare], 100);
         assert!(found.time.0 < 40_000_000, "{}", found.time);
+    }
+
+    /// Goal: a long series becomes coarser instead of ending. Method: more windows than it has entries.
+    #[test]
+    fn a_long_series_becomes_coarser() {
+        let mut device = Simulated::new(profile::load("samsung-970-pro", 1).unwrap());
+        let mut load = load(vec![stream(Operation::Read, 32, Order::Random)], 40_000);
+        load.window = 4096;
+        let series = run(&mut device, &load, 1, &|| false).unwrap().series;
+        assert!((SERIES_MAX / 2..=SERIES_MAX).contains(&series.len()), "{}", series.len());
+        assert!(series.last().unwrap().0 > 39_000 * 4096 && series[0].0 < 64 * 4096);
+        assert!(series.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
     }
 
     /// Goal: an interruption ends a load early, with what is there. Method: one after a tenth of a second.

@@ -71,6 +71,7 @@ impl Drive {
             regimes: Vec::new(),
             write_rate: WRITE_RATE,
             fill_bytes: FILL,
+            limits: None,
         };
         let all = scope.survey().into_iter().chain(scope.rows(&survey));
         all.filter(|row| row.load.window == 0 && row.load.streams.iter().all(has_job)).collect()
@@ -193,11 +194,7 @@ fn record(row: &Row, jobs: &[Value]) -> Result<Option<Record>, String> {
     }
     let mut numbers = Vec::new();
     for quantity in &row.quantities {
-        let (Quantity::Latency(stream)
-        | Quantity::Deviation(stream)
-        | Quantity::Longest(stream)
-        | Quantity::Flush(stream)
-        | Quantity::Rate(stream)) = *quantity;
+        let stream = quantity.stream();
         let job = job(stream).ok_or("a job is missing")?;
         if let Some(error) = job["error"].as_u64().filter(|it| *it != 0) {
             return Err(format!("fio's job \"{}|{stream}\" ended with error {error}", row.name));

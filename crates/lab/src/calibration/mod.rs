@@ -134,8 +134,15 @@ impl Calibration {
             knee_depth: fit::knee(&self.records),
             io_cost_model: costs.model(&self.number),
             io_cost_qos: costs.qos(&self.number),
-            reaches: reaches(&profile.reaches()),
+            reaches: reaches(&self.reaches(&profile)),
         }
+    }
+    /// What the model reaches, and not more than the drive sustained in the longest rows.
+    fn reaches(&self, profile: &Profile) -> Attainable {
+        let found = profile.reaches();
+        let Some((ios, bytes)) = self.survey.limits.map(|it| it.reached) else { return found };
+        let small = found.small.map(|it| it.min(ios * SMALL_READ));
+        Attainable { reads: found.reads.min(bytes), small, ..found }
     }
     /// The profile as a file, with the lines for contracts and for the kernel as comments.
     pub fn profile(&self, fitted: &Fitted, report: &Report<'_>) -> String {

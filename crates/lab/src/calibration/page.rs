@@ -189,7 +189,8 @@ mod tests {
         let residuals =
             both.iter().flat_map(|name| depths.map(|it| row(format!("{name}{it}"), it)));
         let model = iofair_drive::profile::read("nvme-2015").unwrap().model;
-        let fitted = Fitted { model, parameters: Vec::new(), residuals: residuals.collect() };
+        let fitted =
+            Fitted { model, volume: None, parameters: Vec::new(), residuals: residuals.collect() };
         let mut calibration = crate::calibration::fio::tests::calibration();
         calibration.title = "a < b".into();
         let titles: Vec<String> =
