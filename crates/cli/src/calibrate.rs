@@ -204,10 +204,13 @@ fn measure(
         fit::check(found, journal.records()).map_err(|why| refused(args, &why))?;
         let more = scope.rows(found);
         let burst = found.limits.and_then(|it| it.burst);
+        let rest = found.limits.and_then(|it| it.rest(&scope));
         if let Some(burst) = burst {
-            eprintln!("{name}: limits after a burst of {burst}; before each row it rests so long");
+            let then =
+                if rest.is_some() { "rests before each row" } else { "is measured without it" };
+            eprintln!("{name}: limits after a burst of {burst}; the drive {then}");
         }
-        if !run_rows(&mut target, &mut journal, &more, burst, is_over)? {
+        if !run_rows(&mut target, &mut journal, &more, rest, is_over)? {
             survey = None;
         }
         rows.extend(more);

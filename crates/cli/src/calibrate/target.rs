@@ -23,8 +23,6 @@ const FILL_TIME: Nanos = Nanos::from_secs(60);
 /// What may be wrong with a volume of zeros.
 const EMPTY: &str = "if nothing was written there yet, reads do not reach the drive and these numbers are not the drive's; \
     --write fills it first";
-/// Longest rest before a row.
-const REST_MAX: Nanos = Nanos::from_secs(10);
 /// A target below this says nothing about a drive.
 const SIZE_MIN: u64 = 64 << 20;
 const MIB: u64 = 1 << 20;
@@ -143,11 +141,11 @@ impl Target {
         let Some(device) = self.device() else { return Ok(()) };
         let read = Stream {
             area: (0, MIB),
-            pause: time.min(REST_MAX),
+            pause: time,
             ..Stream::new(Operation::Read, 4096, 1, Order::Same)
         };
         let nothing = Amount { requests: 0, time: Nanos::ZERO };
-        let measured = Amount { requests: 1, time: REST_MAX + REST_MAX };
+        let measured = Amount { requests: 1, time: time + Nanos::from_secs(60) };
         let load = Load { streams: vec![read], warm_up: nothing, measured, window: 0 };
         run(device, &load, SEED, is_over).map(|_| ())
     }

@@ -13,7 +13,7 @@
 use iofair_core::time::Nanos;
 
 use super::flash::{Flash, Scored};
-use super::plan::{LARGE, LONE_READS, SMALL, SUSTAINED, SUSTAINED_SMALL};
+use super::plan::{LARGE, LONE_READS, SMALL, SUSTAINED, SUSTAINED_SMALL, Scope};
 use super::row::Record;
 use super::solve::SIGNIFICANT;
 use super::survey::{CLIFF, Regime};
@@ -36,6 +36,8 @@ const STEPS_ALIKE: f64 = 1.6;
 const SAME: f64 = 1.03;
 /// Lengths of the large reads, and of what fits into one command of many drives.
 const LENGTHS: [u64; 2] = [LARGE, LARGE / 2];
+/// Longest rest before a row.
+const REST_MAX: Nanos = Nanos::from_secs(10);
 /// No limit.
 const IOPS_MAX: u64 = 1_000_000_000;
 const RATE_MAX: u64 = 1 << 40;
@@ -191,8 +193,17 @@ impl Limits {
         let before = Regime { from: 0, rate: bytes as f64 * 1e9 / at.max(1) as f64 };
         (limit / line.rate < SAME && line.rate / limit < SAME).then(|| vec![before, after])
     }
-    /// A volume with these limits; where no series shows one, with what was reached.
-    pub(super) fn volume(&self, depth: u32) -> volume::Parameters {
+    /// The burst as a profile has it: at least a slice.
+    pub(super) fn whole_burst(&self, volume: &volume::Parameters) -> Nanos {
+        self.burst.unwrap_or(volume.burst).max(volume.slice)
+    }
+    /// How long a device rests before each row, so that a burst is allowed again.
+    pub fn rest(&self, scope: &Scope) -> Option<Nanos> {
+        self.burst.filter(|it| *it <= REST_MAX || scope.is_simulated())
+    }
+    /// A volume with these limits, as rows meet it: without a burst for which they do not wait. Where no series shows one, with what was reached.
+    pub(super) fn volume(&self, scope: &Scope) -> volume::Parameters {
+        let depth = scope.facts.depth;
         let (iops, rate) = match self.are_shown() {
             true => (self.iops.unwrap_or(IOPS_MAX), self.rate.unwrap_or(RATE_MAX)),
             false => self.reached,
@@ -204,7 +215,7 @@ impl Limits {
             iops: iops.clamp(1, IOPS_MAX),
             rate: rate.clamp(4096, RATE_MAX),
             io: IO,
-            burst: self.burst.unwrap_or(slice).max(slice),
+            burst: self.rest(scope).unwrap_or(slice).max(slice),
             slice,
             shared: true,
         }
@@ -217,7 +228,7 @@ pub(super) fn best(plain: Flash<'_>) -> (Flash<'_>, ssd::Parameters) {
         let best = plain.best().0;
         return (plain, best);
     };
-    let volume = limits.volume(plain.scope.facts.depth);
+    let volume = limits.volume(plain.scope);
     let path = path(&plain, volume.path);
     let limited = Flash { volume: Some(volume::Parameters { path, ..volume }), ..plain };
     let is_doubtful = |flash: &Flash<'_>, at: &Scored| {
@@ -285,7 +296,7 @@ pub(super) fn parameters(flash: &Flash<'_>, at: &ssd::Parameters) -> Vec<Paramet
     };
     let is_over = (flash.is_over)();
     // A burst ends with a slice, so it is known to a slice only.
-    let is_smooth = volume.slice.0 * 10 < volume.burst.0;
+    let is_smooth = limits.burst.is_some_and(|it| volume.slice.0 * 10 < it.0);
     let directions = !is_over && {
         let other = other_directions(flash);
         let (here, scale) = (flash.squares(at.clone()), flash.scale(at));
@@ -299,7 +310,7 @@ pub(super) fn parameters(flash: &Flash<'_>, at: &ssd::Parameters) -> Vec<Paramet
         of("iops", Value::Count(volume.iops), limits.iops.is_some()),
         of("rate", Value::Rate(volume.rate), limits.rate.is_some()),
         of("io", Value::Bytes(volume.io), false),
-        of("burst", Value::Nanos(volume.burst.0), limits.burst.is_some() && is_smooth),
+        of("burst", Value::Nanos(limits.whole_burst(&volume).0), is_smooth),
         of("slice", Value::Nanos(volume.slice.0), limits.slice.is_some()),
         of("shared", Value::Flag(volume.shared), directions),
     ]
@@ -355,6 +366,27 @@ mod tests {
         println!("iops, rate, burst, slice found: {counts:?} of 40; wrong: {wrong:?}");
         assert!(wrong.len() <= 2, "{wrong:?}");
         assert!(counts[0] >= 20 && counts[1] >= 20 && counts[2] >= 20, "{counts:?}");
+    }
+
+    /// Goal: a burst of minutes is found, and only rows in simulated time begin with it. Method: a volume with a burst of 20 s.
+    #[test]
+    fn a_long_burst_is_not_waited_for() {
+        let name = "random-volume:17?volume.iops=3000&volume.burst=20s&volume.slice=1us";
+        let (truth, found) = limits(name);
+        let burst = found.burst.unwrap();
+        assert!(burst.0.abs_diff(20_000_000_000) < 200_000_000, "{burst}");
+        let simulated = scope(&truth);
+        let live = Scope { row_time: Nanos::from_secs(5), ..simulated };
+        assert_eq!((found.rest(&simulated), found.rest(&live)), (Some(burst), None));
+        let volume = found.volume(&live);
+        assert_eq!((volume.burst, found.whole_burst(&volume)), (volume.slice, burst));
+        // A longer row has more requests, since it ends with them, too.
+        let requests = |row_time| {
+            let scope = Scope { row_time: Nanos::from_secs(row_time), ..simulated };
+            let row = scope.survey().into_iter().find(|it| it.name == SUSTAINED).unwrap();
+            row.load.measured.requests
+        };
+        assert_eq!(requests(50), 10 * requests(5));
     }
 
     /// Goal: a drive without limits shows none. Method: the flash drives among the profiles, and random ones.

@@ -134,6 +134,10 @@ pub fn fit(
         }
     };
     let residuals = residuals(&profile_of(model.clone(), volume), rows, numbers);
+    let volume = survey.limits.zip(volume).map(|(limits, it)| {
+        let burst = limits.whole_burst(&it);
+        volume::Parameters { burst, ..it }
+    });
     Fitted { model, volume, parameters, residuals }
 }
 

@@ -25,6 +25,9 @@ const SHORT_SERIES: u64 = 16 * MIB;
 /// Small and large requests of the rows that show limits, at most, and how many large ones are in flight: more than a second
 /// at the highest limits that are offered for one volume.
 const SUSTAINED_REQUESTS: (u64, u64) = (400_000, 30_000);
+/// The time of a row for which these are meant; a longer one has more. Simulated rows may take hours.
+const SUSTAINED_ROW: Nanos = Nanos::from_secs(5);
+const HOUR: Nanos = Nanos::from_secs(3600);
 const SUSTAINED_DEPTH: u32 = 32;
 /// Requests between two entries of their series, at the start.
 const SUSTAINED_WINDOW: u64 = 1;
@@ -57,7 +60,7 @@ pub struct Scope {
     pub area: u64,
     /// Whether it may be written.
     pub writes: bool,
-    /// Longest time of a row.
+    /// Longest time of a row; an hour or more in simulated time.
     pub row_time: Nanos,
     /// Bytes and time of the row that fills caches.
     pub fill: (u64, Nanos),
@@ -131,6 +134,10 @@ impl Scope {
         }
         rows
     }
+    /// Whether time costs nothing: each row then begins with a drive at rest.
+    pub fn is_simulated(&self) -> bool {
+        self.row_time >= HOUR
+    }
     /// Reads for as long as a row may last: a volume with limits is fast at first.
     fn sustained(&self) -> Vec<Row> {
         if self.facts.rotational {
@@ -140,7 +147,9 @@ impl Scope {
             (SUSTAINED_SMALL, SMALL, self.facts.depth, Order::Random, SUSTAINED_REQUESTS.0),
             (SUSTAINED, LARGE, SUSTAINED_DEPTH, Order::Sequential, SUSTAINED_REQUESTS.1),
         ];
-        let row = |(name, block, depth, order, requests)| {
+        let times = self.row_time.0.checked_div(SUSTAINED_ROW.0).filter(|_| !self.is_simulated());
+        let row = |(name, block, depth, order, requests): (&str, u64, u32, Order, u64)| {
+            let requests = requests * times.unwrap_or(1).max(1);
             let stream = self.stream(Read, block, depth, order);
             let mut row = self.row(name, vec![stream], requests, &[]);
             row.load.warm_up.requests = 0;
