@@ -88,9 +88,9 @@ impl Target {
             }
             fill(&mut device, None, is_over).with_context(|| format!("filling {name}"))?;
         }
-        if let Some(scheduler) = scheduler(device.number()) {
+        if let Some(scheduler) = device.scheduler() {
             eprintln!(
-                "{name}: the kernel's scheduler of the drive is {scheduler}; it is measured with the drive (`none` is not)"
+                "{name}: requests also wait in the kernel's scheduler {scheduler}; set it to none to measure the drive alone"
             );
         }
         Ok(Self::File { device: Box::new(device), name: name.to_owned() })
@@ -132,8 +132,11 @@ impl Target {
         // Nothing is lost by writing to a model.
         Ok(match (facts.rotational, simulated.is_some()) {
             (_, true) => scope,
-            (true, false) => Scope { writes, row_time, ..scope },
-            (false, false) => Scope { writes, row_time, fill: (FILL, FILL_TIME), ..scope },
+            (true, false) => Scope { writes, row_time, is_simulated: false, ..scope },
+            (false, false) => {
+                let fill = (FILL, FILL_TIME);
+                Scope { writes, row_time, fill, is_simulated: false, ..scope }
+            }
         })
     }
     /// Waits, so that the limits of a volume allow a burst again. A model is at rest before each row.
@@ -187,17 +190,6 @@ impl Target {
             _ => "MAJOR:MINOR".to_owned(),
         }
     }
-}
-
-/// The kernel's scheduler of a device, `MAJOR:MINOR`, unless it is `none`. A partition has its queue one level up.
-fn scheduler(number: &str) -> Option<String> {
-    let read = |up: &str| {
-        let path = format!("/sys/dev/block/{number}/{up}queue/scheduler");
-        std::fs::read_to_string(path).ok()
-    };
-    let choice = read("").or_else(|| read("../"))?;
-    let chosen = choice.split(['[', ']']).nth(1)?;
-    (chosen != "none").then(|| chosen.to_owned())
 }
 
 /// Name and socket of an NBD URI.

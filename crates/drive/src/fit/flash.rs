@@ -2,7 +2,7 @@
 
 use iofair_core::time::Nanos;
 
-use super::plan::{LARGE, SMALL, Scope};
+use super::plan::{LARGE, SMALL, Scope, cached_writes};
 use super::problem::{Fit, Numbers, Tunable, mean_error, nanos, profile_of, residuals};
 use super::row::Row;
 use super::solve::{self, SIGNIFICANT};
@@ -125,11 +125,6 @@ fn latency(numbers: &Numbers, row: &str, stream: usize) -> Option<f64> {
 fn link_behind_limits(survey: &Survey, numbers: &Numbers) -> Option<f64> {
     let more = latency(numbers, "256 KiB random reads, QD1", 0)? - survey.lone_read.0;
     Some((LARGE - SMALL) as f64 * 1e9 / more.max(10_000.0))
-}
-
-/// The row of small writes that the cache takes.
-fn cached_writes(depth: u32) -> String {
-    format!("4 KiB random writes, QD{depth}, in the cache")
 }
 
 /// Nanoseconds of a lone cached write, and the part of them for which a write keeps others waiting.

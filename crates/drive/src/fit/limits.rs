@@ -7,8 +7,9 @@
 //! R (t + burst - slice)  <=  bytes(t)  <=  R (t + burst)           once the bucket is empty
 //! ```
 //!
-//! So the line above the second half of the series has the slope `R` and meets the axis at `burst`, and the steps below it
-//! are as deep as `slice` is long. A drive without limits has no such burst: its rate is the same from the beginning.
+//! This is the arrival curve of a token bucket (Cruz 1991, "A calculus for network delay"). So the line above the second
+//! half of the series has the slope `R` and meets the axis at `burst`, and the steps below it are as deep as `slice` is
+//! long. A drive without limits has no such burst: its rate is the same from the beginning.
 
 use iofair_core::time::Nanos;
 
@@ -199,9 +200,10 @@ impl Limits {
     }
     /// How long a device rests before each row, so that a burst is allowed again.
     pub fn rest(&self, scope: &Scope) -> Option<Nanos> {
-        self.burst.filter(|it| *it <= REST_MAX || scope.is_simulated())
+        self.burst.filter(|it| *it <= REST_MAX || scope.is_simulated)
     }
-    /// A volume with these limits, as rows meet it: without a burst for which they do not wait. Where no series shows one, with what was reached.
+    /// A volume with these limits, as rows meet it: without a burst for which they do not wait. Where no series shows a
+    /// limit, what was reached is one.
     pub(super) fn volume(&self, scope: &Scope) -> volume::Parameters {
         let depth = scope.facts.depth;
         let (iops, rate) = match self.are_shown() {
@@ -376,13 +378,13 @@ mod tests {
         let burst = found.burst.unwrap();
         assert!(burst.0.abs_diff(20_000_000_000) < 200_000_000, "{burst}");
         let simulated = scope(&truth);
-        let live = Scope { row_time: Nanos::from_secs(5), ..simulated };
+        let live = Scope { row_time: Nanos::from_secs(5), is_simulated: false, ..simulated };
         assert_eq!((found.rest(&simulated), found.rest(&live)), (Some(burst), None));
         let volume = found.volume(&live);
         assert_eq!((volume.burst, found.whole_burst(&volume)), (volume.slice, burst));
         // A longer row has more requests, since it ends with them, too.
         let requests = |row_time| {
-            let scope = Scope { row_time: Nanos::from_secs(row_time), ..simulated };
+            let scope = Scope { row_time: Nanos::from_secs(row_time), ..live };
             let row = scope.survey().into_iter().find(|it| it.name == SUSTAINED).unwrap();
             row.load.measured.requests
         };

@@ -25,9 +25,8 @@ const SHORT_SERIES: u64 = 16 * MIB;
 /// Small and large requests of the rows that show limits, at most, and how many large ones are in flight: more than a second
 /// at the highest limits that are offered for one volume.
 const SUSTAINED_REQUESTS: (u64, u64) = (400_000, 30_000);
-/// The time of a row for which these are meant; a longer one has more. Simulated rows may take hours.
+/// The time of a row for which these are meant; a longer one has more.
 const SUSTAINED_ROW: Nanos = Nanos::from_secs(5);
-const HOUR: Nanos = Nanos::from_secs(3600);
 const SUSTAINED_DEPTH: u32 = 32;
 /// Requests between two entries of their series, at the start.
 const SUSTAINED_WINDOW: u64 = 1;
@@ -60,10 +59,12 @@ pub struct Scope {
     pub area: u64,
     /// Whether it may be written.
     pub writes: bool,
-    /// Longest time of a row; an hour or more in simulated time.
+    /// Longest time of a row.
     pub row_time: Nanos,
     /// Bytes and time of the row that fills caches.
     pub fill: (u64, Nanos),
+    /// Whether time costs nothing, and each row begins with a drive at rest.
+    pub is_simulated: bool,
 }
 
 impl Scope {
@@ -134,10 +135,6 @@ impl Scope {
         }
         rows
     }
-    /// Whether time costs nothing: each row then begins with a drive at rest.
-    pub fn is_simulated(&self) -> bool {
-        self.row_time >= HOUR
-    }
     /// Reads for as long as a row may last: a volume with limits is fast at first.
     fn sustained(&self) -> Vec<Row> {
         if self.facts.rotational {
@@ -147,7 +144,7 @@ impl Scope {
             (SUSTAINED_SMALL, SMALL, self.facts.depth, Order::Random, SUSTAINED_REQUESTS.0),
             (SUSTAINED, LARGE, SUSTAINED_DEPTH, Order::Sequential, SUSTAINED_REQUESTS.1),
         ];
-        let times = self.row_time.0.checked_div(SUSTAINED_ROW.0).filter(|_| !self.is_simulated());
+        let times = self.row_time.0.checked_div(SUSTAINED_ROW.0).filter(|_| !self.is_simulated);
         let row = |(name, block, depth, order, requests): (&str, u64, u32, Order, u64)| {
             let requests = requests * times.unwrap_or(1).max(1);
             let stream = self.stream(Read, block, depth, order);
@@ -195,12 +192,9 @@ impl Scope {
                 rows.push(self.row(&name, vec![reader, small], 600, &[Rate(0), Latency(1)]));
             }
         }
-        for (name, depth) in [
-            ("4 KiB random writes, QD1, in the cache", 1),
-            ("4 KiB random writes, QD32, in the cache", 32),
-        ] {
+        for depth in [1, 32] {
             let writer = self.stream(Write, SMALL, depth, Order::Random);
-            let mut row = self.row(name, vec![writer], 150, &[Latency(0)]);
+            let mut row = self.row(&cached_writes(depth), vec![writer], 150, &[Latency(0)]);
             row.load.warm_up.requests = 0;
             rows.push(row);
         }
@@ -434,6 +428,11 @@ impl Scope {
         rows.push(row);
         rows
     }
+}
+
+/// The row of small writes that the cache of a flash drive takes.
+pub(super) fn cached_writes(depth: u32) -> String {
+    format!("4 KiB random writes, QD{depth}, in the cache")
 }
 
 fn has_flush(row: &Row) -> bool {

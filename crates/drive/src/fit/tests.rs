@@ -29,7 +29,7 @@ pub(super) fn scope(truth: &Profile) -> Scope {
     let facts = DriveFacts { max_request, capacity: Sectors::from_bytes_ceil(area), ..facts };
     let hour = Nanos::from_secs(3600);
     let fill = (if facts.rotational { 256 << 20 } else { 12 << 30 }, hour);
-    Scope { facts, area, writes: true, row_time: hour, fill }
+    Scope { facts, area, writes: true, row_time: hour, fill, is_simulated: true }
 }
 
 /// What a drive of this seed gives for these rows.

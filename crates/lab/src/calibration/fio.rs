@@ -58,7 +58,8 @@ impl Drive {
             max_request: Sectors::from_bytes_ceil(1 << 20),
             capacity: Sectors::from_bytes_ceil(area),
         };
-        Scope { facts, area, writes, row_time: HOUR, fill: (FILL, HOUR) }
+        let fill = (FILL, HOUR);
+        Scope { facts, area, writes, row_time: HOUR, fill, is_simulated: false }
     }
     /// All rows that fio can run.
     fn rows(self) -> Vec<Row> {

@@ -77,7 +77,8 @@ pub fn simulated_scope(facts: DriveFacts, area: u64) -> Scope {
     // What is outside of the area is never met: the drive is as large as that.
     let facts = DriveFacts { max_request, capacity: Sectors::from_bytes_ceil(area), ..facts };
     let fill = if facts.rotational { FILL_DISK } else { FILL };
-    Scope { facts, area, writes: true, row_time: HOUR, fill: (fill, HOUR) }
+    let fill = (fill, HOUR);
+    Scope { facts, area, writes: true, row_time: HOUR, fill, is_simulated: true }
 }
 
 /// Measures a model in simulated time; `None` if it was ended.

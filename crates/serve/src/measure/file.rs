@@ -48,6 +48,7 @@ pub struct FileDevice {
     is_device: bool,
     /// `MAJOR:MINOR` of the drive.
     number: String,
+    scheduler: Option<String>,
     read: Vec<Page>,
     written: Vec<Page>,
     in_flight: u32,
@@ -90,6 +91,7 @@ impl FileDevice {
             clock: Clock::start(),
             facts,
             is_device,
+            scheduler: Queue::scheduler(number),
             number: format!("{}:{}", libc::major(number), libc::minor(number)),
             read: (0..pages).map(|_| Page([0; PAGE])).collect(),
             // Drives and file systems may treat zeroes and repetitions differently.
@@ -106,6 +108,10 @@ impl FileDevice {
     /// `MAJOR:MINOR` of the device, or of the one under the file.
     pub fn number(&self) -> &str {
         &self.number
+    }
+    /// The kernel's scheduler of that device, unless it is `none`.
+    pub fn scheduler(&self) -> Option<&str> {
+        self.scheduler.as_deref()
     }
     /// Bytes of a file that are not allocated: reads of them never reach a drive.
     pub fn holes(&self) -> io::Result<u64> {

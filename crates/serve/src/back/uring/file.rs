@@ -253,6 +253,15 @@ fn direct_border(file: &File) -> u64 {
     }
 }
 
+/// A file of sysfs about a device.
+fn attribute(device: u64, path: &str) -> Option<String> {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let base = format!("/sys/dev/block/{major}:{minor}");
+    let read = |path: String| fs::read_to_string(path).ok();
+    // A partition has its queue one level up.
+    read(format!("{base}/{path}")).or_else(|| read(format!("{base}/../{path}")))
+}
+
 /// What the kernel tells of a block device, or of the one under a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Queue {
@@ -265,13 +274,13 @@ pub(crate) struct Queue {
 impl Queue {
     /// That of a device number, from sysfs.
     pub(crate) fn of(device: u64) -> Self {
-        let (major, minor) = (libc::major(device), libc::minor(device));
-        let base = format!("/sys/dev/block/{major}:{minor}");
-        // A partition has its queue one level up.
-        Self::told(|path: &str| {
-            let read = |path: String| fs::read_to_string(path).ok();
-            read(format!("{base}/{path}")).or_else(|| read(format!("{base}/../{path}")))
-        })
+        Self::told(|path: &str| attribute(device, path))
+    }
+    /// The kernel's scheduler of a device, unless it is `none`.
+    pub(crate) fn scheduler(device: u64) -> Option<String> {
+        let choice = attribute(device, "queue/scheduler")?;
+        let chosen = choice.split(['[', ']']).nth(1)?;
+        (chosen != "none").then(|| chosen.to_owned())
     }
     /// From what `read` finds under a name of the device's directory.
     fn told(read: impl Fn(&str) -> Option<String>) -> Self {
