@@ -87,7 +87,9 @@ fn panels(calibration: &Calibration, fitted: &Fitted) -> Vec<Panel> {
         let points = rates(&record.series);
         let (_, last) = range(points.iter().map(|it| it.0));
         let (_, high) = range(points.iter().map(|it| it.1));
-        let (x, y) = (Axis::linear("MB written", last), Axis::linear("MB/s", high));
+        let writes = calibration.rows.iter().any(|it| it.name == record.row && it.writes());
+        let bytes = if writes { "MB written" } else { "MB read" };
+        let (x, y) = (Axis::linear(bytes, last), Axis::linear("MB/s", high));
         let marks = vec![Mark::Line { points, colour: MEASURED, width: 1.5 }];
         panels.push(Panel { title: record.row.clone(), x, y, marks });
     }
