@@ -3,7 +3,7 @@
 use iofair_core::time::Nanos;
 
 use super::plan::Scope;
-use super::problem::{Fit, Numbers, Tunable, nanos};
+use super::problem::{Fit, Numbers, Simulations, Tunable, nanos};
 use super::row::Row;
 use super::solve::{self, SIGNIFICANT};
 use super::survey::Survey;
@@ -220,13 +220,15 @@ pub(super) struct Disk<'a> {
     pub(super) survey: &'a Survey,
     pub(super) rows: &'a [Row],
     pub(super) numbers: &'a Numbers,
+    pub(super) simulations: &'a Simulations,
     pub(super) is_over: &'a dyn Fn() -> bool,
 }
 
 impl Disk<'_> {
     fn fit(&self, base: Parameters) -> Fit<'_, Parameters> {
-        let Self { rows, numbers, is_over, .. } = *self;
-        Fit { base, tunables: TUNABLES, rows, numbers, model: Model::Hdd, volume: None, is_over }
+        let Self { rows, numbers, simulations, is_over, .. } = *self;
+        let (tunables, model, volume) = (TUNABLES, Model::Hdd, None);
+        Fit { base, tunables, rows, numbers, model, volume, simulations, is_over }
     }
     fn choose(&self, mut best: (Parameters, f64)) -> (Parameters, f64) {
         for _ in 0..5 {

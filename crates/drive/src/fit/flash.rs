@@ -3,7 +3,9 @@
 use iofair_core::time::Nanos;
 
 use super::plan::{LARGE, SMALL, Scope, cached_writes};
-use super::problem::{Fit, Numbers, Tunable, mean_error, nanos, profile_of, residuals};
+use super::problem::{
+    Fit, Numbers, Simulations, Tunable, mean_error, nanos, profile_of, residuals,
+};
 use super::row::Row;
 use super::solve::{self, SIGNIFICANT};
 use super::survey::Survey;
@@ -236,13 +238,15 @@ pub(super) struct Flash<'a> {
     pub(super) numbers: &'a Numbers,
     /// Limits before the drive.
     pub(super) volume: Option<volume::Parameters>,
+    pub(super) simulations: &'a Simulations,
     pub(super) is_over: &'a dyn Fn() -> bool,
 }
 
 impl Flash<'_> {
     fn fit(&self, base: Parameters) -> Fit<'_, Parameters> {
-        let Self { rows, numbers, volume, is_over, .. } = *self;
-        Fit { base, tunables: TUNABLES, rows, numbers, model: Model::Ssd, volume, is_over }
+        let Self { rows, numbers, volume, simulations, is_over, .. } = *self;
+        let (tunables, model) = (TUNABLES, Model::Ssd);
+        Fit { base, tunables, rows, numbers, model, volume, simulations, is_over }
     }
     /// Fits some parameters to some rows; the sum of squares is of those rows.
     fn stage(&self, base: Parameters, keys: &[&str], rows: impl Fn(&Row) -> bool) -> Scored {

@@ -113,15 +113,17 @@ pub fn fit(
 ) -> Fitted {
     let known: Numbers = numbers(records);
     let numbers = &known;
+    let simulations = &problem::Simulations::default();
     let (model, volume, parameters) = match survey.is_disk {
         true => {
-            let disk = disk::Disk { scope, survey, rows, numbers, is_over };
+            let disk = disk::Disk { scope, survey, rows, numbers, simulations, is_over };
             let (best, others) = disk.best();
             let parameters = disk.parameters(&best, &others);
             (Model::Hdd(best), None, parameters)
         }
         false => {
-            let flash = flash::Flash { scope, survey, rows, numbers, volume: None, is_over };
+            let volume = None;
+            let flash = flash::Flash { scope, survey, rows, numbers, volume, simulations, is_over };
             let (flash, best) = limits::best(flash);
             let mut parameters = flash.parameters(&best);
             if flash.volume.is_some() {

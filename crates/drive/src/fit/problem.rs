@@ -1,14 +1,14 @@
 //! The parameters of a model as a least-squares problem.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use iofair_core::time::Nanos;
 
 use super::row::{Quantity, Record, Row};
 use super::solve::{self, Fitted, Problem};
-use crate::measure::Outcome;
 use crate::profile::{HostFacts, Model, Profile};
 use crate::volume;
 
@@ -121,20 +121,54 @@ pub(super) fn mean_error(residuals: &[Residual], held_out: bool) -> Option<f64> 
     (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
 }
 
-/// What a drive does in each of these rows, in their order. Each row is a simulation of its own, so the number of threads
+/// The quantities of rows, by row and model, that were simulated before. A fit asks for many models again, and most rows do
+/// not depend on all of a model ([`Row::model`]).
+#[derive(Default, Debug)]
+pub(super) struct Simulations(Mutex<HashMap<String, Arc<[f64]>>>);
+
+impl Simulations {
+    /// The quantities of these rows, in their order, for a model behind these limits.
+    fn of(
+        &self,
+        rows: &[&Row],
+        model: &Model,
+        volume: Option<volume::Parameters>,
+    ) -> Vec<Arc<[f64]>> {
+        let key = |row: &&Row| format!("{} {:?} {volume:?}", row.name, row.model(model));
+        let keys: Vec<String> = rows.iter().map(key).collect();
+        let known = |key| self.0.lock().expect(UNPOISONED).get(key).cloned();
+        let found: Vec<Option<Arc<[f64]>>> = keys.iter().map(known).collect();
+        let missing = rows.iter().zip(&found).filter(|it| it.1.is_none());
+        let missing: Vec<&Row> = missing.map(|it| *it.0).collect();
+        let mut new = simulate(&missing, &profile_of(model.clone(), volume)).into_iter();
+        let all = keys.into_iter().zip(found).map(|(key, found)| {
+            found.or_else(|| {
+                let new: Arc<[f64]> = new.next()?.into();
+                self.0.lock().expect(UNPOISONED).insert(key, Arc::clone(&new));
+                Some(new)
+            })
+        });
+        all.flatten().collect()
+    }
+}
+/// Why the lock of [`Simulations`] is free of poison.
+const UNPOISONED: &str = "nothing panics while it is locked";
+
+/// The quantities of each of these rows, in their order. Each row is a simulation of its own, so the number of threads
 /// changes nothing but the time.
-fn simulate(rows: &[&Row], profile: &Profile) -> Vec<Outcome> {
+fn simulate(rows: &[&Row], profile: &Profile) -> Vec<Vec<f64>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(row) = rows.get(index) else { return done };
-            done.push((index, row.simulate(profile)));
+            let outcome = row.simulate(profile);
+            done.push((index, row.quantities.iter().map(|it| it.of(&outcome)).collect()));
         }
     };
     let threads = thread::available_parallelism().map_or(1, usize::from).min(rows.len());
-    let mut all: Vec<(usize, Outcome)> = thread::scope(|scope| {
+    let mut all: Vec<(usize, Vec<f64>)> = thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let own = work();
         let others =
@@ -142,7 +176,7 @@ fn simulate(rows: &[&Row], profile: &Profile) -> Vec<Outcome> {
         own.into_iter().chain(others).collect()
     });
     all.sort_by_key(|(index, _)| *index);
-    all.into_iter().map(|(_, outcome)| outcome).collect()
+    all.into_iter().map(|(_, quantities)| quantities).collect()
 }
 
 /// A model, its continuous parameters, and the rows to fit them to.
@@ -154,6 +188,7 @@ pub(super) struct Fit<'a, P> {
     pub(super) model: fn(P) -> Model,
     /// Limits before the drive, which are not fitted.
     pub(super) volume: Option<volume::Parameters>,
+    pub(super) simulations: &'a Simulations,
     pub(super) is_over: &'a dyn Fn() -> bool,
 }
 
@@ -208,9 +243,7 @@ impl<P: Clone> Fit<'_, P> {
         [1.1, 1.0 / 1.1].into_iter().all(|factor| {
             let mut base = self.base.clone();
             (tunable.set)(&mut base, (tunable.get)(&self.base) * factor);
-            let Self { rows, numbers, model, volume, is_over, .. } = *self;
-            let fit = Fit { base, tunables: &others, rows, numbers, model, volume, is_over };
-            fit.better(REFIT_ITERATIONS).1 > limit
+            Fit { base, tunables: &others, ..*self }.better(REFIT_ITERATIONS).1 > limit
         })
     }
     /// The sum of squares for each degree of freedom, at least 1.
@@ -223,18 +256,19 @@ impl<P: Clone> Fit<'_, P> {
 
 impl<P: Clone> Problem for Fit<'_, P> {
     fn residuals(&self, parameters: &[f64]) -> Vec<f64> {
-        let profile = profile_of((self.model)(self.at(parameters)), self.volume);
+        let model = (self.model)(self.at(parameters));
         let known =
             |row: &Row, it: &Quantity| self.numbers.get(&(row.name.clone(), it.name())).copied();
         let is_fitted =
             |row: &&Row| !row.held_out && row.quantities.iter().any(|it| known(row, it).is_some());
         let rows: Vec<&Row> = self.rows.iter().filter(is_fitted).collect();
         let mut all = Vec::new();
-        for (row, outcome) in rows.iter().zip(simulate(&rows, &profile)) {
-            for quantity in &row.quantities {
+        let simulated = self.simulations.of(&rows, &model, self.volume);
+        for (row, quantities) in rows.iter().zip(simulated) {
+            for (quantity, here) in row.quantities.iter().zip(quantities.iter()) {
                 let Some(measured) = known(row, quantity) else { continue };
                 // A number below a nanosecond or a byte a second says only that nothing was there.
-                let (here, there) = (quantity.of(&outcome).max(1.0), measured.max(1.0));
+                let (here, there) = (here.max(1.0), measured.max(1.0));
                 let residual = (here / there).ln() / quantity.tolerance(row.tolerance);
                 // A row that is far off must not outweigh all others.
                 all.push(residual / (1.0 + residual.abs() / OUTLIER).sqrt());

@@ -5,7 +5,7 @@ use std::io;
 use iofair_core::request::Operation;
 
 use crate::measure::{Device, Load, Outcome, Simulated, run};
-use crate::profile::Profile;
+use crate::profile::{Model, Profile};
 
 /// Seed of the places in all rows, and of the drives that are simulated.
 pub const SEED: u64 = 11;
@@ -141,6 +141,17 @@ impl Row {
     /// Whether it writes to the target.
     pub fn writes(&self) -> bool {
         self.load.streams.iter().any(|stream| stream.operation == Operation::Write)
+    }
+    /// A model that does the same in this row, and is the same for all models that differ only in what does not matter here.
+    pub(super) fn model(&self, model: &Model) -> Model {
+        let streams = &self.load.streams;
+        let reads = streams.iter().filter(|it| it.operation == Operation::Read).count();
+        let only_reads = reads == streams.len() && streams.iter().all(|it| it.flush_every == 0);
+        match model {
+            Model::Ssd(it) if only_reads => Model::Ssd(it.of_reads()),
+            Model::Ssd(it) if reads == 0 => Model::Ssd(it.of_writes()),
+            other => other.clone(),
+        }
     }
     /// What it gave.
     pub fn record(&self, outcome: &Outcome) -> Record {

@@ -74,6 +74,32 @@ fn number(value: Value) -> f64 {
     }
 }
 
+/// Goal: what the fit leaves out of a model for a row does not matter in that row. Method: all rows of flash drives, with their
+/// models and with all of them.
+#[test]
+fn what_a_row_does_not_need_changes_nothing() {
+    for name in &PROFILES[..5] {
+        let truth = profile::read(name).unwrap();
+        let Scope { facts, .. } = scope(&truth);
+        let scope = Scope { fill: (64 << 20, Nanos::from_secs(1)), facts, ..scope(&truth) };
+        let survey = scope.survey();
+        let measured = measured(&truth, 5, &survey);
+        let more = scope.rows(&Survey::new(&measured).unwrap());
+        let mut changed = [0, 0];
+        for row in survey.iter().chain(&more) {
+            let model = row.model(&truth.model);
+            if format!("{model:?}") == format!("{:?}", truth.model) {
+                continue;
+            }
+            changed[usize::from(row.writes())] += 1;
+            let of = |model| row.simulate(&Profile { model, ..truth.clone() });
+            let [whole, own] = [of(truth.model.clone()), of(model)].map(|it| row.record(&it));
+            assert_eq!(whole, own, "{name}: {}", row.name);
+        }
+        assert!(changed.iter().all(|it| *it > 3), "{name}: {changed:?}");
+    }
+}
+
 /// All decided parameters of a calibration are within a tenth of the profile's, and so are all rows.
 fn finds(name: &str, decided_min: usize) {
     for seed in [3, 12] {

@@ -4,8 +4,7 @@
 //! Programs are sent to the units at once, so a full cache is a backlog of programs in front of reads. This is how
 //! writes slow down reads.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use super::Parameters;
 use super::flash::Flash;
@@ -23,9 +22,9 @@ pub(super) struct WritePath {
     waiting: VecDeque<Slot>,
     /// Commands that have room and wait for the link, in order.
     turns: VecDeque<Slot>,
-    /// Programs in progress: when each ends, and how many bytes it frees. They are only processed when a command
-    /// waits for room, because nothing else depends on them.
-    programs: BinaryHeap<Reverse<(u64, u64)>>,
+    /// Programs in progress, by their ends: when each ends, and how many bytes it frees. They are only processed when a
+    /// command waits for room, because nothing else depends on them. Units program in turn, so a new one is among the last.
+    programs: VecDeque<(u64, u64)>,
     /// When the last program ends.
     programs_end: u64,
 }
@@ -46,7 +45,7 @@ impl WritePath {
             open: 0,
             waiting: VecDeque::with_capacity(depth),
             turns: VecDeque::with_capacity(depth),
-            programs: BinaryHeap::with_capacity(usize::try_from(pages).unwrap_or(depth)),
+            programs: VecDeque::with_capacity(usize::try_from(pages).unwrap_or(depth)),
             programs_end: 0,
         }
     }
@@ -78,11 +77,11 @@ impl WritePath {
         }
     }
     fn free_up_to(&mut self, now: u64) {
-        while let Some(&Reverse((end, bytes))) = self.programs.peek() {
+        while let Some(&(end, bytes)) = self.programs.front() {
             if end > now {
                 return;
             }
-            self.programs.pop();
+            self.programs.pop_front();
             self.cached -= bytes;
         }
     }
@@ -92,7 +91,7 @@ impl WritePath {
         if self.waiting.is_empty() {
             return None;
         }
-        self.programs.peek().map(|&Reverse((end, _))| end)
+        self.programs.front().map(|&(end, _)| end)
     }
 
     /// Whether a write waits for the link.
@@ -129,7 +128,8 @@ impl WritePath {
     fn program(&mut self, now: u64, flash: &mut Flash, bytes: u64) -> u64 {
         self.open -= bytes;
         let end = flash.program(now);
-        self.programs.push(Reverse((end, bytes)));
+        let later = self.programs.iter().rev().take_while(|it| it.0 > end).count();
+        self.programs.insert(self.programs.len() - later, (end, bytes));
         self.programs_end = self.programs_end.max(end);
         end
     }
