@@ -26,10 +26,8 @@ const PAGE: &str = include_str!("../../../docs/vhost.md");
 fn page_arguments() -> Vec<String> {
     let (_, rest) = PAGE.split_once("$ qemu-system-x86_64 ").unwrap();
     let (command, _) = rest.split_once("```").unwrap();
-    // A machine may have KVM and not let it be used. One thread for both processors: with two, some versions of QEMU
-    // run code that the kernel is just changing.
+    // A machine may have KVM and not let it be used.
     let command = command.replace("\\\n", " ").replace("accel=kvm:tcg,", "");
-    let command = format!("{command} -accel tcg,thread=single");
     command.split_whitespace().map(String::from).collect()
 }
 

@@ -259,7 +259,7 @@ fn needs_guest_devices_keep_what_is_durable() {
     let cuts = env::var("IOFAIR_CUTS").unwrap_or_else(|_| "400".into());
     let test = "needs_ublk_devices_keep_what_is_durable --exact --ignored --nocapture";
     let script = format!("IOFAIR_CUTS={cuts} {name} {test}\n");
-    let arguments = "-machine q35,accel=tcg -cpu max -smp 2 -m 768M";
+    let arguments = "-machine q35 -cpu max -smp 2 -m 768M";
     let arguments = arguments.split(' ').map(String::from).collect();
     let seen = machine::Machine::boot(&place.0, arguments, &script).passes();
     assert!(seen.contains("Ublk: Sums"), "{seen}");

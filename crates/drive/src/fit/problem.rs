@@ -1,6 +1,6 @@
 //! The parameters of a model as a least-squares problem.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -124,7 +124,7 @@ pub(super) fn mean_error(residuals: &[Residual], held_out: bool) -> Option<f64> 
 /// The quantities of rows, by row and model, that were simulated before. A fit asks for many models again, and most rows do
 /// not depend on all of a model ([`Row::model`]).
 #[derive(Default, Debug)]
-pub(super) struct Simulations(Mutex<HashMap<String, Arc<[f64]>>>);
+pub(super) struct Simulations(Mutex<BTreeMap<String, Arc<[f64]>>>);
 
 impl Simulations {
     /// The quantities of these rows, in their order, for a model behind these limits.

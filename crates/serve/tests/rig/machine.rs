@@ -74,6 +74,8 @@ impl Machine {
         let careful = |word: String| if word == "max" { "max,-cx16".into() } else { word };
         let mut qemu = Command::new("qemu-system-x86_64")
             .args(arguments.into_iter().map(careful))
+            // One thread for all processors: with more, QEMU runs code now and then that the kernel is just changing.
+            .args(["-accel", "tcg,thread=single"])
             .args(["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"])
             .args(["-append", "console=ttyS0 quiet panic=-1 no_timer_check"])
             .arg("-kernel")
