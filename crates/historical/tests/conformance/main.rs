@@ -247,7 +247,7 @@ fn schedulers_keep_the_law() {
 /// Goal: every throttle above every scheduler keeps the law. Method: as above.
 #[test]
 fn throttled_stacks_keep_the_law() {
-    verify_all(&throttled(), &seeds(50));
+    verify_all(&throttled(), &seeds(30));
 }
 
 /// Goal: cases that once broke the law keep it. Method: their seeds.
