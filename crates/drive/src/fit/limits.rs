@@ -349,7 +349,8 @@ mod tests {
             let (truth, found) = limits(&format!("random-volume:{seed}"));
             let volume = truth.volume.unwrap();
             // As many I/Os as are allowed may carry fewer bytes than are allowed.
-            let rate = volume.rate.min(volume.iops * volume.io);
+            let longest = truth.build(1).facts().max_request.bytes().min(volume.io);
+            let rate = volume.rate.min(volume.iops * longest);
             let mut check = |index: usize, key: &str, number: Option<u64>, truth: u64| {
                 if !agree(&mut counts[index], number, truth) {
                     wrong.push(format!("{seed}: {key} {number:?}, not {truth}"));

@@ -84,13 +84,16 @@ fn panels(calibration: &Calibration, fitted: &Fitted) -> Vec<Panel> {
         }
     }
     for record in calibration.records.iter().filter(|it| it.series.len() > 2) {
-        let points = rates(&record.series);
-        let (_, last) = range(points.iter().map(|it| it.0));
-        let (_, high) = range(points.iter().map(|it| it.1));
-        let writes = calibration.rows.iter().any(|it| it.name == record.row && it.writes());
-        let bytes = if writes { "MB written" } else { "MB read" };
+        let Some(row) = calibration.rows.iter().find(|it| it.name == record.row) else { continue };
+        let model = row.record(&row.simulate(&fitted.profile())).series;
+        let [measured, model] = [&record.series, &model].map(|it| rates(it));
+        let (_, last) = range(measured.iter().map(|it| it.0));
+        let model: Vec<_> = model.into_iter().take_while(|it| it.0 <= last).collect();
+        let (_, high) = range(measured.iter().chain(&model).map(|it| it.1));
+        let bytes = if row.writes() { "MB written" } else { "MB read" };
         let (x, y) = (Axis::linear(bytes, last), Axis::linear("MB/s", high));
-        let marks = vec![Mark::Line { points, colour: MEASURED, width: 1.5 }];
+        let line = |points, colour| Mark::Line { points, colour, width: 1.5 };
+        let marks = vec![line(measured, MEASURED), line(model, MODEL)];
         panels.push(Panel { title: record.row.clone(), x, y, marks });
     }
     panels
@@ -160,6 +163,11 @@ pub fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -> Strin
 
 #[cfg(test)]
 mod tests {
+    use iofair_core::request::Operation;
+    use iofair_core::time::Nanos;
+    use iofair_drive::fit::Row;
+    use iofair_drive::measure::{Amount, Load, Order, Stream};
+
     use super::*;
 
     /// Goal: requests that complete together do not look like an infinite rate. Method: pairs of equal times.
@@ -169,6 +177,30 @@ mod tests {
         let points = rates(&series);
         assert!(points.len() > 50, "{points:?}");
         assert!(points[1..].iter().all(|it| (it.1 - 1048.6).abs() < 1.0), "{points:?}");
+    }
+
+    /// Goal: a series shows the drive beside its model. Method: a series of reads of a drive, and its own profile.
+    #[test]
+    fn a_series_is_shown_beside_the_model() {
+        let truth = iofair_drive::profile::read("nvme-2015").unwrap();
+        let stream = Stream::new(Operation::Read, 256 << 10, 32, Order::Sequential);
+        let stream = Stream { area: (0, 1 << 30), ..stream };
+        let of = |requests| Amount { requests, time: Nanos::from_secs(60) };
+        let [warm_up, measured] = [0, 4000].map(of);
+        let load = Load { streams: vec![stream], warm_up, measured, window: 1 << 20 };
+        let name = "256 KiB sequential reads".to_owned();
+        let row = Row { name, load, quantities: Vec::new(), tolerance: 0.01, held_out: false };
+        let mut calibration = crate::calibration::fio::tests::calibration();
+        calibration.records = vec![row.record(&row.simulate(&truth))];
+        calibration.rows = vec![row];
+        let (volume, parameters, residuals) = (None, Vec::new(), Vec::new());
+        let fitted = Fitted { model: truth.model, volume, parameters, residuals };
+        let panels = panels(&calibration, &fitted);
+        let [Mark::Line { points, .. }, Mark::Line { points: model, .. }] = &panels[0].marks[..]
+        else {
+            panic!("two lines")
+        };
+        assert!(points.len() > 50 && points == model, "{points:?} {model:?}");
     }
 
     /// Goal: each plot has a title of its own and both lines, and text is escaped. Method: a page of made-up rows.
