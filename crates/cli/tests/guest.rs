@@ -511,8 +511,9 @@ fn shares_and_limits(kernel: Kernel) {
     }
     let disk = place.0.join("disk");
     fs::File::create(&disk).unwrap().set_len(64 << 20).unwrap();
+    // With one thread for both processors the readers think for so long that bfq does not wait for them.
     let arguments = format!(
-        "-machine q35 -cpu max -smp 2 -m 1G \
+        "-machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1G \
          -drive file={},if=virtio,format=raw,throttling.iops-total=300",
         disk.display()
     );

@@ -72,10 +72,12 @@ impl Machine {
         fs::write(&place, initramfs).unwrap();
         // Without hardware help some versions of QEMU get the flags of cmpxchg16b wrong now and then.
         let careful = |word: String| if word == "max" { "max,-cx16".into() } else { word };
+        // One thread for all processors: with more, QEMU runs code now and then that the kernel is just changing.
+        let own = arguments.iter().any(|word| word == "-accel");
+        let accelerator: &[&str] = if own { &[] } else { &["-accel", "tcg,thread=single"] };
         let mut qemu = Command::new("qemu-system-x86_64")
             .args(arguments.into_iter().map(careful))
-            // One thread for all processors: with more, QEMU runs code now and then that the kernel is just changing.
-            .args(["-accel", "tcg,thread=single"])
+            .args(accelerator)
             .args(["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"])
             .args(["-append", "console=ttyS0 quiet panic=-1 no_timer_check"])
             .arg("-kernel")
