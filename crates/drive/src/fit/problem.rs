@@ -1,8 +1,9 @@
 //! The parameters of a model as a least-squares problem.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use iofair_core::time::Nanos;
@@ -124,7 +125,7 @@ pub(super) fn mean_error(residuals: &[Residual], held_out: bool) -> Option<f64> 
 /// The quantities of rows, by row and model, that were simulated before. A fit asks for many models again, and most rows do
 /// not depend on all of a model ([`Row::model`]).
 #[derive(Default, Debug)]
-pub(super) struct Simulations(Mutex<BTreeMap<String, Arc<[f64]>>>);
+pub(super) struct Simulations(RefCell<BTreeMap<String, Rc<[f64]>>>);
 
 impl Simulations {
     /// The quantities of these rows, in their order, for a model behind these limits.
@@ -133,26 +134,24 @@ impl Simulations {
         rows: &[&Row],
         model: &Model,
         volume: Option<volume::Parameters>,
-    ) -> Vec<Arc<[f64]>> {
+    ) -> Vec<Rc<[f64]>> {
         let key = |row: &&Row| format!("{} {:?} {volume:?}", row.name, row.model(model));
         let keys: Vec<String> = rows.iter().map(key).collect();
-        let known = |key| self.0.lock().expect(UNPOISONED).get(key).cloned();
-        let found: Vec<Option<Arc<[f64]>>> = keys.iter().map(known).collect();
+        let known = |key| self.0.borrow().get(key).cloned();
+        let found: Vec<Option<Rc<[f64]>>> = keys.iter().map(known).collect();
         let missing = rows.iter().zip(&found).filter(|it| it.1.is_none());
         let missing: Vec<&Row> = missing.map(|it| *it.0).collect();
         let mut new = simulate(&missing, &profile_of(model.clone(), volume)).into_iter();
         let all = keys.into_iter().zip(found).map(|(key, found)| {
             found.or_else(|| {
-                let new: Arc<[f64]> = new.next()?.into();
-                self.0.lock().expect(UNPOISONED).insert(key, Arc::clone(&new));
+                let new: Rc<[f64]> = new.next()?.into();
+                self.0.borrow_mut().insert(key, Rc::clone(&new));
                 Some(new)
             })
         });
         all.flatten().collect()
     }
 }
-/// Why the lock of [`Simulations`] is free of poison.
-const UNPOISONED: &str = "nothing panics while it is locked";
 
 /// The quantities of each of these rows, in their order. Each row is a simulation of its own, so the number of threads
 /// changes nothing but the time.

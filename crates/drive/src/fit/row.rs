@@ -142,7 +142,7 @@ impl Row {
     pub fn writes(&self) -> bool {
         self.load.streams.iter().any(|stream| stream.operation == Operation::Write)
     }
-    /// A model that does the same in this row, and is the same for all models that differ only in what does not matter here.
+    /// The part of a model on which this row depends; everything else has fixed values.
     pub(super) fn model(&self, model: &Model) -> Model {
         let streams = &self.load.streams;
         let reads = streams.iter().filter(|it| it.operation == Operation::Read).count();

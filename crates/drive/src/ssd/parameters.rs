@@ -100,14 +100,14 @@ impl Parameters {
     pub fn page_program(&self) -> Nanos {
         self.program_at(self.drain)
     }
-    /// The same for loads without writes: what only matters for writes has fixed values.
+    /// The same drive for loads without writes: what only matters for writes has fixed values.
     pub(crate) fn of_reads(&self) -> Self {
         let (firmware_write, flush, slc) = (Nanos::ZERO, Nanos::ZERO, None);
         let (duplex, protected) = (Duplex::Half, false);
         let (drain, write_cache) = (self.link, self.page);
         Self { firmware_write, flush, slc, duplex, protected, drain, write_cache, ..self.clone() }
     }
-    /// The same for loads without reads: what only matters for reads has fixed values.
+    /// The same drive for loads without reads: what only matters for reads has fixed values.
     pub(crate) fn of_writes(&self) -> Self {
         let [firmware_read, large_setup, page_read] = [Nanos::ZERO; 3];
         let (page_read_spread, read_buffer) = (0, self.page);
