@@ -511,7 +511,7 @@ fn shares_and_limits(kernel: Kernel) {
     }
     let disk = place.0.join("disk");
     fs::File::create(&disk).unwrap().set_len(64 << 20).unwrap();
-    // With one thread for both processors the readers think for so long that bfq does not wait for them.
+    // With one thread for both processors bfq's shares were equal, presumably since the readers pause for longer than it waits.
     let arguments = format!(
         "-machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1G \
          -drive file={},if=virtio,format=raw,throttling.iops-total=300",

@@ -72,7 +72,7 @@ impl Machine {
         fs::write(&place, initramfs).unwrap();
         // Without hardware help some versions of QEMU get the flags of cmpxchg16b wrong now and then.
         let careful = |word: String| if word == "max" { "max,-cx16".into() } else { word };
-        // One thread for all processors: with more, QEMU runs code now and then that the kernel is just changing.
+        // One thread for all processors: with more, a kernel has crashed at an int3 with which it patches its own code.
         let own = arguments.iter().any(|word| word == "-accel");
         let accelerator: &[&str] = if own { &[] } else { &["-accel", "tcg,thread=single"] };
         let mut qemu = Command::new("qemu-system-x86_64")
