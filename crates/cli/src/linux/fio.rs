@@ -55,9 +55,8 @@ impl FioProcess {
         command.arg("--output-format=json+");
         for job in jobs {
             command.args(&job.arguments).arg(format!("--filename={}", device.display()));
-            if let Some(file) = procs(&job.group) {
-                // The shell's parent is the client's process. fio itself redirects the output.
-                command.arg(format!("--exec_prerun=echo $PPID | tee {}", file.display()));
+            if let Some(before) = prerun(procs(&job.group).as_deref(), job.wait) {
+                command.arg(format!("--exec_prerun={before}"));
             }
         }
         let file = |end: &str| File::create(directory.join(end));
@@ -99,6 +98,15 @@ impl Drop for FioProcess {
             let _ = self.child.wait();
         }
     }
+}
+
+/// What a shell does before the first request of a client, whose process is the shell's parent: the process joins the group
+/// whose `cgroup.procs` is given, and waits. fio itself redirects the output.
+fn prerun(procs: Option<&Path>, wait: Nanos) -> Option<String> {
+    let join = procs.map(|file| format!("echo $PPID | tee {}", file.display()));
+    let wait = (wait > Nanos::ZERO).then(|| format!("sleep {:.6}", wait.0 as f64 / 1e9));
+    let all: Vec<String> = join.into_iter().chain(wait).collect();
+    (!all.is_empty()).then(|| format!("{{ {}; }}", all.join("; ")))
 }
 
 fn first_lines(text: &str) -> String {
@@ -204,12 +212,31 @@ mod tests {
         let (group, start) = (String::new(), Instant::ZERO);
         let arguments = Vec::new();
         let (name, logged) = ("a".into(), Logged { from: 0, until: 1 });
-        let job = Job { name, group, weight: 100, start, writes: true, logged, arguments };
+        let wait = Nanos::ZERO;
+        let job = Job { name, group, weight: 100, start, wait, writes: true, logged, arguments };
         let got = parse(text, std::slice::from_ref(&job)).expect("a good report").remove(0);
         assert_eq!(got.sync.count(), 2);
         assert!(got.sync.mean().abs_diff(200_000) < 4_000, "{}", got.sync.mean());
         let missing = Job { name: "b".into(), ..job };
         assert!(parse(text, &[missing]).is_err() && parse("nothing", &[]).is_err());
+    }
+
+    /// Goal: a process joins its group and starts when it is due. Method: what the shell is told, and what it then does.
+    #[test]
+    fn a_process_joins_its_group_and_waits() {
+        assert_eq!(prerun(None, Nanos::ZERO), None);
+        let directory = std::env::temp_dir().join(format!("iofair-prerun-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let file = directory.join("procs");
+        let told = prerun(Some(&file), Nanos::from_millis(3)).expect("both");
+        assert!(told.contains("sleep 0.003000"), "{told}");
+        // As fio does it.
+        let output = directory.join("output");
+        let told = format!("{told} > {} 2>&1", output.display());
+        let status = Command::new("sh").args(["-c", &told]).status().expect("a shell");
+        let written = std::fs::read_to_string(&file).expect("the group's file");
+        std::fs::remove_dir_all(&directory).expect("ours");
+        assert!(status.success() && written.trim() == std::process::id().to_string(), "{written}");
     }
 
     /// Goal: of a log only the asked part counts. Method: a request before, two in and one after it, and a line that is none.

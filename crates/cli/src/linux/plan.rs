@@ -105,6 +105,9 @@ pub(super) struct Job {
     pub(super) group: String,
     pub(super) weight: u32,
     pub(super) start: Instant,
+    /// What the process waits for before its first request, after fio has started it. fio's own `startdelay` is not used
+    /// where all start together: fio 3.33 looks every 100 ms whether a job is due, so that 10 ms become 200 ms.
+    pub(super) wait: Nanos,
     pub(super) writes: bool,
     /// The part of fio's log of all requests that counts; nothing of it for clients in steps, as of job files, and in
     /// runs of more than [`LOG_MAX`], where fio's own numbers count. fio's own `ramp_time` is not used: it ends when a request
@@ -313,6 +316,9 @@ const LOG: &[&str] =
 /// time by which fio's warm-up is late counts little.
 const LOG_MAX: u64 = 60_000;
 
+/// Milliseconds for which clients go on after the measured time: none is alone before it ends, when another one started late.
+const GO_ON: u64 = 100;
+
 /// fio's arguments for a process, without the place on the device.
 fn job(
     scenario: &Scenario,
@@ -324,8 +330,10 @@ fn job(
     let it = &client.job;
     let mut end = Instant::ZERO + scenario.ramp + scenario.time;
     let (mut start, mut ramp_end) = (start, Instant::ZERO + scenario.ramp);
+    let mut wait = start.since(Instant::ZERO);
     if let Some(step) = client.step {
         start = Instant::ZERO + step.delay;
+        wait = Nanos::ZERO;
         ramp_end = start + step.ramp;
         end = step.time.map_or(Instant::MAX, |time| ramp_end + time);
     }
@@ -352,10 +360,16 @@ fn job(
         format!("--ioengine={engine}"),
         format!("--iodepth={}", it.depth),
         format!("--size={}", client.file_size.bytes()),
-        format!("--startdelay={}ms", millis(start.since(Instant::ZERO))),
     ];
+    if client.step.is_some() {
+        arguments.push(format!("--startdelay={}ms", millis(start.since(Instant::ZERO))));
+    }
+    let go_on = if stop == end { GO_ON } else { 0 };
     arguments.extend(match logged.until > 0 {
-        true => vec![format!("--runtime={}ms", logged.until), format!("--write_lat_log={name}")],
+        true => vec![
+            format!("--runtime={}ms", logged.until + go_on),
+            format!("--write_lat_log={name}"),
+        ],
         false if end == Instant::MAX => vec![format!("--ramp_time={ramp}ms")],
         false => vec![format!("--ramp_time={ramp}ms"), format!("--runtime={measured}ms")],
     });
@@ -383,7 +397,7 @@ fn job(
     let (name, group) = (name.to_owned(), client.group.clone());
     let [_, writes, trims] = it.calls.directions(it.pattern.writes());
     let writes = writes || trims;
-    Ok(Job { name, group, weight: WEIGHT_DEFAULT, start, writes, logged, arguments })
+    Ok(Job { name, group, weight: WEIGHT_DEFAULT, start, wait, writes, logged, arguments })
 }
 
 /// Different for different names, and the same in every run.
@@ -489,11 +503,10 @@ block = "256KiB"
         let ((first, first_arguments), (second, second_arguments)) = (of(0), of(1));
         assert_eq!(first, Logged { from: 500, until: 1500 });
         assert_eq!(second, Logged { from: 497, until: 1497 });
-        assert!(first_arguments.contains("--runtime=1500ms"), "{first_arguments}");
-        assert!(
-            second_arguments.contains("--startdelay=4ms --runtime=1497ms"),
-            "{second_arguments}"
-        );
+        assert!(first_arguments.contains("--runtime=1600ms"), "{first_arguments}");
+        assert!(second_arguments.contains("--runtime=1597ms"), "{second_arguments}");
+        assert!((3..=4).contains(&(plan.jobs[1].wait.0 / 1_000_000)), "{}", plan.jobs[1].wait);
+        assert!(!second_arguments.contains("startdelay"), "{second_arguments}");
         assert!(second_arguments.contains("--write_lat_log=b"), "{second_arguments}");
         assert!(!first_arguments.contains("ramp_time"), "{first_arguments}");
     }
