@@ -5,6 +5,7 @@
 //! drive takes time; it is measured first ([`path`]), for the simulator.
 
 mod calls;
+mod copies;
 mod fio;
 mod groups;
 mod path;
@@ -43,6 +44,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) target: &'a Target,
     /// Whether clients may write to a real device.
     pub(crate) write: bool,
+    /// Whether what the page cache takes is measured, too: for the simulator.
+    pub(crate) copies: bool,
 }
 
 /// Where it ran.
@@ -85,7 +88,13 @@ pub(crate) fn run(
     let path = match asked.target {
         Target::Emulated => {
             let drive = experiments.first().map(|it| it.variants[0].drive.clone());
-            drive.map(|drive| path::measure(&drive, &watch)).transpose()?
+            let mut path = drive.as_ref().map(|drive| path::measure(drive, &watch)).transpose()?;
+            let variants = experiments.iter().flat_map(|it| &it.variants);
+            let buffered = variants.flat_map(|it| &it.clients).any(|it| it.job.buffered);
+            if let (true, Some(drive), Some(path)) = (asked.copies && buffered, &drive, &mut path) {
+                path.copies = copies::measure(drive, path.work.map(|it| it[2]), &watch)?;
+            }
+            path
         }
         Target::Real(_) => None,
     };

@@ -188,7 +188,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     }
     if args.on == World::Linux {
         let target = args.target.clone().map_or(linux::Target::Emulated, linux::Target::Real);
-        let asked = linux::Asked { quiet: args.quiet, target: &target, write: args.write };
+        let asked =
+            linux::Asked { quiet: args.quiet, target: &target, write: args.write, copies: false };
         let (mut results, here) = linux::run(&asked, experiments, &mut |_, _| Ok(()))?;
         for it in &mut results {
             it.experiment.note =
@@ -230,8 +231,12 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
         World::Linux => {
             let mut store = truth::Store::open(file, truth::World::Kernel)?;
             let missing = store.missing(experiments)?;
-            let asked =
-                linux::Asked { quiet: args.quiet, target: &linux::Target::Emulated, write: false };
+            let asked = linux::Asked {
+                quiet: args.quiet,
+                target: &linux::Target::Emulated,
+                write: false,
+                copies: true,
+            };
             linux::run(&asked, missing, &mut |results, here| {
                 store.put(truth::Part::kernel(results, here)?)
             })?;

@@ -57,6 +57,10 @@ pub(crate) struct Part {
     /// The processors and their use; without it, the simulator's path has a constant time for each request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) processors: Option<Shared>,
+    /// Processor time for 256 KiB of page cache in nanoseconds: of a reader, of that what does not depend on the number of its calls,
+    /// of a writer, of the flusher, and of the server in addition to direct reads. Only with buffered clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copies_ns: Option<[u64; 5]>,
     /// IOPS of a lone client with 32 requests in flight: kernel, simulator without the path.
     pub(crate) deep_iops: [f64; 2],
     pub(crate) rows: Vec<Row>,
@@ -113,7 +117,8 @@ impl Shared {
         let overlap = Nanos(self.overlap(per_mib.0));
         let (idle_exit, after_percent) = self.idle_exit(whole);
         let count = self.count;
-        Processors { count, idle_exit, client, worker, server, overlap, after_percent }
+        let new_pages = Nanos::ZERO;
+        Processors { count, idle_exit, client, worker, server, overlap, new_pages, after_percent }
     }
 }
 
@@ -228,6 +233,9 @@ impl Part {
             jitter_ns: path.path.jitter.0,
             depth: path.path.depth,
             processors: path.work.map(Shared::new),
+            copies_ns: path.copies.map(|it| {
+                [it.consume, it.consume_copy, it.produce, it.collect, it.new_pages].map(|it| it.0)
+            }),
             deep_iops: path.deep,
             rows: rows(results, |row, numbers| row.kernel = numbers),
         })
@@ -254,6 +262,19 @@ impl Part {
             host.process_wakeup = Nanos::ZERO;
             let Some(path) = &mut host.path else { continue };
             host.processors = Some(shared.processors(whole, path.per_mib));
+            if let Some(copies) = self.copies_ns {
+                let new_pages;
+                [
+                    host.consume_window,
+                    host.consume_copy,
+                    host.produce_window,
+                    host.collect_window,
+                    new_pages,
+                ] = copies.map(Nanos);
+                if let Some(processors) = &mut host.processors {
+                    processors.new_pages = new_pages * 4;
+                }
+            }
             let done = shared.worker_ns[2] + shared.server_ns[2] - shared.overlap(path.per_mib.0);
             (path.fixed, path.serial) = (Nanos::ZERO, Nanos::ZERO);
             path.per_mib = path.per_mib.saturating_sub(Nanos(done));

@@ -38,6 +38,7 @@ fn bare() -> Host {
         consume_window: Nanos::ZERO,
         consume_copy: Nanos::ZERO,
         produce_window: Nanos::ZERO,
+        collect_window: Nanos::ZERO,
         read_ahead: Sectors::from_kib(128),
         read_ahead_request: Sectors::from_kib(128),
         memory: 8 << 30,

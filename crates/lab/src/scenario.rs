@@ -137,6 +137,8 @@ pub struct Host {
     pub consume_copy: Nanos,
     /// Time a buffered writer spends on 256 KiB that go into the page cache.
     pub produce_window: Nanos,
+    /// Time the flusher takes to collect 256 KiB of dirty pages.
+    pub collect_window: Nanos,
     /// Read-ahead window of a sequential reader.
     pub read_ahead: Sectors,
     /// Longest single read request that read-ahead sends (a window may take several).
@@ -182,6 +184,8 @@ pub struct Processors {
     pub server: Work,
     /// The part of the server's work for each MiB that also passes while the command is in the drive.
     pub overlap: Nanos,
+    /// The server's work for each MiB in addition if it is read into the page cache: pages are new, a client's buffer is not.
+    pub new_pages: Nanos,
     /// The part of each turn's time that follows the work of the turn.
     pub after_percent: u32,
 }

@@ -15,6 +15,7 @@ use iofair_lab::experiment::{Experiment, Overrides, parse};
 use iofair_lab::outcome::Outcome;
 use iofair_lab::scenario::Work;
 
+use super::copies::Copies;
 use super::plan::plan;
 use super::usage::Usage;
 use super::{Target, Times, execute};
@@ -65,6 +66,8 @@ pub(crate) struct Measured {
     /// Processor time of a client, of what passes requests to the server, and of the server; `None` where the kernel does not
     /// count it.
     pub(crate) work: Option<[Work; 3]>,
+    /// That of the page cache, where clients use it.
+    pub(crate) copies: Option<Copies>,
 }
 
 /// Processor time of threads that take this many turns for a lone request, from times per request: a lone small one, a lone
@@ -95,7 +98,7 @@ impl Measured {
     /// In words.
     pub(crate) fn text(&self) -> String {
         let us = |time: Nanos| time.0 as f64 / 1e3;
-        let Self { turnaround, woken, path, deep, work } = self;
+        let Self { turnaround, woken, path, deep, work, copies } = self;
         let mut text = format!(
             "Above the scheduler, {:.0} us pass from a completion to the next request of a process, and fio counts {:.0} us of it as \
              latency; below it, a request takes {:.0} us more than in the drive model, and {:.0} us in addition for each MiB. With 32 in flight the path passes {:.0} requests a \
@@ -116,12 +119,12 @@ impl Measured {
                 of(server)
             );
         }
-        text
+        text + &copies.as_ref().map(Copies::text).unwrap_or_default()
     }
 }
 
 /// A probe on Linux: the run in the middle of three, so that a moment of other work on the machine does not count.
-fn kernel(probes: &Experiment, probe: usize, watch: &Watch) -> Result<(Outcome, Times)> {
+pub(super) fn kernel(probes: &Experiment, probe: usize, watch: &Watch) -> Result<(Outcome, Times)> {
     let one = |repeat: u32| -> Result<(Outcome, Times)> {
         let scenario = probes.scenario(probe, 0, repeat);
         let plan = plan(&scenario).map_err(|error| anyhow!(error))?;
@@ -170,7 +173,7 @@ pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let jitter = above(&here[0].0).saturating_sub(above(&lab[0])).min(fixed);
     let (fixed, jitter) = (Nanos(fixed - jitter), Nanos(jitter));
     let path = Path { fixed, jitter, serial: Nanos(serial), per_mib, depth: LOOP_DEPTH };
-    Ok(Measured { turnaround, woken, path, deep, work })
+    Ok(Measured { turnaround, woken, path, deep, work, copies: None })
 }
 
 #[cfg(test)]

@@ -366,10 +366,9 @@ fn job(
     }
     let go_on = if stop == end { GO_ON } else { 0 };
     arguments.extend(match logged.until > 0 {
-        true => vec![
-            format!("--runtime={}ms", logged.until + go_on),
-            format!("--write_lat_log={name}"),
-        ],
+        true => {
+            vec![format!("--runtime={}ms", logged.until + go_on), format!("--write_lat_log={name}")]
+        }
         false if end == Instant::MAX => vec![format!("--ramp_time={ramp}ms")],
         false => vec![format!("--ramp_time={ramp}ms"), format!("--runtime={measured}ms")],
     });

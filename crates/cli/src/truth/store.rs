@@ -137,6 +137,7 @@ buffered = false
             jitter_ns: 0,
             depth: 128,
             processors: None,
+            copies_ns: None,
             deep_iops: [0.0; 2],
             rows: vec![Row { variant, stack, client, kernel, live, lab }],
         }

@@ -5,6 +5,9 @@
 //! throttle that makes its submitters wait. A throttle that puts requests aside takes them without end, so
 //! that only the dirty limits bound what is piled up there. The threads of a virtual machine sleep each on
 //! its own: its flusher only has this many requests in flight.
+//!
+//! A request's pages are collected before it is sent, which takes the flusher's time. A flusher that waited for a tag
+//! begins with them when it has one.
 
 use std::collections::VecDeque;
 
@@ -14,6 +17,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 
 use super::Cache;
+use crate::client::read_ahead::COST_WINDOW;
 use crate::sim::Token;
 use crate::world::engine::{Engine, FileRange};
 
@@ -21,6 +25,10 @@ use crate::world::engine::{Engine, FileRange};
 pub(crate) const PERIOD: Nanos = Nanos::from_secs(5);
 /// The kernel's `dirty_expire_centisecs`.
 const EXPIRE: Nanos = Nanos::from_secs(30);
+
+/// Slots of a flusher's timers.
+pub(super) const LOOK: u32 = 0;
+const COLLECTED: u32 = 1;
 
 /// One flusher.
 #[derive(Debug)]
@@ -36,6 +44,8 @@ pub(crate) struct Flusher {
     /// What is left of the present turn.
     chunk_left: Sectors,
     under_way: u32,
+    /// The request whose pages it is collecting.
+    collecting: Option<FileRange>,
 }
 
 impl Flusher {
@@ -48,10 +58,25 @@ impl Flusher {
             queue,
             chunk_left: Sectors::ZERO,
             under_way: 0,
+            collecting: None,
         }
     }
     fn has_thread(&self) -> bool {
         self.threads.is_none_or(|threads| self.under_way < threads)
+    }
+    /// Time for the pages of a request, if those of 256 KiB take this long. That of a virtual machine is not known.
+    fn time_to_collect(&self, window: Nanos, length: Sectors) -> Nanos {
+        match self.threads {
+            Some(_) => Nanos::ZERO,
+            None => Nanos(window.0 * length.bytes() / COST_WINDOW),
+        }
+    }
+    fn send(&mut self, request: FileRange, engine: &mut Engine<'_>) {
+        self.sender = Some(request.client);
+        self.under_way += engine.send(request);
+        if self.threads.is_none() {
+            engine.pump();
+        }
     }
 }
 
@@ -60,9 +85,16 @@ impl Cache {
     pub(crate) fn write_back(&mut self, file: usize, engine: &mut Engine<'_>) {
         self.flush_domain(self.files[file].setup.domain, engine);
     }
-    /// A flusher's periodic look.
-    pub(crate) fn on_timer(&mut self, actor: u32, engine: &mut Engine<'_>) {
+    /// A flusher's periodic look, or the pages of a request are collected.
+    pub(crate) fn on_timer(&mut self, Token { actor, slot }: Token, engine: &mut Engine<'_>) {
         let domain = (actor - self.setup.first_actor) as usize;
+        if slot == COLLECTED {
+            let flusher = &mut self.domains[domain].flusher;
+            if let Some(request) = flusher.collecting.take() {
+                flusher.send(request, engine);
+            }
+            return self.flush_domain(domain, engine);
+        }
         self.flush_domain(domain, engine);
         engine.wake(engine.now + PERIOD, self.token(domain));
     }
@@ -88,7 +120,7 @@ impl Cache {
         let token = self.token(index);
         let domain = &mut self.domains[index];
         let (throttle, flusher) = (&mut domain.throttle, &mut domain.flusher);
-        while flusher.has_thread() {
+        while flusher.has_thread() && flusher.collecting.is_none() {
             let Some(file) = flusher.queue.front() else { return };
             let file = &mut self.files[*file];
             flusher.is_asleep =
@@ -118,10 +150,13 @@ impl Cache {
                     length,
                     longest: self.setup.longest,
                 };
-                flusher.sender = Some(file.setup.client);
-                flusher.under_way += engine.send(range);
-                if flusher.threads.is_none() {
-                    engine.pump();
+                match flusher.time_to_collect(self.setup.collect_window, length) {
+                    Nanos::ZERO => flusher.send(range, engine),
+                    time => {
+                        flusher.collecting = Some(range);
+                        let token = Token { slot: COLLECTED, ..token };
+                        engine.wake_after(engine.now + time, time, token);
+                    }
                 }
             }
             let turn_over = flusher.chunk_left == Sectors::ZERO || file.pages.count() == 0;

@@ -27,6 +27,8 @@ use shared::SharedPages;
 pub(crate) struct CacheSetup {
     /// Longest request of the flusher.
     pub(crate) longest: Sectors,
+    /// Time that a flusher of the host takes to collect 256 KiB of pages.
+    pub(crate) collect_window: Nanos,
     /// Actor number of the first flusher.
     pub(crate) first_actor: u32,
 }
@@ -116,7 +118,7 @@ impl Cache {
         }
     }
     fn token(&self, domain: usize) -> Token {
-        Token { actor: self.setup.first_actor + domain as u32, slot: 0 }
+        Token { actor: self.setup.first_actor + domain as u32, slot: flusher::LOOK }
     }
     /// Whether this actor is one of the flushers.
     pub(crate) fn is_flusher(&self, actor: u32) -> bool {

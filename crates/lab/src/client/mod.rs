@@ -95,6 +95,10 @@ impl Base {
     fn wake(&self, engine: &mut Engine<'_>, at: Instant, slot: u32) {
         engine.wake(at, self.token(slot));
     }
+    /// The same after it has worked until then for this much processor time.
+    fn wake_after(&self, engine: &mut Engine<'_>, (at, work): (Instant, Nanos), slot: u32) {
+        engine.wake_after(at, work, self.token(slot));
+    }
     /// What all its requests carry.
     fn flags(&self) -> Flags {
         if self.job.metadata { Flags::METADATA } else { Flags::NONE }

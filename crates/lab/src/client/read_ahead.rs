@@ -56,6 +56,8 @@ pub(crate) struct ReadAhead {
     call: Sectors,
     call_left: Sectors,
     call_started: Instant,
+    /// When the next call would begin if no other work had the processor.
+    due: Instant,
 }
 
 impl ReadAhead {
@@ -72,6 +74,7 @@ impl ReadAhead {
             call: base.job.block,
             call_left: Sectors::ZERO,
             call_started: Instant::ZERO,
+            due: Instant::MAX,
         }
     }
 
@@ -95,6 +98,7 @@ impl ReadAhead {
         if self.call_left == Sectors::ZERO {
             let start = base.pacer.next_start(now);
             if start > now {
+                self.due = start;
                 return base.wait_for_call(engine, start, 0);
             }
             if base.position >= self.file {
@@ -102,7 +106,9 @@ impl ReadAhead {
             }
             let block = self.block(base);
             base.pacer.issue(block.bytes());
-            (self.call, self.call_left, self.call_started) = (block, block, now);
+            // What it waited for a processor is part of a call.
+            let started = now.min(self.due);
+            (self.call, self.call_left, self.call_started) = (block, block, started);
         }
         if !self.touched {
             self.touch(base, engine);
@@ -144,8 +150,9 @@ impl ReadAhead {
         base.position += part;
         self.call_left -= part;
         self.touched = base.position < window_end;
+        let mut work = part_end.since(now);
         if self.call_left > Sectors::ZERO {
-            return base.wake(engine, part_end, 0);
+            return base.wake_after(engine, (part_end, work), 0);
         }
         let direction = base.direction;
         let latency = part_end.since(self.call_started);
@@ -163,12 +170,14 @@ impl ReadAhead {
             let calls = batch.calls();
             base.tally.count_batch(direction, &batch, calls);
             if calls > 0 {
+                work += cost * calls;
                 next = batch.end(calls) + base.think_after(calls);
                 base.position += Sectors(base.job.block.0 * calls);
                 self.touched = base.position < window_end;
             }
         }
-        base.wake(engine, next, 0);
+        self.due = next;
+        base.wake_after(engine, (next, work), 0);
     }
 
     pub(crate) fn on_done(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {

@@ -120,7 +120,8 @@ impl Write {
         // Only the last call is still open: it may have to pause.
         base.tally.count_batch(base.direction, &batch, batch.calls() - 1);
         self.state = State::Copying;
-        base.wake(engine, batch.end(batch.calls()), 0);
+        let work = batch.cost() * batch.calls();
+        base.wake_after(engine, (batch.end(batch.calls()), work), 0);
         self.batch = Some(batch);
     }
 

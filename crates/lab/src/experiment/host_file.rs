@@ -41,6 +41,8 @@ pub struct HostFile {
     pub consume_copy: Option<Time>,
     /// Time a writer spends on them.
     pub produce_window: Option<Time>,
+    /// Time the flusher takes to collect them.
+    pub collect_window: Option<Time>,
     /// Read-ahead window.
     pub read_ahead: Option<Bytes>,
     /// Longest request of read-ahead.
@@ -87,6 +89,7 @@ impl HostFile {
             consume_window: a.consume_window.or(b.consume_window),
             consume_copy: a.consume_copy.or(b.consume_copy),
             produce_window: a.produce_window.or(b.produce_window),
+            collect_window: a.collect_window.or(b.collect_window),
             read_ahead: a.read_ahead.or(b.read_ahead),
             read_ahead_request: a.read_ahead_request.or(b.read_ahead_request),
             memory: a.memory.or(b.memory),

@@ -110,6 +110,7 @@ pub(crate) fn apply(host: &mut Host, file: &HostFile) {
     time(&mut host.consume_window, file.consume_window);
     time(&mut host.consume_copy, file.consume_copy);
     time(&mut host.produce_window, file.produce_window);
+    time(&mut host.collect_window, file.collect_window);
     let size = |to: &mut Sectors, from: Option<Bytes>| {
         *to = from.map_or(*to, |bytes| bytes.sectors_ceil());
     };

@@ -130,7 +130,11 @@ fn build_over<'a>(
     let actor = (specs.len() + flushers.count()) as u32;
     let journal = journal(scenario, &mut controllers, (actor, capacity))?;
     let longest = scenario.host.writeback_request.min(facts.max_request);
-    let cache_setup = CacheSetup { longest, first_actor: specs.len() as u32 };
+    let cache_setup = CacheSetup {
+        longest,
+        collect_window: scenario.host.collect_window,
+        first_actor: specs.len() as u32,
+    };
     let mut cache = Cache::new(cache_setup, &flushers.domains(&scenario.host));
     let factory =
         ProcessFactory { scenario, specs: &specs, files: &files, longest, threads: &threads };
@@ -150,7 +154,10 @@ fn build_over<'a>(
     };
     let (measured_from, interval) = (Instant::ZERO + scenario.ramp, scenario.interval);
     let shared = scenario.host.processors.filter(|_| outside.is_none());
-    let path = shared.map(|it| SharedPath::new(it, specs.len()));
+    let path = shared.map(|it| {
+        let buffered = specs.iter().map(|it| it.client.job.buffered).collect();
+        SharedPath::new(it, buffered, flushers.count())
+    });
     let parts =
         Parts { devices, outside, path, geometry, files, observer, measured_from, interval };
     let mut engine = Engine::new(parts);

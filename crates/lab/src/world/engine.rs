@@ -26,6 +26,8 @@ struct Sent {
     command: CommandId,
     operation: Operation,
     bytes: u64,
+    /// Whether it is read into new pages of the page cache.
+    new_pages: bool,
 }
 
 /// A range of a file for [`Engine::send`].
@@ -257,6 +259,14 @@ impl<'a> Engine<'a> {
         self.timers.set(at, token);
     }
 
+    /// Wakes an actor that works until `at`, for this much processor time: later if it waits for a processor.
+    pub(crate) fn wake_after(&mut self, at: Instant, work: Nanos, token: Token) {
+        match &mut self.path {
+            Some(path) if work > Nanos::ZERO => path.work(self.now, (token, at), work),
+            _ => self.timers.set(at, token),
+        }
+    }
+
     /// Submits a request. Returns the number of requests that it became, one for each drive.
     pub(crate) fn submit(&mut self, ask: NewRequest) -> u32 {
         let NewRequest { token, client, operation, flags, start, length } = ask;
@@ -355,6 +365,7 @@ impl<'a> Engine<'a> {
                     self.complete_all(device, done);
                 }
                 Task::Deliver(completion) => done.push(completion),
+                Task::Own(token, due) => self.timers.set(due.max(now), token),
             }
         }
         if let Some(path) = &mut self.path {
@@ -369,8 +380,8 @@ impl<'a> Engine<'a> {
         device.drive.advance(self.now, &mut self.drive_done);
         if let Some(path) = &mut self.path {
             for done in self.drive_done.drain(..) {
-                let bytes = device.sent[done.id as usize].bytes;
-                path.drive_has_done(self.now, (index, done), bytes);
+                let Sent { bytes, new_pages, .. } = device.sent[done.id as usize];
+                path.drive_has_done(self.now, (index, done), (bytes, new_pages));
             }
             return;
         }
@@ -382,7 +393,7 @@ impl<'a> Engine<'a> {
         for done in self.drive_done.drain(..) {
             let id = RequestId(done.id);
             self.observer.on_command_completion(self.now, id, done.status);
-            let Sent { command, operation, bytes } = device.sent[done.id as usize];
+            let Sent { command, operation, bytes, .. } = device.sent[done.id as usize];
             if self.now > self.measured_from {
                 let since = self.now.since(self.measured_from);
                 count(&mut self.outcome, operation, bytes, self.interval.map(|it| (since, it)));
@@ -432,18 +443,18 @@ impl<'a> Engine<'a> {
         while let Some(dispatch) = device.controller.dispatch(self.now) {
             self.observer.on_dispatch(self.now, &dispatch);
             sent = true;
-            let client = device
-                .controller
-                .parts(dispatch.command)
-                .next()
-                .map_or(0, |part| part.client.to_bits());
+            let part = device.controller.parts(dispatch.command).next();
+            let client = part.map_or(0, |part| part.client.to_bits());
+            let actor = part.map_or(u32::MAX, |part| Token::unpack(part.tag).actor);
             // The number of the device lies above every sector.
             let start = dispatch.start.0 ^ (index as u64) << 56;
             for word in [self.now.0, client, start, dispatch.length.0] {
                 self.trace_hash = (self.trace_hash ^ word).wrapping_mul(FNV_PRIME).rotate_left(23);
             }
             let (command, operation) = (dispatch.command, dispatch.operation);
-            let record = Sent { command, operation, bytes: dispatch.length.bytes() };
+            let buffered = self.path.as_ref().is_some_and(|path| path.is_buffered(actor));
+            let new_pages = buffered && operation == Operation::Read;
+            let record = Sent { command, operation, bytes: dispatch.length.bytes(), new_pages };
             let slot = dispatch.id.0 as usize;
             if slot >= device.sent.len() {
                 device.sent.resize(slot + 1, record);

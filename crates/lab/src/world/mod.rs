@@ -208,7 +208,7 @@ impl<'a> World<'a> {
         }
         match self.processes.get_mut(token.actor as usize) {
             Some(process) => process.on_timer(&mut self.engine, &mut self.cache, token.slot),
-            None => self.cache.on_timer(token.actor, &mut self.engine),
+            None => self.cache.on_timer(token, &mut self.engine),
         }
     }
 

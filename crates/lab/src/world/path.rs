@@ -13,6 +13,7 @@ use iofair_drive::{Command, Done};
 use super::engine::ActorCompletion;
 use super::processors::Processors;
 use crate::scenario::{self, Work};
+use crate::sim::Token;
 
 /// What a thread has worked on.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub(crate) enum Task {
     Complete(usize, Done),
     /// A process: one of its requests is completed.
     Deliver(ActorCompletion),
+    /// A process or a flusher: what this timer was set for, which is not due before this time.
+    Own(Token, Instant),
 }
 
 /// Processors, and the threads of processes and path.
@@ -34,14 +37,19 @@ pub(crate) struct SharedPath {
     processors: Processors<Task>,
     /// The first threads are those of the processes, in order.
     processes: usize,
+    /// Which of them read into the page cache.
+    buffered: Vec<bool>,
     worker: usize,
     server: usize,
+    /// That of the first flusher.
+    flusher: usize,
     done: Vec<Task>,
 }
 
 impl SharedPath {
-    /// For this many processes.
-    pub(crate) fn new(setup: scenario::Processors, processes: usize) -> Self {
+    /// For processes, of which some are buffered, and this many flushers.
+    pub(crate) fn new(setup: scenario::Processors, buffered: Vec<bool>, flushers: usize) -> Self {
+        let processes = buffered.len();
         let mut processors = Processors::new(setup.count, setup.idle_exit);
         let turn = |work: Work| {
             let after = Nanos(work.turn.0 * u64::from(setup.after_percent.min(100)) / 100);
@@ -52,7 +60,20 @@ impl SharedPath {
         }
         let worker = processors.add_thread(turn(setup.worker), false);
         let server = processors.add_thread(turn(setup.server), true);
-        Self { setup, processors, processes, worker, server, done: Vec::new() }
+        let flusher = server + 1;
+        for _ in 0..flushers {
+            processors.add_thread([Nanos::ZERO; 2], false);
+        }
+        Self { setup, processors, processes, buffered, worker, server, flusher, done: Vec::new() }
+    }
+    /// A process or a flusher works for itself: it copies, or collects pages.
+    pub(crate) fn work(&mut self, now: Instant, (token, due): (Token, Instant), cost: Nanos) {
+        let actor = token.actor as usize;
+        let thread = match actor < self.processes {
+            true => actor,
+            false => self.flusher + actor - self.processes,
+        };
+        self.processors.go_on(now, thread, cost, Task::Own(token, due));
     }
     /// When the next work is done.
     pub(crate) fn next_event(&self) -> Instant {
@@ -82,15 +103,22 @@ impl SharedPath {
         let request = Nanos(self.setup.server.request.0 / 2);
         Work { turn: Nanos::ZERO, request, per_mib: self.setup.overlap }.of(length)
     }
-    /// The drive has done a command of this many bytes.
+    /// Whether this actor reads into the page cache.
+    pub(crate) fn is_buffered(&self, actor: u32) -> bool {
+        self.buffered.get(actor as usize).is_some_and(|it| *it)
+    }
+    /// The drive has done a command of this many bytes, into new pages or not.
     pub(crate) fn drive_has_done(
         &mut self,
         now: Instant,
         (device, done): (usize, Done),
-        bytes: u64,
+        (bytes, new_pages): (u64, bool),
     ) {
         let length = Sectors::from_bytes_ceil(bytes);
+        let per_mib = if new_pages { self.setup.new_pages } else { Nanos::ZERO };
+        let new_pages = Work { per_mib, ..Work::default() }.of(length);
         let cost = self.setup.server.of(length).saturating_sub(self.work_meanwhile(length));
+        let cost = cost + new_pages;
         self.processors.add(now, self.server, cost, Task::Complete(device, done));
     }
     /// A request is completed: its process wakes up. What is no process (a flusher, the journal) is told in `done` at once.

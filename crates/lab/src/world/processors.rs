@@ -32,6 +32,8 @@ struct Thread<W> {
     work: VecDeque<(Nanos, Option<W>)>,
     /// Pieces of work that are left of the present turn.
     left: usize,
+    /// When it last ran out of work, on which processor, and until when its slice would have lasted.
+    ended: Option<(Instant, usize, Instant)>,
 }
 
 impl<W> Thread<W> {
@@ -85,7 +87,7 @@ impl<W> Processors<W> {
     /// Adds a thread whose turns take this time, before their work and after it; its number.
     pub(crate) fn add_thread(&mut self, turn: [Nanos; 2], urgent: bool) -> usize {
         let (state, work) = (State::Asleep, VecDeque::new());
-        self.threads.push(Thread { state, urgent, turn, work, left: 0 });
+        self.threads.push(Thread { state, urgent, turn, work, left: 0, ended: None });
         self.threads.len() - 1
     }
     /// Gives a thread work that takes this much processor time.
@@ -115,6 +117,37 @@ impl<W> Processors<W> {
         }
         self.place(now);
     }
+    /// Gives a thread work, which it goes on with if it ran out of work at this very time: in the same turn, and on its processor
+    /// unless its slice is over and others wait.
+    pub(crate) fn go_on(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
+        let ended = self.threads[thread].ended.filter(|(at, ..)| *at == now);
+        let Some((_, processor, slice)) = ended else { return self.add(now, thread, cost, work) };
+        let it = &mut self.threads[thread];
+        it.ended = None;
+        it.work.push_back((cost, Some(work)));
+        if it.state != State::Asleep {
+            return;
+        }
+        it.left = it.work.len();
+        let other = self.processors[processor].map(|it| it.thread);
+        let is_over = slice <= now && other.is_some();
+        let urgent = other.is_some_and(|it| self.threads[it].urgent);
+        if is_over || urgent {
+            self.threads[thread].state = State::Ready;
+            match is_over {
+                true => self.ready.push_back(thread),
+                false => self.ready.push_front(thread),
+            }
+            return self.place(now);
+        }
+        if other.is_some() {
+            self.put_aside(processor, now);
+        }
+        let it = &mut self.threads[thread];
+        it.state = State::Running;
+        self.processors[processor] = Some(Running { thread, until: now + cost, slice });
+        self.place(now);
+    }
     /// When the next piece of work is done.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         self.processors.iter().flatten().map(|it| it.until).min()
@@ -137,6 +170,7 @@ impl<W> Processors<W> {
                 !thread.urgent && (!self.urgent.is_empty() || others && at >= running.slice);
             if thread.work.is_empty() {
                 thread.state = State::Asleep;
+                thread.ended = Some((at, processor, running.slice));
             } else if preempted {
                 thread.state = State::Ready;
                 self.ready.push_back(running.thread);
@@ -165,6 +199,12 @@ impl<W> Processors<W> {
         let threads = &self.threads;
         let ordinary = |it: &Option<Running>| it.is_some_and(|it| !threads[it.thread].urgent);
         let Some(processor) = self.processors.iter().position(ordinary) else { return false };
+        self.put_aside(processor, now);
+        self.run_next(processor, now, Nanos::ZERO);
+        true
+    }
+    /// The thread on this processor becomes the first one that waits.
+    fn put_aside(&mut self, processor: usize, now: Instant) {
         if let Some(Running { thread, until, .. }) = self.processors[processor].take() {
             let it = &mut self.threads[thread];
             it.state = State::Ready;
@@ -173,8 +213,6 @@ impl<W> Processors<W> {
             }
             self.ready.push_front(thread);
         }
-        self.run_next(processor, now, Nanos::ZERO);
-        true
     }
     /// Starts the next ready thread on a processor that is free.
     fn run_next(&mut self, processor: usize, now: Instant, late: Nanos) {
@@ -266,6 +304,28 @@ mod tests {
         one.add(at(0), a, us(100), 1);
         one.add(at(40), b, us(10), 2);
         assert_eq!(run(&mut one), [(2, 52), (1, 112)]);
+    }
+
+    /// Goal: a thread that gets its next work when it is done with the last keeps its processor for its slice, without another turn,
+    /// and then lets others run. Method: pieces of 1 ms, each given when the one before is done, beside a thread that waits.
+    #[test]
+    fn a_thread_goes_on_for_its_slice() {
+        let mut one = Processors::new(1, us(30));
+        let (a, b) = (one.add_thread([us(5), us(0)], false), one.add_thread([us(5), us(0)], false));
+        one.go_on(at(0), a, us(1_000), 0);
+        one.add(at(1), b, us(10), 100);
+        let (mut all, mut done) = (Vec::new(), Vec::new());
+        while let Some(next) = one.next_event().filter(|_| all.len() < 6) {
+            one.advance(next, &mut done);
+            for it in done.drain(..) {
+                all.push((it, next.0 / 1000));
+                if it < 100 {
+                    one.go_on(next, a, us(1_000), it + 1);
+                }
+            }
+        }
+        let expected = [(0, 1_035), (1, 2_035), (2, 3_035), (100, 3_050), (3, 4_050), (4, 5_050)];
+        assert_eq!(all, expected);
     }
 
     /// Goal: a thread with much work lets others run after its slice. Method: 10 ms of work beside a short piece.

@@ -29,6 +29,7 @@ fn two() -> Processors {
         worker,
         server,
         overlap: Nanos::ZERO,
+        new_pages: Nanos::ZERO,
         after_percent: 0,
     }
 }
@@ -75,18 +76,66 @@ fn batches_save_processor_time() {
 /// Goal: without time, processors change nothing. Method: all times zero, with and without.
 #[test]
 fn processors_without_costs_change_nothing() {
-    let nothing = work(0, 0);
-    let free = Processors {
-        count: 1,
-        idle_exit: Nanos::ZERO,
-        client: nothing,
-        worker: nothing,
-        server: nothing,
-        overlap: Nanos::ZERO,
-        after_percent: 0,
-    };
     for (count, depth) in [(1, 1), (5, 3)] {
-        let (with, without) = (readers(count, depth, Some(free)), readers(count, depth, None));
+        let (with, without) = (readers(count, depth, Some(free(1))), readers(count, depth, None));
         assert_eq!(calls(&with), calls(&without));
     }
+}
+
+/// Threads that take no time, on this many processors.
+fn free(count: u32) -> Processors {
+    let (client, worker, server) = (work(0, 0), work(0, 0), work(0, 0));
+    Processors { count, idle_exit: Nanos::ZERO, client, worker, server, ..two() }
+}
+
+/// Goal: copies out of the page cache share the processors, and what a call waits for one is part of its time. Method: two readers
+/// that copy 256 KiB in 640 us, on one processor and on two.
+#[test]
+fn copies_share_the_processors() {
+    let windows = |count: u32| {
+        let mut reader = client("reader", job(Pattern::SequentialRead, 4, true));
+        reader.processes = 2;
+        let mut run = scenario(vec![reader], Nanos::from_secs(1));
+        run.host.processors = Some(free(count));
+        let outcome = run_fixed(&run, us(90));
+        for it in &outcome.clients {
+            let inside = it.latency.mean() * it.calls;
+            assert!((950_000_000..=1_010_000_000).contains(&inside), "{inside}");
+        }
+        outcome.clients.iter().map(|it| it.bytes).sum::<u64>() >> 18
+    };
+    let (one, both) = (windows(1), windows(2));
+    assert!((1_500..=1_590).contains(&one), "{one}");
+    assert!((3_000..=3_180).contains(&both), "{both}");
+}
+
+/// Goal: the flusher collects pages before it sends them, in its own time. Method: a writer that copies 256 KiB in 320 us; the flusher
+/// takes no time, or 1 ms, alone and on a processor that it shares with the writer.
+#[test]
+fn a_flusher_takes_its_time() {
+    let windows = |collect: u64, processors: Option<Processors>| {
+        let writer = client("writer", job(Pattern::SequentialWrite, 4, true));
+        let mut run = scenario(vec![writer], Nanos::from_secs(1));
+        (run.host.memory, run.host.collect_window) = (64 << 20, us(collect));
+        run.host.processors = processors;
+        run_fixed(&run, us(90)).drive.written_bytes >> 18
+    };
+    let (free_of_time, alone) = (windows(0, None), windows(1_000, None));
+    assert!(free_of_time > 2_000 && (900..=1_000).contains(&alone), "{free_of_time} {alone}");
+    let shared = windows(1_000, Some(free(1)));
+    // Each window takes 1,320 us of the one processor.
+    assert!((600..=780).contains(&shared), "{shared}");
+}
+
+/// Goal: what is read into the page cache takes the server more time than what is read into a client's buffer. Method: 400 us a MiB.
+#[test]
+fn new_pages_take_time() {
+    let of = |buffered: bool| {
+        let reader = client("reader", job(Pattern::RandomRead, 256, buffered));
+        let mut run = scenario(vec![reader], Nanos::from_secs(1));
+        run.host.turnaround = Nanos::ZERO;
+        run.host.processors = Some(Processors { new_pages: us(400), ..two() });
+        run_fixed(&run, us(90)).clients[0].latency.max()
+    };
+    assert_eq!((of(false), of(true)), (164_000, 264_000));
 }
