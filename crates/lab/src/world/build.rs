@@ -130,11 +130,8 @@ fn build_over<'a>(
     let actor = (specs.len() + flushers.count()) as u32;
     let journal = journal(scenario, &mut controllers, (actor, capacity))?;
     let longest = scenario.host.writeback_request.min(facts.max_request);
-    let cache_setup = CacheSetup {
-        longest,
-        collect_window: scenario.host.collect_window,
-        first_actor: specs.len() as u32,
-    };
+    let collect_window = scenario.host.collect_window;
+    let cache_setup = CacheSetup { longest, collect_window, first_actor: specs.len() as u32 };
     let mut cache = Cache::new(cache_setup, &flushers.domains(&scenario.host));
     let factory =
         ProcessFactory { scenario, specs: &specs, files: &files, longest, threads: &threads };
@@ -153,11 +150,7 @@ fn build_over<'a>(
         }
     };
     let (measured_from, interval) = (Instant::ZERO + scenario.ramp, scenario.interval);
-    let shared = scenario.host.processors.filter(|_| outside.is_none());
-    let path = shared.map(|it| {
-        let buffered = specs.iter().map(|it| it.client.job.buffered).collect();
-        SharedPath::new(it, buffered, flushers.count())
-    });
+    let path = shared_path(scenario, &specs, &flushers).filter(|_| outside.is_none());
     let parts =
         Parts { devices, outside, path, geometry, files, observer, measured_from, interval };
     let mut engine = Engine::new(parts);
@@ -173,6 +166,17 @@ fn build_over<'a>(
     let mut world = World::new(engine, cache, processes, scenario);
     (world.journal, world.changes) = (journal, changes);
     Ok(world)
+}
+
+/// What processes, flushers and the path to the drive share, if they wait for processors.
+fn shared_path(
+    scenario: &Scenario,
+    specs: &[Spec<'_>],
+    flushers: &Flushers<'_>,
+) -> Option<SharedPath> {
+    let buffered = specs.iter().map(|it| it.client.job.buffered).collect();
+    let setup = scenario.host.processors?;
+    Some(SharedPath::new(setup, buffered, flushers.count()))
 }
 
 /// Name, client and start of each process.
