@@ -330,10 +330,8 @@ fn job(
     let it = &client.job;
     let mut end = Instant::ZERO + scenario.ramp + scenario.time;
     let (mut start, mut ramp_end) = (start, Instant::ZERO + scenario.ramp);
-    let mut wait = start.since(Instant::ZERO);
     if let Some(step) = client.step {
         start = Instant::ZERO + step.delay;
-        wait = Nanos::ZERO;
         ramp_end = start + step.ramp;
         end = step.time.map_or(Instant::MAX, |time| ramp_end + time);
     }
@@ -365,6 +363,7 @@ fn job(
         arguments.push(format!("--startdelay={}ms", millis(start.since(Instant::ZERO))));
     }
     let go_on = if stop == end { GO_ON } else { 0 };
+    let wait = client.step.map_or(start.since(Instant::ZERO), |_| Nanos::ZERO);
     arguments.extend(match logged.until > 0 {
         true => {
             vec![format!("--runtime={}ms", logged.until + go_on), format!("--write_lat_log={name}")]
