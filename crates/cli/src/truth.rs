@@ -263,14 +263,9 @@ impl Part {
             let Some(path) = &mut host.path else { continue };
             host.processors = Some(shared.processors(whole, path.per_mib));
             if let Some(copies) = self.copies_ns {
-                let new_pages;
-                [
-                    host.consume_window,
-                    host.consume_copy,
-                    host.produce_window,
-                    host.collect_window,
-                    new_pages,
-                ] = copies.map(Nanos);
+                let [consume, consume_copy, produce, collect, new_pages] = copies.map(Nanos);
+                (host.consume_window, host.consume_copy) = (consume, consume_copy);
+                (host.produce_window, host.collect_window) = (produce, collect);
                 if let Some(processors) = &mut host.processors {
                     processors.new_pages = new_pages * 4;
                 }

@@ -1,7 +1,8 @@
-//! Measures what the page cache takes of processors: copies into and out of it, and the flusher's pages.
+//! Measures the processor time of the page cache: copies into and out of it, and the flusher's work.
 //!
 //! Lone clients run on the emulated drive with `none`; what counts is fio's processor time for each byte. A client that calls
-//! `fdatasync` collects its pages itself, so what it takes more than another writer is the flusher's time. Both write the same pages again and again.
+//! `fdatasync` collects its pages itself, so the difference to another writer is the flusher's time. Both write the same pages
+//! again and again.
 //!
 //! What copies take depends on where the pages come from: in a virtual machine, the host may have to find memory for them. So the
 //! warm-up is as long as that of the mixes.
