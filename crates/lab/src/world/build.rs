@@ -15,7 +15,7 @@ use super::controllers::{self, Controllers};
 use super::engine::{Engine, Parts};
 use super::journal::{self, Journal, JournalSetup};
 use super::layout::{self, Area, File, Wanted};
-use super::path::SharedPath;
+use super::path::{Caching, SharedPath};
 use super::roster::RosterSource;
 use super::writeback::{Flushers, Flushing};
 use crate::cache::pages::PAGE;
@@ -174,9 +174,13 @@ fn shared_path(
     specs: &[Spec<'_>],
     flushers: &Flushers<'_>,
 ) -> Option<SharedPath> {
-    let buffered = specs.iter().map(|it| it.client.job.buffered).collect();
+    let caching = specs.iter().map(|it| match &it.client.job {
+        job if !job.buffered => Caching::Direct,
+        job if job.pattern.is_sequential() => Caching::Sequential,
+        _ => Caching::Random,
+    });
     let setup = scenario.host.processors?;
-    Some(SharedPath::new(setup, buffered, flushers.count()))
+    Some(SharedPath::new(setup, caching.collect(), flushers.count()))
 }
 
 /// Name, client and start of each process.

@@ -30,6 +30,17 @@ pub(crate) enum Task {
     Own(Token, Instant),
 }
 
+/// How a process uses the page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Caching {
+    /// Not at all.
+    Direct,
+    /// For single requests: what it does for one is in the time of a completion.
+    Random,
+    /// One call after the other: copies are its own work, and their time holds what it does for completions.
+    Sequential,
+}
+
 /// Processors, and the threads of processes and path.
 #[derive(Debug)]
 pub(crate) struct SharedPath {
@@ -37,8 +48,7 @@ pub(crate) struct SharedPath {
     processors: Processors<Task>,
     /// The first threads are those of the processes, in order.
     processes: usize,
-    /// Which of them read into the page cache.
-    buffered: Vec<bool>,
+    caching: Vec<Caching>,
     worker: usize,
     server: usize,
     /// That of the first flusher.
@@ -47,9 +57,9 @@ pub(crate) struct SharedPath {
 }
 
 impl SharedPath {
-    /// For processes, of which some are buffered, and this many flushers.
-    pub(crate) fn new(setup: scenario::Processors, buffered: Vec<bool>, flushers: usize) -> Self {
-        let processes = buffered.len();
+    /// For these processes, and this many flushers.
+    pub(crate) fn new(setup: scenario::Processors, caching: Vec<Caching>, flushers: usize) -> Self {
+        let processes = caching.len();
         let mut processors = Processors::new(setup.count, setup.idle_exit);
         let turn = |work: Work| {
             let after = Nanos(work.turn.0 * u64::from(setup.after_percent.min(100)) / 100);
@@ -64,7 +74,7 @@ impl SharedPath {
         for _ in 0..flushers {
             processors.add_thread([Nanos::ZERO; 2], false);
         }
-        Self { setup, processors, processes, buffered, worker, server, flusher, done: Vec::new() }
+        Self { setup, processors, processes, caching, worker, server, flusher, done: Vec::new() }
     }
     /// A process or a flusher works for itself: it copies, or collects pages.
     pub(crate) fn work(&mut self, now: Instant, (token, due): (Token, Instant), cost: Nanos) {
@@ -105,7 +115,7 @@ impl SharedPath {
     }
     /// Whether this actor reads into the page cache.
     pub(crate) fn is_buffered(&self, actor: u32) -> bool {
-        self.buffered.get(actor as usize).is_some_and(|it| *it)
+        self.caching.get(actor as usize).is_some_and(|it| *it != Caching::Direct)
     }
     /// The drive has done a command of this many bytes, into new pages or not.
     pub(crate) fn drive_has_done(
@@ -132,7 +142,10 @@ impl SharedPath {
         if actor >= self.processes {
             return done.push(completion);
         }
-        let cost = self.setup.client.of(completion.length);
+        let cost = match self.caching[actor] {
+            Caching::Sequential => Nanos::ZERO,
+            _ => self.setup.client.of(completion.length),
+        };
         self.processors.add(now, actor, cost, Task::Deliver(completion));
     }
 }

@@ -139,3 +139,16 @@ fn new_pages_take_time() {
     };
     assert_eq!((of(false), of(true)), (164_000, 264_000));
 }
+
+/// Goal: the time of copies holds what a reader does for completions. Method: a lone reader, with and without time of a client's
+/// requests.
+#[test]
+fn completions_are_part_of_copies() {
+    let windows = |client: Work| {
+        let reader = super::client("reader", job(Pattern::SequentialRead, 4, true));
+        let mut run = scenario(vec![reader], Nanos::from_secs(1));
+        run.host.processors = Some(Processors { client, ..free(2) });
+        run_fixed(&run, us(90)).clients[0].bytes
+    };
+    assert_eq!(windows(work(0, 0)), windows(work(0, 300)));
+}
