@@ -152,6 +152,10 @@ impl Trace {
     pub fn is_on(&self) -> bool {
         self.capacity != 0
     }
+    /// Whether decisions are kept at all, in the ring or as the last one about each request, client and group.
+    pub fn records(&self) -> bool {
+        self.is_on() || self.memory.is_some()
+    }
     /// Records an event.
     pub fn push(&mut self, at: Instant, subject: Subject, kind: EventKind) {
         if let (Some(memory), EventKind::Decision { rule, values }) = (&mut self.memory, kind) {

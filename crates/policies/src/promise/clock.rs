@@ -38,10 +38,9 @@
 //! Source of the clock: Zhang, "VirtualClock" (1990); of reservation tags beside shares: Gulati, Merchant and Varman,
 //! "mClock" (2010).
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::group_clock::{Clock, DueKey, Place, WHOLE};
+use super::group_clock::{Clock, DueKey, Group, NOWHERE, WHOLE};
 use super::requests::{DATA, Kind, QueueState, Requests, STATES};
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, Tree};
@@ -59,16 +58,6 @@ const URGENT_PART: u64 = 10;
 const GATHERS: Nanos = Nanos::from_secs(5);
 /// Gathered writes of one group are dispatched for at most this time.
 const TURN_MAX: Nanos = Nanos::from_millis(20);
-
-/// A group, with a minimum or without.
-#[derive(Clone, Default, Debug)]
-struct Group {
-    requests: Requests,
-    /// Class of its minimum.
-    class: Class,
-    /// Present if it has a minimum.
-    clock: Option<Box<Clock>>,
-}
 
 /// Which requests may be dispatched, by the clocks of all groups. Lags say how far a group is behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,7 +137,7 @@ impl Clocks {
         self.count -= usize::from(clock.is_some());
         if promised.is_some() {
             self.count += 1;
-            let clock = clock.get_or_insert_with(|| Box::new(Clock::new()));
+            let clock = clock.get_or_insert_with(Clock::new);
             if clock.promised != promised {
                 (clock.promised, clock.kept, clock.at) = (promised, WHOLE, clock.at.max(now));
                 (clock.period, clock.served, clock.behind) = (now, Nanos::ZERO, true);
@@ -185,50 +174,50 @@ impl Clocks {
         self.put(group, id);
     }
     fn take_out(&mut self, group: usize) {
-        let Some(clock) = &mut self.groups[group].clock else { return };
-        let place = core::mem::replace(&mut clock.place, Place::Nowhere);
-        if let Place::In(node, _, class, state) = place {
-            self.members[class as usize] -= 1;
-            self.arena.remove(&mut self.trees[class as usize][state as usize], node);
+        let Group { node, state, class, .. } = &mut self.groups[group];
+        let node = core::mem::replace(node, NOWHERE);
+        if node != NOWHERE {
+            self.members[*class as usize] -= 1;
+            self.arena.remove(&mut self.trees[*class as usize][*state as usize], node);
         }
     }
     /// Moves a group to the tree of its present state, ordered by its present clock.
     fn put(&mut self, group: usize, id: EntityId) {
-        let Group { requests: own, class, clock: Some(clock) } = &mut self.groups[group] else {
+        let Group { requests: own, clock: Some(clock), due, node, state, class } =
+            &mut self.groups[group]
+        else {
             return;
         };
-        let rests = own.in_flight == 0 && clock.idle_until <= clock.idle_since;
         let at = match own.queued {
-            0 if !clock.awaited || rests => return self.take_out(group),
+            0 if !clock.awaited || own.in_flight == 0 && !clock.pauses() => {
+                return self.take_out(group);
+            }
             0 => clock.at,
             _ => clock.due(own.urgent > 0),
         };
-        let (class, state) = (*class, own.state(clock.data_until > Instant::ZERO));
-        let key = DueKey::new(at, id);
-        self.earliest = self.earliest.min(at);
-        let tree = &mut self.trees[class as usize][state as usize];
-        if let Place::In(node, before, in_class, in_state) = clock.place {
-            if (before, in_class, in_state) == (key, class, state) {
-                return;
-            }
-            if (in_class, in_state) == (class, state) {
-                self.arena.replace(tree, node, key, id);
-                clock.place = Place::In(node, key, class, state);
-                return;
-            }
-            self.arena.remove(&mut self.trees[in_class as usize][in_state as usize], node);
-            self.members[in_class as usize] -= 1;
+        let now = own.state(clock.data_until > Instant::ZERO);
+        if (*due, *state) == (at, now) && *node != NOWHERE {
+            return;
         }
-        let tree = &mut self.trees[class as usize][state as usize];
-        clock.place = Place::In(self.arena.insert(tree, key, id), key, class, state);
-        self.members[class as usize] += 1;
+        self.earliest = self.earliest.min(at);
+        let (before, key) = (core::mem::replace(state, now), DueKey::new(at, id));
+        *due = at;
+        let trees = &mut self.trees[*class as usize];
+        if *node != NOWHERE && before == now {
+            return self.arena.replace(&mut trees[now as usize], *node, key, id);
+        }
+        match *node {
+            NOWHERE => self.members[*class as usize] += 1,
+            node => _ = self.arena.remove(&mut trees[before as usize], node),
+        }
+        *node = self.arena.insert(&mut trees[now as usize], key, id);
     }
     fn requests(&mut self, id: EntityId) -> Option<(usize, &mut Requests)> {
         let group = id.as_group()?.index();
         Some((group, &mut self.groups.get_mut(group)?.requests))
     }
     fn clock(&self, id: EntityId) -> Option<&Clock> {
-        self.groups.get(id.as_group()?.index())?.clock.as_deref()
+        self.groups.get(id.as_group()?.index())?.clock.as_ref()
     }
     /// Class of a group's minimum.
     pub(super) fn class(&self, id: EntityId) -> Option<Class> {
@@ -305,7 +294,9 @@ impl Clocks {
     }
     /// The group that closes the gate next (or closes it now), and when.
     pub(super) fn first(&self) -> Option<(EntityId, Instant)> {
-        let (at, id) = self.trees.iter().flatten().filter_map(|tree| self.first_of(tree)).min()?;
+        let classes = self.trees.iter().zip(self.members).filter(|(_, members)| *members > 0);
+        let trees = classes.flat_map(|(trees, _)| trees);
+        let (at, id) = trees.filter_map(|tree| self.first_of(tree)).min()?;
         Some((id, at))
     }
     /// The group's clock.
@@ -469,6 +460,14 @@ impl Clocks {
     }
     /// The gate by the groups of one class.
     fn gate_of(&mut self, now: Instant, due_at: Instant, class: Class) -> Gate {
+        let urgent = &self.trees[class as usize][QueueState::Urgent as usize];
+        if urgent.len() == self.members[class as usize] as usize {
+            let due = self.first_of(urgent).filter(|(at, _)| *at <= due_at);
+            return due.map_or(Gate::Open, |(at, id)| Gate::Due(id, now.since(at)));
+        }
+        self.gate_of_states(now, due_at, class)
+    }
+    fn gate_of_states(&mut self, now: Instant, due_at: Instant, class: Class) -> Gate {
         self.end_pauses(now, due_at, class);
         let first = |state: QueueState| self.first_of(&self.trees[class as usize][state as usize]);
         let [urgent, buffered, flush] =

@@ -253,6 +253,9 @@ impl Promise {
             return;
         }
         self.holder = holder;
+        if !cx.trace.records() {
+            return;
+        }
         let group = holder.and_then(EntityId::as_group);
         match group.and_then(|it| cx.groups.group_id(it.index())) {
             Some(id) => {

@@ -1,6 +1,6 @@
 //! The clock of one group. [`super::clock`] describes the rules and keeps the clocks of all groups.
 
-use super::requests::QueueState;
+use super::requests::{QueueState, Requests};
 use super::shares::EntityId;
 use crate::parts::tree::NodeId;
 use iofair_core::group::Class;
@@ -44,47 +44,83 @@ impl DueKey {
     }
 }
 
-/// Where a clock is in the trees of [`super::clock::Clocks`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    Nowhere,
-    In(NodeId, DueKey, Class, QueueState),
+/// `value / of`, in units of `1 / one`, rounded down.
+fn ratio(value: u64, of: u64, one: u64) -> u64 {
+    // Divisions of 128 bits take several times as long as these.
+    if let Some(units) = value.checked_mul(one) {
+        return units / of.max(1);
+    }
+    let units = u128::from(value) * u128::from(one) / u128::from(of.max(1));
+    u64::try_from(units).unwrap_or(u64::MAX)
 }
 
-/// Clock of a group's minimum.
+/// The node of a group that is in no tree.
+pub(super) const NOWHERE: NodeId = NodeId(u32::MAX);
+
+/// A group, with a minimum or without. Its clock begins in the second cache line.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Group {
+    pub(super) requests: Requests,
+    /// The time in its key, if it is in a tree.
+    pub(super) due: Instant,
+    /// Its node in the tree of its class and `state`, or [`NOWHERE`].
+    pub(super) node: NodeId,
+    pub(super) state: QueueState,
+    /// Class of its minimum.
+    pub(super) class: Class,
+    /// Present if it has a minimum.
+    pub(super) clock: Option<Clock>,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self {
+            requests: Requests::default(),
+            clock: None,
+            due: Instant::ZERO,
+            node: NOWHERE,
+            state: QueueState::Busy,
+            class: Class::default(),
+        }
+    }
+}
+
+/// Clock of a group's minimum. What each command needs is in the first cache line, and `promised` in the second one.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Clock {
-    pub(super) promised: Minimum,
-    /// The part of `promised` that is kept now, in units of 1 / [`WHOLE`].
-    pub(super) kept: u64,
     /// The clock: `kept` has been served up to this time.
     pub(super) at: Instant,
-    pub(super) place: Place,
+    /// The part of `promised` that is kept now, in units of 1 / [`WHOLE`].
+    pub(super) kept: u64,
+    /// Worth of the last command.
+    pub(super) grant: Nanos,
+    /// Worth of all commands since the group last became busy.
+    pub(super) burst: Nanos,
+    /// Worth of the service in this period, by the whole minimum.
+    pub(super) served: Nanos,
+    /// Begin of the present period.
+    pub(super) period: Instant,
+    /// If not zero, the group has only flushes, and until then it counts as between two data requests.
+    pub(super) data_until: Instant,
     /// Whether the last command that was dispatched is urgent.
     pub(super) awaited: bool,
     /// A batch of buffered writes is being served; it ends when the clock is ahead.
     pub(super) batch: bool,
+    /// Whether the clock was behind throughout this period.
+    pub(super) behind: bool,
+    pub(super) promised: Minimum,
     /// When the group last had nothing queued or in flight.
     pub(super) idle_since: Instant,
     /// Until then, the group counts as between two requests.
     pub(super) idle_until: Instant,
-    /// If not zero, the group has only flushes, and until then it counts as between two data requests.
-    pub(super) data_until: Instant,
     /// Mean pause between requests, except pauses longer than [`SLACK_MAX`].
     pub(super) pause: Nanos,
-    /// Worth of the last command.
-    pub(super) grant: Nanos,
-    /// Worth of all commands since the group last became busy, and when that was.
-    pub(super) burst: Nanos,
+    /// When the group last became busy.
     pub(super) began: Instant,
     /// The least time that a burst took, divided by its worth, in units of 1 / [`BUSY_WHOLE`]; grows slowly.
     pub(super) busy_part: u64,
-    /// Begin of the present period.
-    pub(super) period: Instant,
-    /// Worth of the service in this period, by the whole minimum.
-    pub(super) served: Nanos,
-    /// Whether the clock was behind throughout this period.
-    pub(super) behind: bool,
     /// Consecutive periods behind.
     pub(super) missed: u32,
     /// The most that was reached in one of them, in units of 1 / [`WHOLE`].
@@ -99,7 +135,6 @@ impl Clock {
             promised: Minimum::NONE,
             kept: WHOLE,
             at: Instant::ZERO,
-            place: Place::Nowhere,
             awaited: false,
             batch: false,
             idle_since: Instant::ZERO,
@@ -118,6 +153,10 @@ impl Clock {
             cut_until: Instant::ZERO,
         }
     }
+    /// Whether the group, which has nothing queued or in flight, began a pause when that came to be.
+    pub(super) fn pauses(&self) -> bool {
+        self.idle_until > self.idle_since
+    }
     /// Worth of an amount by the part of the minimum that is kept now.
     pub(super) fn worth(&self, amount: Amount) -> Nanos {
         self.kept_worth(self.promised.worth(amount).unwrap_or(Nanos::ZERO))
@@ -127,8 +166,7 @@ impl Clock {
         if self.kept == WHOLE {
             return whole;
         }
-        let cut = u128::from(whole.0) * u128::from(WHOLE) / u128::from(self.kept);
-        Nanos(u64::try_from(cut).unwrap_or(u64::MAX))
+        Nanos(ratio(whole.0, self.kept, WHOLE))
     }
     pub(super) fn slack(&self) -> Nanos {
         let learned = Nanos(self.pause.0.saturating_mul(2));
@@ -140,10 +178,9 @@ impl Clock {
     }
     /// The group has nothing queued or in flight any more: updates `busy_part`, and begins a pause.
     pub(super) fn rest(&mut self, now: Instant) {
-        let busy = u128::from(now.since(self.began).0) * u128::from(BUSY_WHOLE);
-        let part = busy / u128::from(self.burst.0.max(1));
+        let part = ratio(now.since(self.began).0, self.burst.0, BUSY_WHOLE);
         let slower = self.busy_part + self.busy_part / BUSY_FORGETS + 1;
-        let part = u64::try_from(part).unwrap_or(u64::MAX).min(slower);
+        let part = part.min(slower);
         self.busy_part = part.clamp(BUSY_LEAST, BUSY_WHOLE / 2);
         (self.idle_since, self.idle_until) = (now, now + self.slack());
     }
@@ -156,8 +193,7 @@ impl Clock {
         if time < period {
             return;
         }
-        let reached = u128::from(self.served.0) * u128::from(WHOLE) / u128::from(time.0.max(1));
-        let reached = u64::try_from(reached).unwrap_or(u64::MAX);
+        let reached = ratio(self.served.0, time.0, WHOLE);
         self.reached = self.reached.max(reached);
         self.missed += 1;
         // A group that gets more than its minimum is catching up.

@@ -384,11 +384,15 @@ impl Promise {
     fn watch_contract(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {
         let now = cx.now;
         let whole = cx.requests.whole(id);
-        let mut late = None;
+        let (mut late, mut lag) = (None, None);
         let age = now.since(cx.requests[whole].submitted);
         let took = now.since(cx.requests[id].dispatched);
+        let waits = side(&cx.requests[id]) == Side::Flush || self.drive.writes_recent(now);
         for group in self.clocks_above(client) {
             late = Some(late.unwrap_or(false) || self.clocks.is_late(now, group, took));
+            if waits {
+                lag = lag.max(Some(self.clocks.far_lag(now, group)));
+            }
         }
         if self.latencies
             && side(&cx.requests[id]) == Side::Read
@@ -400,14 +404,11 @@ impl Promise {
                 false => self.pace.on_read_alone(now),
             }
         }
-        if side(&cx.requests[id]) == Side::Flush || self.drive.writes_recent(now) {
-            let groups = self.clocks_above(client);
-            if let Some(lag) = groups.map(|group| self.clocks.far_lag(now, group)).max() {
-                let rate = self.drive.rate(Side::Write);
-                self.throttle.on_request(now, lag, took, rate);
-                if lag > Nanos::ZERO && side(&cx.requests[id]) == Side::Read {
-                    self.clocks.on_far_read(now);
-                }
+        if let Some(lag) = lag {
+            let rate = self.drive.rate(Side::Write);
+            self.throttle.on_request(now, lag, took, rate);
+            if lag > Nanos::ZERO && side(&cx.requests[id]) == Side::Read {
+                self.clocks.on_far_read(now);
             }
         }
         if let Some(late) = late {
@@ -501,12 +502,10 @@ impl Policy for Promise {
                 false => self.window.on_room(now, &self.drive),
             }
         }
-        let promised = self.clocks_above(client).next().is_some();
-        if side == Side::Write
+        if is_full
             && self.shares.is_queued(EntityId::ROOT, Side::Write)
             && !self.clocks.are_none()
-            && !promised
-            && is_full
+            && self.clocks_above(client).next().is_none()
         {
             let most = if self.latencies { 0 } else { window::WRITE_DOUBLINGS_MAX };
             self.window.on_writes(now, &self.drive, most);
