@@ -43,8 +43,10 @@ impl Bfq {
         let early = self.settings.early_habits;
         let rested = queue.is_quiet() && (self.settings.think_in_waits || !queue.busy);
         if queue.sync && (early || rested) {
-            let thought = now.since(queue.last_end).min(idle * 2);
-            queue.habits.think.add(thought);
+            let most = idle * 2;
+            let thought = now.since(queue.last_end).min(most);
+            let is_first = queue.just_created && !self.settings.think_in_waits;
+            queue.habits.think.add(if is_first { most } else { thought });
         }
         let settled = queue.split_at.is_none_or(|at| at + IDLE_MIN < now);
         let watched = queue.sync && queue.priority.class != iofair_core::group::Class::Idle;

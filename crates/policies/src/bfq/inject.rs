@@ -241,10 +241,13 @@ impl Bfq {
         }
         let suspect = Some(self.queues.weak(last));
         let queue = &mut self.queues[id];
-        if queue.suspected_waker == suspect {
+        let longest = self.settings.waker_within;
+        let in_time = longest == Nanos::ZERO || cx.now <= queue.waker_suspected + longest;
+        if queue.suspected_waker == suspect && in_time {
             queue.waker_detections += 1;
         } else {
             (queue.suspected_waker, queue.waker_detections) = (suspect, 1);
+            queue.waker_suspected = cx.now;
         }
         if queue.waker_detections == WAKES {
             self.forget_waker(id);

@@ -1,11 +1,13 @@
 //! Clients with their queues, groups with their shared queues for buffered writes, and the life cycle of all of them.
 
+use alloc::vec::Vec;
+
 use crate::parts::priority_slice::{SHARED, shared_index};
 use crate::parts::tree::Tree;
 use crate::parts::wf2q::EntityId;
 use iofair_core::group::{Change, ClientId, GroupId, Priority};
 use iofair_core::policy::Context;
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::request::{Request, RequestId, Requests};
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 
@@ -13,9 +15,6 @@ use super::Bfq;
 use super::budget::Expiry;
 use super::merge::Saved;
 use super::queue::{Habits, NewQueue, Queue, QueueId, WeakQueue, level_weight};
-
-/// The place of a group's queue of requests that throttles held.
-const HELD: usize = SHARED;
 
 /// The state of a client.
 #[derive(Debug, Default)]
@@ -34,8 +33,10 @@ pub(super) struct ClientState {
 #[derive(Debug)]
 pub(super) struct GroupState {
     pub(super) entity: EntityId,
-    /// Of buffered writes by class and level, and of what throttles held.
-    writes: [Option<QueueId>; SHARED + 1],
+    /// Of buffered writes by class and level.
+    writes: [Option<QueueId>; SHARED],
+    /// Of workers, which send what throttles held.
+    workers: Vec<Option<QueueId>>,
     /// Queues with something to do, here and below.
     pub(super) pending: u32,
     pub(super) counted_weight: u32,
@@ -48,7 +49,8 @@ impl GroupState {
     fn new(entity: EntityId) -> Self {
         Self {
             entity,
-            writes: [None; SHARED + 1],
+            writes: [None; SHARED],
+            workers: Vec::new(),
             pending: 0,
             counted_weight: 0,
             positions: Tree::new(),
@@ -57,7 +59,7 @@ impl GroupState {
     }
 }
 
-fn put<T: Default>(all: &mut alloc::vec::Vec<T>, index: usize, value: T) {
+fn put<T: Default>(all: &mut Vec<T>, index: usize, value: T) {
     if index >= all.len() {
         all.resize_with(index + 1, T::default);
     }
@@ -95,7 +97,8 @@ impl Bfq {
         let request = &cx.requests[id];
         if self.comes_from_worker(cx.requests, id) {
             let group = self.group_in_force(request.group);
-            return self.groups[group.index()].writes[HELD];
+            let worker = self.worker_of(request);
+            return self.groups[group.index()].workers.get(worker).copied().flatten();
         }
         if request.is_sync() {
             let queue = self.clients[request.client.index()].queue?;
@@ -109,7 +112,7 @@ impl Bfq {
         let request = &cx.requests[id];
         let (client, group, priority) = (request.client, request.group, request.priority);
         if self.comes_from_worker(cx.requests, id) {
-            return self.worker_queue(cx, group);
+            return self.worker_queue(cx, group, self.worker_of(request));
         }
         if request.is_sync() {
             if let Some(queue) = self.clients[client.index()].queue {
@@ -139,20 +142,37 @@ impl Bfq {
     /// Whether a throttle held a synchronous request, so that it comes from a worker of the kernel and not from its process.
     pub(super) fn comes_from_worker(&self, requests: &Requests, id: RequestId) -> bool {
         let request = &requests[id];
-        self.settings.worker_queues && request.is_sync() && request.asked_tag > request.submitted
+        let is_held = request.is_sync() && request.asked_tag > request.submitted;
+        self.settings.workers > 0 && is_held
     }
-    /// The worker's queue in a group.
-    fn worker_queue(&mut self, cx: &Context<'_>, group: GroupId) -> QueueId {
+    /// Which worker sends a request that a throttle held: that of the processor whose timer ended the time, which is any of
+    /// them. What goes at the same time comes from the same one.
+    fn worker_of(&self, request: &Request) -> usize {
+        let random = request.asked_tag.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        random as usize % self.settings.workers
+    }
+    /// A worker's queue in a group. It stays as long as its group, unless it is merged at once with one that was made shortly
+    /// before.
+    fn worker_queue(&mut self, cx: &mut Context<'_>, group: GroupId, worker: usize) -> QueueId {
         let group = self.group_in_force(group);
-        if let Some(queue) = self.groups[group.index()].writes[HELD] {
+        if self.groups[group.index()].workers.is_empty() {
+            self.groups[group.index()].workers.resize(self.settings.workers, None);
+        }
+        if let Some(queue) = self.groups[group.index()].workers[worker] {
             return queue;
         }
-        let id = self.make_queue(cx, group, Priority::default(), None);
+        let mut id = self.make_queue(cx, group, Priority::default(), None);
         let queue = &mut self.queues[id];
-        // It stays as long as its group.
-        (queue.sync, queue.owners) = (true, 1);
+        (queue.sync, queue.just_created, queue.owners) = (true, true, 1);
         queue.habits = Habits::new(cx.now, true);
-        self.groups[group.index()].writes[HELD] = Some(id);
+        if let Some(target) = self.stable_target(cx, id) {
+            if let Some(client) = self.queues[target].client {
+                self.mark_stable(client, target);
+            }
+            self.join(cx, id, target);
+            id = target;
+        }
+        self.groups[group.index()].workers[worker] = Some(id);
         id
     }
     fn make_client_queue(&mut self, cx: &mut Context<'_>, client: ClientId) -> QueueId {
@@ -258,20 +278,29 @@ impl Bfq {
         }
     }
     fn remove_group(&mut self, cx: &mut Context<'_>, id: GroupId) {
-        for index in 0..=HELD {
-            if let Some(queue) = self.groups[id.index()].writes[index].take() {
-                if self.in_service == Some(queue) {
-                    self.expire(cx, queue, Expiry::NoMoreRequests.now());
-                } else if self.queues[queue].busy {
-                    self.become_idle(cx.now, queue);
-                }
-                self.end_queue(queue);
+        let state = &mut self.groups[id.index()];
+        let workers = core::mem::take(&mut state.workers);
+        for queue in core::mem::replace(&mut state.writes, [None; SHARED]).into_iter().flatten() {
+            self.end_queue_of_group(cx, queue);
+        }
+        for queue in workers.into_iter().flatten() {
+            self.queues[queue].owners -= 1;
+            if self.queues[queue].owners == 0 {
+                self.end_queue_of_group(cx, queue);
             }
         }
         let entity = self.groups[id.index()].entity;
         if entity != EntityId::ROOT {
             self.scheduler.remove(entity);
         }
+    }
+    fn end_queue_of_group(&mut self, cx: &mut Context<'_>, queue: QueueId) {
+        if self.in_service == Some(queue) {
+            self.expire(cx, queue, Expiry::NoMoreRequests.now());
+        } else if self.queues[queue].busy {
+            self.become_idle(cx.now, queue);
+        }
+        self.end_queue(queue);
     }
     /// Applies a client's new priority, or its new group, to which its queue moves with all its requests.
     fn update_client(&mut self, cx: &mut Context<'_>, client: ClientId) {
@@ -329,7 +358,7 @@ impl Bfq {
     }
 }
 
-fn put_at<T: Copy>(all: &mut alloc::vec::Vec<T>, index: usize, value: T) {
+fn put_at<T: Copy>(all: &mut Vec<T>, index: usize, value: T) {
     if index >= all.len() {
         all.resize(index + 1, value);
     }

@@ -142,6 +142,12 @@ impl Bfq {
         // A client that moves from one shared queue to another keeps the saved state of its own.
         state.saved = state.saved.or(Some(saved));
         state.queue = Some(new);
+        self.join(cx, old, new);
+    }
+    /// An owner of a queue now uses another one.
+    pub(super) fn join(&mut self, cx: &mut Context<'_>, old: QueueId, new: QueueId) {
+        let queue = &self.queues[old];
+        let saved = Saved { habits: queue.habits, raise: queue.raise };
         cx.decide(self.subject(old), "merge: joins", [u64::from(new.0), 0]);
         let kind = saved.raise.kind;
         if kind != Kind::No {
@@ -212,8 +218,25 @@ impl Bfq {
         client: ClientId,
         id: QueueId,
     ) -> QueueId {
-        if !self.settings.stable_merge {
+        let Some(last) = self.made_before(cx, id) else { return id };
+        if !self.is_queueing_flash() {
+            self.clients[client.index()].stable_candidate = Some(self.queues.weak(last));
             return id;
+        }
+        let Some(target) = self.prepare_merge(id, last) else { return id };
+        self.mark_stable(client, target);
+        self.merge_client(cx, client, id, target);
+        target
+    }
+    /// The queue with which a worker's queue, which was just made, is merged at once.
+    pub(super) fn stable_target(&mut self, cx: &Context<'_>, id: QueueId) -> Option<QueueId> {
+        let last = self.made_before(cx, id).filter(|_| self.is_queueing_flash())?;
+        self.prepare_merge(id, last)
+    }
+    /// The queue that the group of a new queue made just before it.
+    fn made_before(&mut self, cx: &Context<'_>, id: QueueId) -> Option<QueueId> {
+        if !self.settings.stable_merge {
+            return None;
         }
         let queue = &self.queues[id];
         let (group, priority) = (queue.group, queue.priority);
@@ -226,21 +249,11 @@ impl Bfq {
         });
         let Some(last) = last else {
             self.groups[group.index()].last_created = Some(self.queues.weak(id));
-            return id;
+            return None;
         };
-        if self.queues[last].created + BURST_INTERVAL < cx.now {
-            return id;
-        }
-        if !self.is_queueing_flash() {
-            self.clients[client.index()].stable_candidate = Some(self.queues.weak(last));
-            return id;
-        }
-        let Some(target) = self.prepare_merge(id, last) else { return id };
-        self.mark_stable(client, target);
-        self.merge_client(cx, client, id, target);
-        target
+        (self.queues[last].created + BURST_INTERVAL >= cx.now).then_some(last)
     }
-    fn mark_stable(&mut self, client: ClientId, target: QueueId) {
+    pub(super) fn mark_stable(&mut self, client: ClientId, target: QueueId) {
         self.clients[client.index()].stably_merged = true;
         self.queues[target].stably_merged = true;
     }

@@ -112,11 +112,16 @@
 //!
 //! **Later kernels.** `bfq-6.18` is what Linux 6.18 was found to do (docs/truth.md). It takes no think times while it idles
 //! (`think_in_waits = false`): a client that pauses for 5 ms between single requests keeps the drive to itself in most
-//! runs there, and a steady sequential reader gets 8 to 87 MB/s of 535. A single group with requests no longer makes
+//! runs there, and a steady sequential reader gets 8 to 87 MB/s of 535. A queue's first request counts as a pause of twice
+//! `slice_idle`, so that its think time is long from the third sample to the fourth, however short the pauses. Three
+//! arrivals show a waker only within 1.024 s (`waker_within`). A group in service is charged with all of its slot
+//! whenever one of its queues becomes active or empty (`charge_moves`), so that injection from queues of the same
+//! group costs its square. A single group with requests no longer makes
 //! sharing asymmetric (`busy_groups = 2`), as noted for Linux 7.0; the root counts as one: a reader in a group keeps the drive
 //! from the flusher, which works in the root's name. And requests that blk-throttle held come from a worker of the
-//! kernel, which has its own queue in each group (`worker_queues`): they wait for the slots of others, as a trace shows; earlier
-//! versions leave that out. Not modelled: a queue or group gets at most a part of the request pool in proportion to
+//! kernel, at random that of one or the other processor (`workers`). Each has its own queue in each group, and what they send waits for
+//! the slots of others; but the queue of the first one is merged for good with that of the process if it is made less than 180 ms
+//! later. Earlier versions leave that out. Not modelled: a queue or group gets at most a part of the request pool in proportion to
 //! its weight, and buffered writes get two thirds of the pool, a quarter while a raised queue is busy.
 //!
 //! **Ours, and off** in every version: `inject_by_weight`, which `iofair serve` turns on. With groups, sharing is
@@ -311,6 +316,9 @@ impl Bfq {
         };
         if let Some(rate) = settings.peak_rate {
             this.know_peak(rate);
+        }
+        if settings.charge_moves {
+            this.scheduler.charge_moves();
         }
         this
     }

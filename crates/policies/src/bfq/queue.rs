@@ -171,6 +171,8 @@ pub(super) struct Queue {
     pub(super) waker: Option<QueueId>,
     pub(super) suspected_waker: Option<WeakQueue>,
     pub(super) waker_detections: u8,
+    /// When it was first suspected.
+    pub(super) waker_suspected: Instant,
     pub(super) woken_first: Option<QueueId>,
     pub(super) woken_next: Option<QueueId>,
     pub(super) woken_previous: Option<QueueId>,
@@ -230,6 +232,7 @@ impl Queue {
             waker: None,
             suspected_waker: None,
             waker_detections: 0,
+            waker_suspected: now,
             woken_first: None,
             woken_next: None,
             woken_previous: None,

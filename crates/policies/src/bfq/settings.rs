@@ -75,7 +75,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "think_in_waits",
         true,
-        "also measure think times of queues for which BFQ idles, which Linux since 5.14 does not",
+        "also measure think times of queues for which BFQ idles; Linux since 5.14 does not, and counts a queue's first request as a long pause",
     ),
     Parameter::bool(
         "inject_by_weight",
@@ -87,10 +87,21 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         true,
         "detect queues that wait for other queues, and inject the latter first",
     ),
+    Parameter::time(
+        "waker_within",
+        Nanos::ZERO,
+        "arrivals that show a waker count for this long; 0s: for ever",
+    ),
+    Parameter::count(
+        "workers",
+        0,
+        (0, 1024),
+        "requests that a throttle held come from one of so many workers of the kernel (one a processor), which have their own queues in each group",
+    ),
     Parameter::bool(
-        "worker_queues",
+        "charge_moves",
         false,
-        "requests that a throttle held come from a worker of the kernel, which has its own queue in each group",
+        "charge a group in service with its whole slot whenever one of its queues becomes active or empty",
     ),
     Parameter::count(
         "busy_groups",
@@ -219,8 +230,13 @@ pub(super) static OVERRIDES_4_20: &[(&str, u64)] = &[
 ];
 
 /// BFQ of Linux 6.18.
-pub(super) static OVERRIDES_6_18: &[(&str, u64)] =
-    &[("think_in_waits", 0), ("worker_queues", 1), ("busy_groups", 2)];
+pub(super) static OVERRIDES_6_18: &[(&str, u64)] = &[
+    ("think_in_waits", 0),
+    ("waker_within", 1_024_000_000),
+    ("workers", 2),
+    ("charge_moves", 1),
+    ("busy_groups", 2),
+];
 
 /// BFQ of Linux 5.3.
 pub(super) static OVERRIDES_5_3: &[(&str, u64)] = &[
@@ -273,7 +289,9 @@ pub(super) struct Settings {
     pub(super) think_in_waits: bool,
     pub(super) inject_by_weight: bool,
     pub(super) wakers: bool,
-    pub(super) worker_queues: bool,
+    pub(super) waker_within: Nanos,
+    pub(super) workers: usize,
+    pub(super) charge_moves: bool,
     pub(super) busy_groups: u32,
     pub(super) spare_smallest_weight: bool,
     pub(super) preempt_lower: bool,
@@ -321,7 +339,9 @@ impl Settings {
             think_in_waits: values.bool("think_in_waits"),
             inject_by_weight: values.bool("inject_by_weight"),
             wakers: values.bool("wakers"),
-            worker_queues: values.bool("worker_queues"),
+            waker_within: values.time("waker_within"),
+            workers: values.count("workers") as usize,
+            charge_moves: values.bool("charge_moves"),
             busy_groups: values.count("busy_groups") as u32,
             spare_smallest_weight: values.bool("spare_smallest_weight"),
             preempt_lower: values.bool("preempt_lower"),

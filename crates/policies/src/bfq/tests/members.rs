@@ -305,8 +305,8 @@ fn budgets_follow_the_peak_rate() {
 /// reader below a ceiling beside a free one, without injection.
 #[test]
 fn held_requests_come_from_a_worker() {
-    for (set, has_worker) in [("false", false), ("true", true)] {
-        let set = [("low_latency", "false"), ("injection", "false"), ("worker_queues", set)];
+    for (set, has_worker) in [("0", false), ("2", true)] {
+        let set = [("low_latency", "false"), ("injection", "false"), ("workers", set)];
         let mut world = World::new("max+prop-bfq", Drive::flash(), &set);
         let job = Job { depth: 4, ..Job::random_read() };
         let max = Limits { iops: [Some(1_000), None], ..Limits::NONE };

@@ -6,7 +6,7 @@ use iofair_core::time::Instant;
 
 impl Hierarchy {
     /// Determines the next entity, from the group that holds `from` up to the root, as far as anything changes.
-    pub(super) fn climb(&mut self, now: Instant, from: EntityId, reason: Reason) {
+    pub(super) fn climb(&mut self, now: Instant, from: EntityId, mut reason: Reason) {
         let mut group = self.entity(from).parent;
         loop {
             self.refresh(now, group);
@@ -16,6 +16,9 @@ impl Hierarchy {
             if !self.follow(group, reason) && reason != Reason::Expiry {
                 return;
             }
+            if reason == Reason::Leave {
+                reason = Reason::Change;
+            }
             group = self.entity(group).parent;
         }
     }
@@ -24,6 +27,7 @@ impl Hierarchy {
         let Level { next, in_service, .. } = *self.level(group);
         let Some(next) = next else {
             if in_service.is_some() {
+                self.charge_move(group);
                 return self.withdraw(group);
             }
             self.retire(group, Leave::Remembered);
@@ -38,7 +42,12 @@ impl Hierarchy {
         }
         let waits = matches!(entity.place, Place::Active(_));
         if same && waits && reason != Reason::Expiry {
-            return false;
+            let charged = reason == Reason::Leave && self.charge_move(group);
+            if charged {
+                self.withdraw(group);
+                self.enter(group, None);
+            }
+            return charged;
         }
         self.reposition(group, reason == Reason::Expiry);
         true

@@ -185,6 +185,33 @@ fn classes_are_strict_but_idle_never_starves() {
     assert_eq!(run(&mut h, 20_000), [0, 0, 1000]);
 }
 
+/// Goal: where moves are charged, a group in service pays for all service of its slot again whenever another of its queues
+/// becomes active or empty; otherwise once. Method: worked numbers, with weights of 1: 4 sectors of one queue, then twice a
+/// sector of another one, which comes and goes.
+#[test]
+fn moves_of_a_group_in_service_may_be_charged() {
+    for (charges, finish) in [(false, 6), (true, 4 + 5 + 5 + 6 + 6)] {
+        let mut h = Hierarchy::new();
+        if charges {
+            h.charge_moves();
+        }
+        let group = h.add_group(ROOT, 1, Class::BestEffort);
+        let served = queue(&mut h, group, 1, 10);
+        assert_eq!(h.pick(START), Some(served));
+        h.served(served, Sectors(4));
+        let other = h.add_queue(group, 1, Class::BestEffort);
+        for _ in 0..2 {
+            h.set_budget(START, other, Sectors(10));
+            h.activate(START, other, Arrival::Plain);
+            h.served(other, Sectors(1));
+            h.deactivate(START, other, Leave::Remembered);
+        }
+        h.deactivate(START, served, Leave::Remembered);
+        assert_eq!(h.timestamps(group).1, units(finish), "{charges}");
+        check(&h);
+    }
+}
+
 /// Two queues; the first left early at F = 4 and the other was served until V = 10.
 fn one_away() -> (Hierarchy, EntityId, EntityId) {
     let mut h = Hierarchy::new();
@@ -392,6 +419,10 @@ impl Pair {
         let mut hierarchy = Hierarchy::new();
         hierarchy.set_epoch(epoch);
         let mut model = Model::new(epoch);
+        if seed.is_multiple_of(3) {
+            hierarchy.charge_moves();
+            model.charges = true;
+        }
         let mut groups = vec![0];
         for i in 1..=3 + random(&mut state) % 20 {
             let parent = groups[random(&mut state) as usize % groups.len()];

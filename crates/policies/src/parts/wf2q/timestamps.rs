@@ -56,7 +56,7 @@ impl Hierarchy {
         self.enter(id, back_shift);
     }
     /// Puts an entity into the active tree, with the wanted weight and class.
-    fn enter(&mut self, id: EntityId, back_shift: Option<u32>) {
+    pub(super) fn enter(&mut self, id: EntityId, back_shift: Option<u32>) {
         self.take_wanted(id, true);
         let now = self.tree(id).now;
         let entity = self.entity_mut(id);
@@ -117,13 +117,22 @@ impl Hierarchy {
         self.entity_mut(id).place = Place::Nowhere;
         true
     }
+    /// Charges a group in service that is moved, if moves are charged.
+    pub(super) fn charge_move(&mut self, group: EntityId) -> bool {
+        let charges = self.charges_moves && self.is_in_service(group);
+        if charges {
+            let entity = self.entity_mut(group);
+            entity.start = entity.finish_after(entity.service);
+        }
+        charges
+    }
     /// Puts a busy entity at its new position, after its timestamps have moved past the service that it received.
     pub(super) fn reposition(&mut self, id: EntityId, expires: bool) {
         if self.is_in_service(id) {
             let entity = self.entity_mut(id);
             entity.start = entity.finish_after(entity.service);
             let parent = entity.parent;
-            if self.entity(id).level != QUEUE || expires {
+            if expires || entity.level != QUEUE && !self.charges_moves {
                 self.entity_mut(id).service = Sectors::ZERO;
             }
             if expires {

@@ -2,7 +2,7 @@
 
 use std::vec::Vec;
 
-use crate::parts::wf2q::{Arrival, IDLE_CLASS_PERIOD, Leave, SHIFT};
+use crate::parts::wf2q::{Arrival, IDLE_CLASS_PERIOD, Leave, Reason, SHIFT};
 use iofair_core::group::Class;
 use iofair_core::time::Instant;
 
@@ -40,6 +40,8 @@ pub(super) struct Model {
     pub(super) items: Vec<Item>,
     entries: u64,
     epoch: i128,
+    /// Whether moves of a group in service are charged.
+    pub(super) charges: bool,
 }
 
 fn delta(service: u64, weight: u64) -> i128 {
@@ -48,7 +50,8 @@ fn delta(service: u64, weight: u64) -> i128 {
 
 impl Model {
     pub(super) fn new(epoch: u64) -> Self {
-        let mut this = Self { items: Vec::new(), entries: 0, epoch: i128::from(epoch) };
+        let mut this =
+            Self { items: Vec::new(), entries: 0, epoch: i128::from(epoch), charges: false };
         this.add(0, true, 1, Class::BestEffort);
         this
     }
@@ -107,7 +110,8 @@ impl Model {
             Arrival::InTime { raising } => Some(raising),
         };
         self.arrive(i, raising);
-        self.climb(now, i, raising.is_some(), false);
+        let reason = if raising.is_some() { Reason::InTime } else { Reason::Change };
+        self.climb(now, i, reason);
     }
     fn arrive(&mut self, i: usize, raising: Option<u32>) {
         let clock = *self.clock(i);
@@ -147,7 +151,7 @@ impl Model {
             at = next;
         }
         self.items[at].state = State::Nowhere;
-        self.climb(now, at, false, false);
+        self.climb(now, at, Reason::Change);
         Some(at)
     }
     pub(super) fn served(&mut self, queue: usize, service: u64) {
@@ -174,20 +178,20 @@ impl Model {
     }
     pub(super) fn requeue(&mut self, now: Instant, i: usize) {
         self.reposition(i, true);
-        self.climb(now, i, false, true);
+        self.climb(now, i, Reason::Expiry);
     }
     pub(super) fn set_budget(&mut self, now: Instant, i: usize, budget: u64) {
         let old = core::mem::replace(&mut self.items[i].budget, budget);
         if old != budget && matches!(self.items[i].state, State::Active(_)) {
             self.reposition(i, false);
-            self.climb(now, i, false, false);
+            self.climb(now, i, Reason::Change);
         }
     }
     fn reposition(&mut self, i: usize, expires: bool) {
         if self.in_service(i) {
             let item = &mut self.items[i];
             item.start += delta(item.service, u64::from(item.weight));
-            if item.is_group || expires {
+            if item.is_group && !self.charges || expires {
                 item.service = 0;
             }
             if expires {
@@ -200,7 +204,7 @@ impl Model {
     pub(super) fn deactivate(&mut self, now: Instant, i: usize, leave: Leave) {
         let expiry = self.in_service(i);
         self.retire(i, leave);
-        self.climb(now, i, false, expiry);
+        self.climb(now, i, if expiry { Reason::Expiry } else { Reason::Leave });
     }
     fn retire(&mut self, i: usize, leave: Leave) {
         let serving = self.in_service(i);
@@ -221,7 +225,16 @@ impl Model {
             self.items[parent].in_service = None;
         }
     }
-    fn climb(&mut self, now: Instant, from: usize, in_time: bool, expiry: bool) {
+    fn charge_move(&mut self, group: usize) -> bool {
+        let charges = self.charges && self.in_service(group);
+        if charges {
+            let item = &mut self.items[group];
+            item.start += delta(item.service, u64::from(item.weight));
+        }
+        charges
+    }
+    fn climb(&mut self, now: Instant, from: usize, mut reason: Reason) {
+        let (in_time, expiry) = (reason == Reason::InTime, reason == Reason::Expiry);
         let mut group = from;
         loop {
             group = self.items[group].parent;
@@ -238,15 +251,22 @@ impl Model {
                     self.arrive(group, in_time.then_some(1));
                 } else if !same || !waits || expiry {
                     self.reposition(group, expiry);
+                } else if reason == Reason::Leave && self.charge_move(group) {
+                    self.enter(group, None);
                 } else {
                     return;
                 }
             } else if self.items[group].in_service.is_none() {
                 self.retire(group, Leave::Remembered);
-            } else if waits {
-                self.items[group].state = State::Nowhere;
             } else {
-                return;
+                self.charge_move(group);
+                if !waits {
+                    return;
+                }
+                self.items[group].state = State::Nowhere;
+            }
+            if reason == Reason::Leave {
+                reason = Reason::Change;
             }
         }
     }
