@@ -166,9 +166,7 @@ impl Bfq {
         (queue.sync, queue.just_created, queue.owners) = (true, true, 1);
         queue.habits = Habits::new(cx.now, true);
         if let Some(target) = self.stable_target(cx, id) {
-            if let Some(client) = self.queues[target].client {
-                self.mark_stable(client, target);
-            }
+            self.queues[target].stably_merged = true;
             self.join(cx, id, target);
             id = target;
         }

@@ -178,7 +178,7 @@ impl Bfq {
         id: QueueId,
     ) -> Option<QueueId> {
         let queue = &mut self.queues[id];
-        let stays = self.clients[client.index()].stably_merged;
+        let stays = self.clients[client.index()].stably_merged || queue.stably_merged;
         if !queue.shared || !queue.split_asked || stays {
             return Some(id);
         }
@@ -253,7 +253,7 @@ impl Bfq {
         };
         (self.queues[last].created + BURST_INTERVAL >= cx.now).then_some(last)
     }
-    pub(super) fn mark_stable(&mut self, client: ClientId, target: QueueId) {
+    fn mark_stable(&mut self, client: ClientId, target: QueueId) {
         self.clients[client.index()].stably_merged = true;
         self.queues[target].stably_merged = true;
     }
