@@ -282,9 +282,9 @@ impl Bfq {
             self.end_queue_of_group(cx, queue);
         }
         for queue in workers.into_iter().flatten() {
-            self.queues[queue].owners -= 1;
-            if self.queues[queue].owners == 0 {
-                self.end_queue_of_group(cx, queue);
+            match self.queues[queue].owners {
+                1 => self.end_queue_of_group(cx, queue),
+                _ => self.queues[queue].owners -= 1,
             }
         }
         let entity = self.groups[id.index()].entity;
