@@ -147,18 +147,18 @@ impl Bfq {
     /// An owner of a queue now uses another one.
     pub(super) fn join(&mut self, cx: &mut Context<'_>, old: QueueId, new: QueueId) {
         let queue = &self.queues[old];
-        let saved = Saved { habits: queue.habits, raise: queue.raise };
+        let (raise, io_bound) = (queue.raise, queue.habits.io_bound);
         cx.decide(self.subject(old), "merge: joins", [u64::from(new.0), 0]);
-        let kind = saved.raise.kind;
+        let kind = raise.kind;
         if kind != Kind::No {
             if !self.queues[new].raise.is_raised() {
-                self.queues[new].raise.take_over(&saved.raise);
+                self.queues[new].raise.take_over(&raise);
                 self.set_raise(new, kind);
             }
             self.set_raise(old, Kind::No);
         }
         let other = &mut self.queues[new];
-        other.habits.io_bound |= saved.habits.io_bound;
+        other.habits.io_bound |= io_bound;
         (other.shared, other.client) = (true, None);
         other.owners += 1;
         let queue = &mut self.queues[old];

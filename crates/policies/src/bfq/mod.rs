@@ -121,7 +121,7 @@
 //! from the flusher, which works in the root's name. And requests that blk-throttle held come from a worker of the
 //! kernel, at random that of one or the other processor (`workers`). Each has its own queue in each group, and what they send waits for
 //! the slots of others; but the queue of the first one is merged for good with that of the process if it is made less than 180 ms
-//! later. Earlier versions leave that out. Not modelled: a queue or group gets at most a part of the request pool in proportion to
+//! later. All this was traced on 6.18 only; earlier versions leave it out, but may do the same. Not modelled: a queue or group gets at most a part of the request pool in proportion to
 //! its weight, and buffered writes get two thirds of the pool, a quarter while a raised queue is busy.
 //!
 //! **Ours, and off** in every version: `inject_by_weight`, which `iofair serve` turns on. With groups, sharing is

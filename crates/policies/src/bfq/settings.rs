@@ -75,7 +75,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::bool(
         "think_in_waits",
         true,
-        "also measure think times of queues for which BFQ idles; Linux since 5.14 does not, and counts a queue's first request as a long pause",
+        "also measure think times of queues for which BFQ idles; Linux since 5.14 does not. Off: a queue's first request counts as a long pause, too, as seen in 6.18",
     ),
     Parameter::bool(
         "inject_by_weight",

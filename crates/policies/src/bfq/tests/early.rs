@@ -100,6 +100,33 @@ fn a_slot_that_ends_teaches_nothing() {
     assert_eq!(learned(true), 0);
 }
 
+/// Goal: where nothing is measured while BFQ idles, the first request counts as a long pause, so that a client with short pauses
+/// thinks long at its third request, and one request may be injected; otherwise not. Method: a reader that rests for 100 us
+/// and is not waited for, and then a request of another one beside its last one.
+#[test]
+fn the_first_request_is_a_pause() {
+    let injects = |think_in_waits: &str, requests: u64| {
+        let alone = [("idle_alone", "false"), ("busy_groups", "2")];
+        let set = [("think_in_waits", think_in_waits), alone[0], alone[1]];
+        let mut world = World::new("prop-bfq", Drive::flash(), &[QUIET, &set].concat());
+        let (a, b) = (world.hand(100), world.hand(100));
+        for i in 1..requests {
+            let sent = send(&mut world, a, 8 * i);
+            world.wait(Nanos::from_micros(100));
+            world.complete(sent);
+            assert!(world.dispatch().is_none());
+            world.wait(Nanos::from_micros(100));
+        }
+        let sent = send(&mut world, a, 8 * requests);
+        world.read(b, FAR, 8);
+        world.wait(Nanos::from_micros(100));
+        world.complete(sent);
+        world.dispatch().is_some()
+    };
+    assert_eq!([2, 3].map(|requests| injects("false", requests)), [false, true]);
+    assert_eq!([2, 3].map(|requests| injects("true", requests)), [false, false]);
+}
+
 /// Goal: think times are taken of every request and are long above `slice_idle`; now of rests only, and above half of
 /// it, or not of those that were waited for either. Method: a reader that pauses for 5 ms of the 8 that it is waited
 /// for; once it thinks long, one request may be injected. A write that the drive has all the time keeps it from learning.

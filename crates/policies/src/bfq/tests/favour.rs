@@ -125,6 +125,30 @@ fn stock_does_not_inject() {
     }
 }
 
+/// Goal: three arrivals show a waker only within some time, where that is limited. Method: a, then b 1 ms after a's completion,
+/// eight times, with pauses that are short or long.
+#[test]
+fn arrivals_that_show_a_waker_grow_old() {
+    let found = |within: &str, pause: u64| {
+        let set = [QUIET, &[("waker_within", within)]].concat();
+        let mut world = World::new("prop-bfq", Drive::flash(), &set);
+        let (a, b) = (world.hand(100), world.hand(100));
+        for i in 0..8 {
+            world.read(a, i * 8, 8);
+            world.serve(100).expect("sent");
+            world.wait(Nanos::from_millis(1));
+            world.read(b, 1_000_000 + i * 8, 8);
+            world.wait(Nanos::from_millis(pause));
+            world.serve(100).expect("a was waited for long enough");
+            world.wait(Nanos::from_millis(pause));
+            world.dispatch();
+        }
+        world.count("waker: found")
+    };
+    assert_eq!([found("0s", 12), found("0s", 600)], [1, 1]);
+    assert_eq!([found("1024ms", 12), found("1024ms", 600)], [1, 0]);
+}
+
 /// Goal: a client that goes on when another one's request is completed has that one as its waker, whose
 /// requests are then let in first. Method: a journal's dance: a, then b 1 ms after a's completion, with a
 /// bystander that has requests all the time.

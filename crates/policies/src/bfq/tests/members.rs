@@ -89,6 +89,23 @@ fn clients_made_together_are_merged() {
     assert_eq!(joins(UNSTABLE, 4, 100), 0);
 }
 
+/// Goal: nobody leaves a queue that was merged for good, whoever was there first. Method: two random readers of a group beside
+/// one of another group, on flash that queues.
+#[test]
+fn clients_merged_for_good_stay() {
+    let mut world = World::new("prop-bfq", Drive::flash(), QUIET);
+    let [one, other] = [world.group("a", 100), world.group("b", 100)];
+    for group in [one, one, other] {
+        world.add_to(group, Priority::default(), Job::random_read());
+    }
+    world.run(Nanos::from_secs(2));
+    let decisions = world.decisions();
+    let count = |rule| decisions.iter().filter(|it| it.0 == rule).count();
+    assert_eq!((count("merge: joins"), count("merge: split")), (1, 0));
+    let [a, b, c] = [0, 1, 2].map(|actor| world.take(actor));
+    assert!(a.abs_diff(b) < a / 20 && a + b > c + c / 2, "one slot for both: {a} {b} {c}");
+}
+
 /// Goal: on a disk such a merge waits for 600 ms, and is not done where waiting boosts throughput.
 /// Method: two random readers, then two sequential ones.
 #[test]
@@ -301,8 +318,9 @@ fn budgets_follow_the_peak_rate() {
     assert!(budget.abs_diff(rate / 8) < 1_000_000, "{budget}");
 }
 
-/// Goal: what a throttle held comes from a queue of its group where the version has one, and everything is served. Method: a
-/// reader below a ceiling beside a free one, without injection.
+/// Goal: what a throttle held comes from queues of its group where the version has them: one is merged for good with the
+/// client's, since that was made less than 180 ms before. Everything is served, and the queues end with their group. Method:
+/// a reader below a ceiling beside a free one, without injection.
 #[test]
 fn held_requests_come_from_a_worker() {
     for (set, has_worker) in [("0", false), ("2", true)] {
@@ -315,11 +333,18 @@ fn held_requests_come_from_a_worker() {
         let capped = world.add_to(group, Priority::default(), job);
         world.add(100, job);
         world.run(Nanos::from_secs(2));
+        let decisions = world.decisions();
+        let joins = decisions.iter().filter(|it| it.0 == "merge: joins").count();
+        assert_eq!(joins, usize::from(has_worker));
+        world.run(Nanos::from_secs(1));
         assert_eq!(world.slots_of_groups() > 0, has_worker);
         assert!(world.take(capped) > 100 * 4096);
         world.stop(0);
         world.stop(1);
         world.run(Nanos::from_secs(1));
         assert_eq!(world.gauge("bfq_busy_queues"), 0);
+        let client = world.client(capped);
+        world.controller.remove_client(world.now, client).expect("it has no request");
+        world.controller.remove_group(world.now, group).expect("it is empty");
     }
 }
