@@ -140,10 +140,13 @@ live: ## experiments in real time through real sockets, beside the simulator; wr
 	nice -n -20 $(IOFAIR) run --on serve \
 		$(LIVE:%=experiments/%.toml) --repeats 1 $(LIVE_TIMES) --markdown docs/live.md $(ARGS)
 
-truth: ## experiments/truth on the kernel, live and simulated; as root; writes docs/truth.md (20 minutes, on a quiet machine)
+PASSES ?= 1
+truth: ## experiments/truth on the kernel, live and simulated; as root; writes docs/truth.md (20 minutes a pass, PASSES=1)
 	@scripts/setup test
 	cargo build --release --locked -p iofair
 	$(IOFAIR) run --on linux experiments/truth --quiet --evidence docs/evidence/truth.json
+	for pass in $$(seq 2 $(PASSES)); do \
+		$(IOFAIR) run --on linux experiments/truth --quiet --evidence docs/evidence/truth.json --add || exit; done
 	$(IOFAIR) run --on serve experiments/truth --quiet --repeats 1 --evidence docs/evidence/truth.json
 	$(IOFAIR) run experiments/truth --quiet --repeats 9 --truth docs/evidence/truth.json --markdown docs/truth.md
 

@@ -138,6 +138,10 @@ pub(crate) struct Args {
     /// interrupted continues after the last complete experiment.
     #[arg(long, value_name = "FILE")]
     evidence: Option<PathBuf>,
+    /// With `--on linux` and `--evidence`: another pass, whose runs are added to those that the file has of the same experiments. A
+    /// machine that others share is faster at some times than at others.
+    #[arg(long, requires = "evidence")]
+    add: bool,
     /// Run the simulator with the path measured in such a file, and write the page that compares the three with `--markdown`.
     #[arg(long, value_name = "FILE", requires = "markdown")]
     truth: Option<PathBuf>,
@@ -225,11 +229,17 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
     let kernel = || truth::Evidence::read(file).context("the kernel is measured first: --on linux");
     match args.on {
         World::Lab => return Err(Usage("--evidence needs --on linux or --on serve".into()).into()),
+        World::Serve if args.add => {
+            return Err(Usage("--add needs --on linux".into()).into());
+        }
         World::Linux if args.target.is_some() => {
             return Err(Usage("--evidence needs an emulated drive, not --target".into()).into());
         }
         World::Linux => {
             let mut store = truth::Store::open(file, truth::World::Kernel)?;
+            if args.add {
+                store.add_to(&experiments)?;
+            }
             let missing = store.missing(experiments)?;
             let asked = linux::Asked {
                 quiet: args.quiet,
@@ -246,7 +256,7 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
             let (kernel, mut store) = (kernel()?, truth::Store::open(file, truth::World::Live)?);
             let mut missing = store.missing(experiments)?;
             for it in &mut missing {
-                kernel.measured(it)?.apply(it);
+                kernel.path(kernel.measured(it)?).apply(it);
             }
             live::measure(missing, args.quiet, &mut |results| {
                 let mut part = kernel.measured(&results.experiment)?.clone();

@@ -6,6 +6,7 @@
 
 mod causes;
 mod page;
+mod path;
 mod picture;
 mod score;
 mod store;
@@ -13,13 +14,12 @@ mod store;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use iofair_core::time::Nanos;
 use iofair_lab::experiment::{Experiment, Metric, Quantity, Results};
-use iofair_lab::scenario::{Processors, Work};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::causes::Causes;
 pub(crate) use self::page::page;
+use self::path::PathTimes;
 pub(crate) use self::picture::pictures;
 pub(crate) use self::store::{Store, World};
 use crate::linux::{self, Here};
@@ -33,7 +33,7 @@ pub(crate) struct Evidence {
     pub(crate) missing: Vec<String>,
 }
 
-/// What was measured of one experiment.
+/// What was measured of one experiment, in one pass or several.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Part {
     /// Name of the experiment: its file without extension.
@@ -42,88 +42,10 @@ pub(crate) struct Part {
     pub(crate) fingerprint: String,
     /// Machine, fio, groups.
     pub(crate) place: String,
-    /// Above the scheduler, in nanoseconds from when a process runs again to its next request.
-    pub(crate) turnaround_ns: u64,
-    /// Before, from a completion until the process runs again.
-    #[serde(default)]
-    pub(crate) woken_ns: u64,
-    /// Below it, in nanoseconds: fixed, serial, for each MiB.
-    pub(crate) path_ns: [u64; 3],
-    /// The mean random part of it, in nanoseconds.
-    #[serde(default)]
-    pub(crate) jitter_ns: u64,
-    /// Requests that the path has in flight.
-    pub(crate) depth: u32,
-    /// The processors and their use; without it, the simulator's path has a constant time for each request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) processors: Option<Shared>,
-    /// Processor time for 256 KiB of page cache in nanoseconds: of a reader, of that what does not depend on the number of its calls,
-    /// of a writer, of the flusher, and of the server in addition to direct reads. Only with buffered clients.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) copies_ns: Option<[u64; 5]>,
-    /// IOPS of a lone client with 32 requests in flight: kernel, simulator without the path.
-    pub(crate) deep_iops: [f64; 2],
+    /// The path, once for each pass.
+    pub(crate) paths: Vec<PathTimes>,
     pub(crate) rows: Vec<Row>,
 }
-
-/// Processors that clients and path share. Processor time in nanoseconds, of a turn, of a request, of a MiB.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Shared {
-    pub(crate) count: u32,
-    /// Of fio.
-    pub(crate) client_ns: [u64; 3],
-    /// Of what passes requests to the server: the loop device's worker, and the threads that read FUSE's requests.
-    pub(crate) worker_ns: [u64; 3],
-    /// Of the server with the drive.
-    pub(crate) server_ns: [u64; 3],
-    /// When and how it was measured, if not together with the rows.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) note: String,
-}
-
-impl Shared {
-    fn new([client, worker, server]: [Work; 3]) -> Self {
-        let of = |work: Work| [work.turn, work.request, work.per_mib].map(|it| it.0);
-        let count = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
-        let [client_ns, worker_ns, server_ns] = [client, worker, server].map(of);
-        Self { count, client_ns, worker_ns, server_ns, note: String::new() }
-    }
-    /// What a lone request takes of all processors, without what passes while it is in the drive: for turns, and otherwise.
-    fn alone(&self) -> [u64; 2] {
-        let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns];
-        // The server takes two turns for it.
-        let turns = client[0] + worker[0] + 2 * server[0];
-        [turns, client[1] + worker[1] + server[1].div_ceil(2)]
-    }
-    /// The time until an idle processor works, and the percentage of turns that follows their work, if a lone request takes
-    /// this long in all, without what is random. What it takes beyond the work is the former, what it takes less the latter.
-    fn idle_exit(&self, whole: u64) -> (Nanos, u32) {
-        let [turns, work] = self.alone();
-        let idle_exit = Nanos(whole.saturating_sub(turns + work) / HOPS);
-        let after = (turns + work).saturating_sub(whole).min(turns);
-        (idle_exit, (after * 100 / turns.max(1)) as u32)
-    }
-    /// The server's part of a MiB that passes in the drive's time, since a lone request takes only `path` for it.
-    fn overlap(&self, path: u64) -> u64 {
-        let [worker, server] = [self.worker_ns[2], self.server_ns[2]];
-        (worker + server).saturating_sub(path).min(server)
-    }
-    fn processors(&self, whole: u64, per_mib: Nanos) -> Processors {
-        let of = |[turn, request, per_mib]: [u64; 3]| {
-            let [turn, request, per_mib] = [turn, request, per_mib].map(Nanos);
-            Work { turn, request, per_mib }
-        };
-        let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns].map(of);
-        let overlap = Nanos(self.overlap(per_mib.0));
-        let (idle_exit, after_percent) = self.idle_exit(whole);
-        let count = self.count;
-        let new_pages = Nanos::ZERO;
-        Processors { count, idle_exit, client, worker, server, overlap, new_pages, after_percent }
-    }
-}
-
-/// Times that a lone request finds a processor idle: worker, server before and after the drive, client.
-const HOPS: u64 = 4;
 
 /// One client in one variant on one stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -154,6 +76,13 @@ pub(crate) struct Numbers {
 impl Numbers {
     pub(crate) fn is_empty(&self) -> bool {
         self.rate.is_empty()
+    }
+    /// With more runs.
+    fn extend(&mut self, other: Self) {
+        self.rate.extend(other.rate);
+        self.share_percent.extend(other.share_percent);
+        self.mean_ms.extend(other.mean_ms);
+        self.p99_ms.extend(other.p99_ms);
     }
 }
 
@@ -227,53 +156,9 @@ impl Part {
             experiment: results.experiment.name.clone(),
             fingerprint: fingerprint(&results.experiment)?,
             place: here.place(),
-            turnaround_ns: path.turnaround.0,
-            woken_ns: path.woken.0,
-            path_ns: [path.path.fixed, path.path.serial, path.path.per_mib].map(|it| it.0),
-            jitter_ns: path.path.jitter.0,
-            depth: path.path.depth,
-            processors: path.work.map(Shared::new),
-            copies_ns: path.copies.map(|it| {
-                [it.consume, it.consume_copy, it.produce, it.collect, it.new_pages].map(|it| it.0)
-            }),
-            deep_iops: path.deep,
+            paths: vec![PathTimes::new(path)],
             rows: rows(results, |row, numbers| row.kernel = numbers),
         })
-    }
-    /// Puts the measured path into the experiment.
-    pub(crate) fn apply(&self, experiment: &mut Experiment) {
-        let [fixed, serial, per_mib] = self.path_ns.map(Nanos);
-        let (jitter, depth) = (Nanos(self.jitter_ns), self.depth);
-        let path = iofair_drive::behind::Path { fixed, jitter, serial, per_mib, depth };
-        for variant in &mut experiment.variants {
-            variant.host.turnaround = Nanos(self.turnaround_ns);
-            variant.host.turnaround_write = Nanos(self.turnaround_ns);
-            variant.host.process_wakeup = Nanos(self.woken_ns);
-            variant.host.path = Some(path);
-        }
-    }
-    /// The same for the simulator, which has the processors, too.
-    pub(crate) fn apply_shared(&self, experiment: &mut Experiment) {
-        self.apply(experiment);
-        let Some(shared) = &self.processors else { return };
-        let whole = self.turnaround_ns + self.woken_ns + self.path_ns[0] + self.path_ns[1];
-        for host in experiment.variants.iter_mut().map(|it| &mut it.host) {
-            (host.turnaround, host.turnaround_write) = (Nanos::ZERO, Nanos::ZERO);
-            host.process_wakeup = Nanos::ZERO;
-            let Some(path) = &mut host.path else { continue };
-            host.processors = Some(shared.processors(whole, path.per_mib));
-            if let Some(copies) = self.copies_ns {
-                let [consume, consume_copy, produce, collect, new_pages] = copies.map(Nanos);
-                (host.consume_window, host.consume_copy) = (consume, consume_copy);
-                (host.produce_window, host.collect_window) = (produce, collect);
-                if let Some(processors) = &mut host.processors {
-                    processors.new_pages = new_pages * 4;
-                }
-            }
-            let done = shared.worker_ns[2] + shared.server_ns[2] - shared.overlap(path.per_mib.0);
-            (path.fixed, path.serial) = (Nanos::ZERO, Nanos::ZERO);
-            path.per_mib = path.per_mib.saturating_sub(Nanos(done));
-        }
     }
     /// Takes numbers of rows that both have.
     fn take(&mut self, rows: Vec<Row>, take: impl Fn(&mut Row, Row)) {
@@ -282,6 +167,11 @@ impl Part {
                 take(own, row);
             }
         }
+    }
+    /// Adds the kernel's numbers of another pass.
+    fn add_kernel(&mut self, other: Self) {
+        self.paths.extend(other.paths);
+        self.take(other.rows, |own, row| own.kernel.extend(row.kernel));
     }
     /// Fills in live numbers.
     pub(crate) fn take_live(&mut self, results: &Results) {
@@ -304,6 +194,9 @@ impl Evidence {
         std::fs::write(&new, text).with_context(cannot)?;
         std::fs::rename(&new, file).with_context(cannot)
     }
+    fn paths(&self) -> impl Iterator<Item = &PathTimes> {
+        self.experiments.iter().flat_map(|it| &it.paths)
+    }
     fn part(&self, experiment: &str) -> Option<&Part> {
         self.experiments.iter().find(|it| it.experiment == experiment)
     }
@@ -311,35 +204,18 @@ impl Evidence {
     pub(crate) fn apply(&self, experiment: &mut Experiment) -> Result<()> {
         let part = self.part(&experiment.name);
         let part = part.with_context(|| format!("{} is not in the evidence", experiment.name))?;
-        self.with_medians(part).apply_shared(experiment);
+        self.path(part).apply_shared(experiment);
         Ok(())
     }
-    /// A part with the path of its machine: each number is the median of those that were measured there, since a single
+    /// The path of a part's machine: each number is the median of those that were measured there, since a single
     /// measurement of some seconds varies.
-    fn with_medians(&self, part: &Part) -> Part {
-        let here: Vec<&Part> =
-            self.experiments.iter().filter(|it| it.place == part.place).collect();
-        let median = |of: &dyn Fn(&Part) -> Option<u64>| {
-            let mut all: Vec<u64> = here.iter().filter_map(|it| of(it)).collect();
-            all.sort_unstable();
-            all.get(all.len() / 2).copied().unwrap_or(0)
-        };
-        let shared = part.processors.as_ref().map(|own| {
-            let work = |kind: fn(&Shared) -> [u64; 3]| {
-                [0, 1, 2].map(|n| median(&|it| it.processors.as_ref().map(|it| kind(it)[n])))
-            };
-            let client_ns = work(|it| it.client_ns);
-            let worker_ns = work(|it| it.worker_ns);
-            Shared { client_ns, worker_ns, server_ns: work(|it| it.server_ns), ..own.clone() }
-        });
-        Part {
-            turnaround_ns: median(&|it| Some(it.turnaround_ns)),
-            woken_ns: median(&|it| Some(it.woken_ns)),
-            path_ns: [0, 1, 2].map(|n| median(&|it| Some(it.path_ns[n]))),
-            jitter_ns: median(&|it| Some(it.jitter_ns)),
-            processors: shared,
-            ..part.clone()
+    pub(crate) fn path(&self, part: &Part) -> PathTimes {
+        let here = self.experiments.iter().filter(|it| it.place == part.place);
+        let mut path = PathTimes::medians(&here.flat_map(|it| &it.paths).collect::<Vec<_>>());
+        if part.paths.iter().all(|it| it.copies_ns.is_none()) {
+            path.copies_ns = None;
         }
+        path
     }
     /// The part of an experiment that has not changed since.
     pub(crate) fn measured(&self, experiment: &Experiment) -> Result<&Part> {
@@ -362,7 +238,7 @@ impl Evidence {
                 self.missing.push(it.name);
                 continue;
             }
-            self.with_medians(self.measured(&it)?).apply_shared(&mut it);
+            self.path(self.measured(&it)?).apply_shared(&mut it);
             prepared.push(it);
         }
         Ok(prepared)

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::causes::Causes;
+use super::path::{PathTimes, Shared};
 use super::score::{Kind, Mix, Of, Pair, count, ends, median, mixes};
-use super::{Evidence, Part, Shared};
+use super::{Evidence, Part};
 
 /// The introduction, above the results.
 const HEAD: &str = include_str!("head.md");
@@ -124,7 +125,7 @@ fn places(text: &mut String, evidence: &Evidence) {
             places.push(&part.place);
         }
     }
-    let us = |of: &dyn Fn(&Part) -> u64| micros(evidence, of);
+    let us = |of: &dyn Fn(&PathTimes) -> u64| micros(evidence, of);
     let _ = writeln!(
         text,
         "On {}. Before each experiment, the path was measured; the simulator has the median of each number: above the scheduler, {} pass from a completion to the next \
@@ -141,9 +142,9 @@ fn places(text: &mut String, evidence: &Evidence) {
     processors(text, evidence);
 }
 
-/// A time of all parts, in microseconds.
-fn micros(evidence: &Evidence, of: &dyn Fn(&Part) -> u64) -> String {
-    let all: Vec<f64> = evidence.experiments.iter().map(|it| of(it) as f64 / 1e3).collect();
+/// A time of all paths, in microseconds.
+fn micros(evidence: &Evidence, of: &dyn Fn(&PathTimes) -> u64) -> String {
+    let all: Vec<f64> = evidence.paths().map(|it| of(it) as f64 / 1e3).collect();
     let [least, most] = ends(&all);
     match most - least < 1.0 {
         true => format!("{:.0} us", median(&all)),
@@ -153,8 +154,7 @@ fn micros(evidence: &Evidence, of: &dyn Fn(&Part) -> u64) -> String {
 
 /// The processors of the simulator's path.
 fn processors(text: &mut String, evidence: &Evidence) {
-    let shared: Vec<&Shared> =
-        evidence.experiments.iter().filter_map(|it| it.processors.as_ref()).collect();
+    let shared: Vec<&Shared> = evidence.paths().filter_map(|it| it.processors.as_ref()).collect();
     let Some(first) = shared.first() else { return };
     let of = |kind: fn(&Shared) -> [u64; 3]| {
         let time = |n: usize| {
@@ -186,12 +186,8 @@ fn processors(text: &mut String, evidence: &Evidence) {
 /// What the page cache takes.
 fn copies(text: &mut String, evidence: &Evidence) {
     let of = |n: usize| {
-        let all: Vec<u64> = evidence
-            .experiments
-            .iter()
-            .filter_map(|it| it.copies_ns)
-            .map(|it| it[n] / 1000)
-            .collect();
+        let all: Vec<u64> =
+            evidence.paths().filter_map(|it| it.copies_ns).map(|it| it[n] / 1000).collect();
         let (least, most) = (all.iter().min()?, all.iter().max()?);
         Some(if least == most { format!("{least} us") } else { format!("{least} to {most} us") })
     };
@@ -306,22 +302,21 @@ mod tests {
             experiment: experiment.into(),
             fingerprint: String::new(),
             place: place.into(),
-            turnaround_ns: time,
-            woken_ns: 10 * time,
-            path_ns: [time; 3],
-            jitter_ns: time,
-            depth: 128,
-            processors: None,
-            copies_ns: None,
-            deep_iops: [1.0; 2],
+            paths: vec![PathTimes {
+                turnaround_ns: time,
+                woken_ns: 10 * time,
+                path_ns: [time; 3],
+                jitter_ns: time,
+                ..PathTimes::default()
+            }],
             rows: Vec::new(),
         };
         let one = [part("a", "one", 1), part("b", "one", 9), part("c", "one", 2)];
         let experiments = one.into_iter().chain([part("d", "two", 100)]).collect();
         let evidence = Evidence { experiments, missing: Vec::new() };
-        let with = |index: usize| evidence.with_medians(&evidence.experiments[index]);
+        let with = |index: usize| evidence.path(&evidence.experiments[index]);
         assert_eq!((with(0).turnaround_ns, with(1).woken_ns, with(2).path_ns), (2, 20, [2; 3]));
-        assert_eq!((with(3).jitter_ns, with(1).experiment.as_str()), (100, "b"));
+        assert_eq!((with(3).jitter_ns, with(1).copies_ns), (100, None));
     }
 
     /// Goal: the page counts what is near the kernel's numbers, marks what is not, and lists it with its cause. Method:
@@ -336,14 +331,7 @@ mod tests {
             experiment: "truth/e".into(),
             fingerprint: String::new(),
             place: "a machine".into(),
-            turnaround_ns: 0,
-            woken_ns: 0,
-            path_ns: [0; 3],
-            jitter_ns: 0,
-            depth: 128,
-            processors: None,
-            copies_ns: None,
-            deep_iops: [1.0; 2],
+            paths: vec![PathTimes::default()],
             rows,
         };
         let evidence = Evidence { experiments: vec![part], missing: vec!["truth/f".into()] };

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use iofair_lab::experiment::Experiment;
 
 use super::{Evidence, Part, Row, fingerprint};
@@ -22,6 +22,8 @@ pub(crate) struct Store {
     file: PathBuf,
     partial: PathBuf,
     world: World,
+    /// Whether runs are added to those that the file has.
+    adds: bool,
     done: Evidence,
 }
 
@@ -41,7 +43,16 @@ impl Store {
         // A file that is no evidence is noticed before anything is measured.
         read_if_there(file)?;
         let done = read_if_there(&partial)?;
-        Ok(Self { file: file.to_owned(), partial, world, done })
+        Ok(Self { file: file.to_owned(), partial, world, adds: false, done })
+    }
+    /// What is measured of these experiments is added to what the file has of them, which must have been asked for the same.
+    pub(crate) fn add_to(&mut self, experiments: &[Experiment]) -> Result<()> {
+        let known = read_if_there(&self.file)?;
+        for it in experiments.iter().filter(|it| known.part(&it.name).is_some()) {
+            known.measured(it)?;
+        }
+        self.adds = true;
+        Ok(())
     }
     /// The experiments that are not measured yet.
     pub(crate) fn missing(&self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
@@ -78,6 +89,15 @@ impl Store {
             let known = evidence.experiments.iter_mut().find(|it| it.experiment == part.experiment);
             match (self.world, known) {
                 (World::Live, Some(known)) => known.take(part.rows, |own, row| own.live = row.live),
+                (World::Kernel, Some(known)) if self.adds => {
+                    if known.place != part.place {
+                        let (name, here, there) = (&part.experiment, &part.place, &known.place);
+                        bail!(
+                            "{name} was measured on {there}; this is {here}, which --add cannot add to it"
+                        );
+                    }
+                    known.add_kernel(part);
+                }
                 (World::Kernel, Some(known)) => {
                     let known = std::mem::replace(known, part);
                     if let Some(own) = evidence.experiments.iter_mut().find(|it| {
@@ -102,7 +122,7 @@ impl Store {
 mod tests {
     use iofair_lab::experiment::{Overrides, parse};
 
-    use super::super::Numbers;
+    use super::super::{Numbers, PathTimes};
     use super::*;
 
     const FILE: &str = r#"
@@ -131,14 +151,7 @@ buffered = false
             experiment: experiment.name.clone(),
             fingerprint: fingerprint(experiment).expect("Linux has it"),
             place: String::new(),
-            turnaround_ns: 0,
-            woken_ns: 0,
-            path_ns: [0; 3],
-            jitter_ns: 0,
-            depth: 128,
-            processors: None,
-            copies_ns: None,
-            deep_iops: [0.0; 2],
+            paths: vec![PathTimes::default()],
             rows: vec![Row { variant, stack, client, kernel, live, lab }],
         }
     }
@@ -179,6 +192,19 @@ buffered = false
         };
         assert_eq!(rates(&a.name), (vec![4.0], vec![3.0]));
         assert_eq!(rates(&b.name), (vec![2.0], vec![]));
+        let mut added = open(World::Kernel);
+        added.add_to(&[a.clone(), b.clone()]).expect("they are the same");
+        assert!(added.add_to(&[experiment("a", &changed)]).is_err());
+        added.put(part(&a, 5.0, 0.0)).expect("saved");
+        added.close().expect("merged");
+        let evidence = Evidence::read(&file).expect("evidence");
+        let it = evidence.part(&a.name).expect("a part");
+        assert_eq!((it.rows[0].kernel.rate.as_slice(), it.paths.len()), (&[4.0, 5.0][..], 2));
+        assert_eq!(it.rows[0].live.rate, [3.0]);
+        let mut elsewhere = open(World::Kernel);
+        elsewhere.add_to(&[]).expect("nothing differs");
+        elsewhere.put(Part { place: "elsewhere".into(), ..part(&a, 6.0, 0.0) }).expect("saved");
+        assert!(elsewhere.close().is_err(), "another machine");
         std::fs::remove_dir_all(directory).expect("removed");
     }
 }

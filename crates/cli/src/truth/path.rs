@@ -1,0 +1,204 @@
+//! The path between clients and drive as it was measured: above the kernel's scheduler and below it, with the processor time of
+//! each thread.
+
+use iofair_core::time::Nanos;
+use iofair_lab::experiment::Experiment;
+use iofair_lab::scenario::{Processors, Work};
+use serde::{Deserialize, Serialize};
+
+use crate::linux::Measured;
+
+/// The path of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PathTimes {
+    /// Above the scheduler, in nanoseconds from when a process runs again to its next request.
+    pub(crate) turnaround_ns: u64,
+    /// Before, from a completion until the process runs again.
+    #[serde(default)]
+    pub(crate) woken_ns: u64,
+    /// Below it, in nanoseconds: fixed, serial, for each MiB.
+    pub(crate) path_ns: [u64; 3],
+    /// The mean random part of it, in nanoseconds.
+    #[serde(default)]
+    pub(crate) jitter_ns: u64,
+    /// Requests that the path has in flight.
+    pub(crate) depth: u32,
+    /// The processors and their use; without it, the simulator's path has a constant time for each request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) processors: Option<Shared>,
+    /// Processor time for 256 KiB of page cache in nanoseconds: of a reader, of that what does not depend on the number of its calls,
+    /// of a writer, of the flusher, and of the server in addition to direct reads. Only with buffered clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copies_ns: Option<[u64; 5]>,
+    /// IOPS of a lone client with 32 requests in flight: kernel, simulator without the path.
+    pub(crate) deep_iops: [f64; 2],
+}
+
+/// Processors that clients and path share. Processor time in nanoseconds, of a turn, of a request, of a MiB.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shared {
+    pub(crate) count: u32,
+    /// Of fio.
+    pub(crate) client_ns: [u64; 3],
+    /// Of what passes requests to the server: the loop device's worker, and the threads that read FUSE's requests.
+    pub(crate) worker_ns: [u64; 3],
+    /// Of the server with the drive.
+    pub(crate) server_ns: [u64; 3],
+    /// When and how it was measured, if not together with the rows.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) note: String,
+}
+
+impl Shared {
+    fn new([client, worker, server]: [Work; 3]) -> Self {
+        let of = |work: Work| [work.turn, work.request, work.per_mib].map(|it| it.0);
+        let count = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
+        let [client_ns, worker_ns, server_ns] = [client, worker, server].map(of);
+        Self { count, client_ns, worker_ns, server_ns, note: String::new() }
+    }
+    /// What a lone request takes of all processors, without what passes while it is in the drive: for turns, and otherwise.
+    fn alone(&self) -> [u64; 2] {
+        let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns];
+        // The server takes two turns for it.
+        let turns = client[0] + worker[0] + 2 * server[0];
+        [turns, client[1] + worker[1] + server[1].div_ceil(2)]
+    }
+    /// The time until an idle processor works, and the percentage of turns that follows their work, if a lone request takes
+    /// this long in all, without what is random. What it takes beyond the work is the former, what it takes less the latter.
+    fn idle_exit(&self, whole: u64) -> (Nanos, u32) {
+        let [turns, work] = self.alone();
+        let idle_exit = Nanos(whole.saturating_sub(turns + work) / HOPS);
+        let after = (turns + work).saturating_sub(whole).min(turns);
+        (idle_exit, (after * 100 / turns.max(1)) as u32)
+    }
+    /// The server's part of a MiB that passes in the drive's time, since a lone request takes only `path` for it.
+    pub(super) fn overlap(&self, path: u64) -> u64 {
+        let [worker, server] = [self.worker_ns[2], self.server_ns[2]];
+        (worker + server).saturating_sub(path).min(server)
+    }
+    fn processors(&self, whole: u64, per_mib: Nanos) -> Processors {
+        let of = |[turn, request, per_mib]: [u64; 3]| {
+            let [turn, request, per_mib] = [turn, request, per_mib].map(Nanos);
+            Work { turn, request, per_mib }
+        };
+        let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns].map(of);
+        let overlap = Nanos(self.overlap(per_mib.0));
+        let (idle_exit, after_percent) = self.idle_exit(whole);
+        let count = self.count;
+        let new_pages = Nanos::ZERO;
+        Processors { count, idle_exit, client, worker, server, overlap, new_pages, after_percent }
+    }
+}
+
+/// Times that a lone request finds a processor idle: worker, server before and after the drive, client.
+const HOPS: u64 = 4;
+
+impl PathTimes {
+    pub(super) fn new(path: &Measured) -> Self {
+        Self {
+            turnaround_ns: path.turnaround.0,
+            woken_ns: path.woken.0,
+            path_ns: [path.path.fixed, path.path.serial, path.path.per_mib].map(|it| it.0),
+            jitter_ns: path.path.jitter.0,
+            depth: path.path.depth,
+            processors: path.work.map(Shared::new),
+            copies_ns: path.copies.map(|it| {
+                [it.consume, it.consume_copy, it.produce, it.collect, it.new_pages].map(|it| it.0)
+            }),
+            deep_iops: path.deep,
+        }
+    }
+    /// The path in which each number is the median of those of `all`.
+    pub(super) fn medians(all: &[&Self]) -> Self {
+        let median = |of: &dyn Fn(&Self) -> Option<u64>| {
+            let mut all: Vec<u64> = all.iter().filter_map(|it| of(it)).collect();
+            all.sort_unstable();
+            all.get(all.len() / 2).copied().unwrap_or(0)
+        };
+        let work = |kind: fn(&Shared) -> [u64; 3]| {
+            [0, 1, 2].map(|n| median(&|it| it.processors.as_ref().map(|it| kind(it)[n])))
+        };
+        let shared = all.iter().find_map(|it| it.processors.clone()).map(|first| Shared {
+            client_ns: work(|it| it.client_ns),
+            worker_ns: work(|it| it.worker_ns),
+            server_ns: work(|it| it.server_ns),
+            ..first
+        });
+        let copies = all.iter().any(|it| it.copies_ns.is_some());
+        let copies = copies.then(|| [0, 1, 2, 3, 4].map(|n| median(&|it| Some(it.copies_ns?[n]))));
+        Self {
+            turnaround_ns: median(&|it| Some(it.turnaround_ns)),
+            woken_ns: median(&|it| Some(it.woken_ns)),
+            path_ns: [0, 1, 2].map(|n| median(&|it| Some(it.path_ns[n]))),
+            jitter_ns: median(&|it| Some(it.jitter_ns)),
+            depth: all.first().map_or(0, |it| it.depth),
+            processors: shared,
+            copies_ns: copies,
+            deep_iops: all.first().map_or([0.0; 2], |it| it.deep_iops),
+        }
+    }
+    /// Puts the measured path into the experiment.
+    pub(crate) fn apply(&self, experiment: &mut Experiment) {
+        let [fixed, serial, per_mib] = self.path_ns.map(Nanos);
+        let (jitter, depth) = (Nanos(self.jitter_ns), self.depth);
+        let path = iofair_drive::behind::Path { fixed, jitter, serial, per_mib, depth };
+        for variant in &mut experiment.variants {
+            variant.host.turnaround = Nanos(self.turnaround_ns);
+            variant.host.turnaround_write = Nanos(self.turnaround_ns);
+            variant.host.process_wakeup = Nanos(self.woken_ns);
+            variant.host.path = Some(path);
+        }
+    }
+    /// The same for the simulator, which has the processors, too.
+    pub(crate) fn apply_shared(&self, experiment: &mut Experiment) {
+        self.apply(experiment);
+        let Some(shared) = &self.processors else { return };
+        let whole = self.turnaround_ns + self.woken_ns + self.path_ns[0] + self.path_ns[1];
+        for host in experiment.variants.iter_mut().map(|it| &mut it.host) {
+            (host.turnaround, host.turnaround_write) = (Nanos::ZERO, Nanos::ZERO);
+            host.process_wakeup = Nanos::ZERO;
+            let Some(path) = &mut host.path else { continue };
+            host.processors = Some(shared.processors(whole, path.per_mib));
+            if let Some(copies) = self.copies_ns {
+                let [consume, consume_copy, produce, collect, new_pages] = copies.map(Nanos);
+                (host.consume_window, host.consume_copy) = (consume, consume_copy);
+                (host.produce_window, host.collect_window) = (produce, collect);
+                if let Some(processors) = &mut host.processors {
+                    processors.new_pages = new_pages * 4;
+                }
+            }
+            let done = shared.worker_ns[2] + shared.server_ns[2] - shared.overlap(path.per_mib.0);
+            (path.fixed, path.serial) = (Nanos::ZERO, Nanos::ZERO);
+            path.per_mib = path.per_mib.saturating_sub(Nanos(done));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: each number is the median on its own, also where not all have it. Method: three paths, one of them with copies.
+    #[test]
+    fn numbers_are_medians() {
+        let path = |time: u64, processors, copies_ns| PathTimes {
+            turnaround_ns: time,
+            path_ns: [time, 10 * time, 10 - time],
+            processors,
+            copies_ns,
+            ..PathTimes::default()
+        };
+        let shared = |time: u64| {
+            let [client_ns, worker_ns, server_ns] = [[time; 3], [2 * time; 3], [3 * time; 3]];
+            Shared { count: 2, client_ns, worker_ns, server_ns, note: String::new() }
+        };
+        let all = [
+            path(1, Some(shared(5)), None),
+            path(9, Some(shared(4)), Some([7; 5])),
+            path(2, Some(shared(6)), None),
+        ];
+        let it = PathTimes::medians(&all.iter().collect::<Vec<_>>());
+        assert_eq!((it.turnaround_ns, it.path_ns, it.copies_ns), (2, [2, 20, 8], Some([7; 5])));
+        assert_eq!(it.processors, Some(shared(5)));
+    }
+}
