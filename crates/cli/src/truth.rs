@@ -11,6 +11,7 @@ mod picture;
 mod score;
 mod store;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -204,7 +205,7 @@ impl Evidence {
     pub(crate) fn apply(&self, experiment: &mut Experiment) -> Result<()> {
         let part = self.part(&experiment.name);
         let part = part.with_context(|| format!("{} is not in the evidence", experiment.name))?;
-        self.path(part).apply_shared(experiment);
+        self.path(part).fitted(&experiment.variants[0].drive)?.apply_shared(experiment);
         Ok(())
     }
     /// The path of a part's machine: each number is the median of those that were measured there, since a single
@@ -232,13 +233,19 @@ impl Evidence {
     }
     /// Notes which of these experiments are not measured, and puts the measured path into the others, which it returns.
     pub(crate) fn prepare(&mut self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
-        let mut prepared = Vec::new();
+        let (mut prepared, mut fitted) = (Vec::new(), BTreeMap::new());
         for mut it in experiments {
             if self.part(&it.name).is_none() {
                 self.missing.push(it.name);
                 continue;
             }
-            self.path(self.measured(&it)?).apply_shared(&mut it);
+            let (part, drive) = (self.measured(&it)?, it.variants[0].drive.clone());
+            let path = self.path(part);
+            let key = (part.place.clone(), drive.clone(), path.copies_ns);
+            if !fitted.contains_key(&key) {
+                fitted.insert(key.clone(), path.fitted(&drive)?);
+            }
+            fitted[&key].apply_shared(&mut it);
             prepared.push(it);
         }
         Ok(prepared)

@@ -141,10 +141,25 @@ pub(super) fn kernel(probes: &Experiment, probe: usize, watch: &Watch) -> Result
     Ok(all.swap_remove(middle))
 }
 
+/// The three clients, over the drive with this profile.
+fn probes(drive: &str) -> Result<Experiment> {
+    Ok(parse("path.toml", &PROBES.replace("DRIVE", drive), &Overrides::default())?)
+}
+
+fn iops(outcome: &Outcome) -> f64 {
+    outcome.clients[0].calls as f64 * 1e9 / outcome.time.0 as f64
+}
+
+/// IOPS of the third client in the simulator, whose path `set` sets.
+pub(crate) fn deep(drive: &str, set: impl FnOnce(&mut Experiment)) -> Result<f64> {
+    let mut probes = probes(drive)?;
+    set(&mut probes);
+    Ok(iops(&iofair_lab::simulate(&probes.scenario(2, 0, 0))?))
+}
+
 /// Measures it, over the drive with this profile.
 pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
-    let text = PROBES.replace("DRIVE", drive);
-    let mut probes = parse("path.toml", &text, &Overrides::default())?;
+    let mut probes = probes(drive)?;
     let here = (0..3).map(|probe| kernel(&probes, probe, watch)).collect::<Result<Vec<_>>>()?;
     let work = all_work(&here);
     let Times { period, device, .. } = here[0].1;
@@ -158,7 +173,6 @@ pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let lab = |variant: usize| iofair_lab::simulate(&probes.scenario(variant, 0, 0));
     let lab = (0..3).map(lab).collect::<Result<Vec<_>, _>>()?;
     let more = |n: usize| (here[n].1.device as u64).saturating_sub(mean(&lab[n]));
-    let iops = |outcome: &Outcome| outcome.clients[0].calls as f64 * 1e9 / outcome.time.0 as f64;
     let deep = [1e9 / here[2].1.period.max(1.0), iops(&lab[2])];
     // Where the drive is the limit, the path's own is not seen; it is shorter than a request's turn then.
     let serial = match deep[0] < 0.97 * deep[1] {

@@ -165,13 +165,17 @@ fn processors(text: &mut String, evidence: &Evidence) {
     let overlap = micros(evidence, &|it| {
         it.processors.as_ref().map_or(0, |shared| shared.overlap(it.path_ns[2]))
     });
+    let deep: Vec<f64> = evidence.paths().map(|it| it.deep_iops[0] / 1e3).collect();
+    let deep = format!("{:.1} thousand a second", median(&deep));
     let mut notes: Vec<&str> = shared.iter().map(|it| it.note.as_str()).collect();
     notes.dedup();
     let _ = writeln!(
         text,
         "In the simulator, clients and path share {} processors. A thread does in one turn all work that has come when the turn \
          begins. Measured processor time: a process of fio, {}; what passes requests to the server (the loop device's worker, \
-         the threads that read FUSE's requests, ksoftirqd), {}; the server, {}, two turns for a lone request. While a request is in \
+         the threads that read FUSE's requests, ksoftirqd), {}; the server, {}, two turns for a lone request. The time of a request is measured with 32 of them in flight, where a turn serves several, so it contains \
+         a part of a turn; the simulator has the part with which such a client gets as many requests through as on the kernel (median {deep}). \
+         While a request is in \
          the drive, half of the server's work for it passes, and {overlap} of its work for a MiB: what is left then is as long as a \
          lone large request is late. {}\n",
         first.count,
@@ -208,7 +212,7 @@ fn deviations(text: &mut String, evidence: &Evidence, causes: &Causes) {
          *Within its spread*: the simulator's median lies between the kernel's least and most.\n",
     );
     for (why, mixes) in causes.explain(evidence) {
-        let why = why.unwrap_or("Cause not found.");
+        let why = why.unwrap_or("Cause not found.").replace('\n', " ");
         let _ = write!(text, "\n{why}\n\n");
         for mix in mixes {
             let row = &mix.rows[0];

@@ -6,7 +6,14 @@ use iofair_lab::experiment::Experiment;
 use iofair_lab::scenario::{Processors, Work};
 use serde::{Deserialize, Serialize};
 
-use crate::linux::Measured;
+use anyhow::Result;
+
+use crate::linux::{self, Measured};
+
+/// The largest part of a turn that a request is assumed to contain: two requests a turn.
+const PART_MAX: f64 = 0.5;
+/// To a thousandth of a turn.
+const HALVINGS: u32 = 9;
 
 /// The path of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,6 +83,19 @@ impl Shared {
         let [worker, server] = [self.worker_ns[2], self.server_ns[2]];
         (worker + server).saturating_sub(path).min(server)
     }
+    /// With this part of a turn taken out of each request's time. A lone request takes as long as before.
+    fn without_turns(&self, part: f64) -> Self {
+        let split = |[turn, request, per_mib]: [u64; 3], turns: u64| {
+            let longer = turn as f64 * turns as f64 / (turns as f64 - part);
+            [longer as u64, request.saturating_sub((longer * part) as u64), per_mib]
+        };
+        Self {
+            client_ns: split(self.client_ns, 1),
+            worker_ns: split(self.worker_ns, 1),
+            server_ns: split(self.server_ns, 2),
+            ..self.clone()
+        }
+    }
     fn processors(&self, whole: u64, per_mib: Nanos) -> Processors {
         let of = |[turn, request, per_mib]: [u64; 3]| {
             let [turn, request, per_mib] = [turn, request, per_mib].map(Nanos);
@@ -134,8 +154,29 @@ impl PathTimes {
             depth: all.first().map_or(0, |it| it.depth),
             processors: shared,
             copies_ns: copies,
-            deep_iops: all.first().map_or([0.0; 2], |it| it.deep_iops),
+            deep_iops: [0, 1].map(|n| median(&|it| Some(it.deep_iops[n] as u64)) as f64),
         }
+    }
+    /// With times of a request without turns. They were measured with many requests in flight, where a turn serves several; so a
+    /// part of a turn is in each. The part is that with which the simulator's client gets as many requests through as the kernel's,
+    /// which is found by halving.
+    pub(super) fn fitted(self, drive: &str) -> Result<Self> {
+        let Some(shared) = self.processors.clone() else { return Ok(self) };
+        let with =
+            |part: f64| Self { processors: Some(shared.without_turns(part)), ..self.clone() };
+        let deep = |part: f64| linux::deep(drive, |it| with(part).apply_shared(it));
+        let (mut low, mut high) = (0.0, PART_MAX);
+        if deep(low)? >= self.deep_iops[0] {
+            return Ok(self);
+        }
+        for _ in 0..HALVINGS {
+            let middle = (low + high) / 2.0;
+            match deep(middle)? < self.deep_iops[0] {
+                true => low = middle,
+                false => high = middle,
+            }
+        }
+        Ok(with((low + high) / 2.0))
     }
     /// Puts the measured path into the experiment.
     pub(crate) fn apply(&self, experiment: &mut Experiment) {
@@ -200,5 +241,40 @@ mod tests {
         let it = PathTimes::medians(&all.iter().collect::<Vec<_>>());
         assert_eq!((it.turnaround_ns, it.path_ns, it.copies_ns), (2, [2, 20, 8], Some([7; 5])));
         assert_eq!(it.processors, Some(shared(5)));
+    }
+
+    /// Goal: without turns, the simulator's client with 32 requests in flight gets what the kernel's got, and a lone request takes as
+    /// long as before. Method: times as measured, for more requests than they allow; and for fewer, where nothing changes.
+    #[test]
+    fn requests_are_fitted() {
+        let drive = "plextor-px256m5s";
+        let path = |deep: f64| PathTimes {
+            turnaround_ns: 1_800,
+            woken_ns: 9_000,
+            path_ns: [62_000, 20_000, 300_000],
+            jitter_ns: 20_000,
+            depth: 128,
+            processors: Some(Shared {
+                count: 2,
+                client_ns: [7_000, 6_400, 60_000],
+                worker_ns: [32_000, 11_300, 30_000],
+                server_ns: [26_000, 17_400, 160_000],
+                note: String::new(),
+            }),
+            deep_iops: [deep, 73_000.0],
+            ..PathTimes::default()
+        };
+        let got =
+            |path: &PathTimes| linux::deep(drive, |it| path.apply_shared(it)).expect("it runs");
+        let slow = path(30_000.0).fitted(drive).expect("it runs");
+        assert_eq!(slow.processors, path(0.0).processors);
+        let fitted = path(50_000.0).fitted(drive).expect("it runs");
+        assert!(got(&slow) < 48_000.0 && (got(&fitted) - 50_000.0).abs() < 500.0);
+        let [then, now] = [&slow, &fitted].map(|it| it.processors.clone().expect("processors"));
+        let lone = |it: &Shared| {
+            let of = |it: [u64; 3], turns: u64| it[0] * turns + it[1];
+            of(it.client_ns, 1) + of(it.worker_ns, 1) + of(it.server_ns, 2)
+        };
+        assert!(lone(&now).abs_diff(lone(&then)) < 10);
     }
 }
