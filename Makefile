@@ -141,7 +141,7 @@ live: ## experiments in real time through real sockets, beside the simulator; wr
 		$(LIVE:%=experiments/%.toml) --repeats 1 $(LIVE_TIMES) --markdown docs/live.md $(ARGS)
 
 PASSES ?= 1
-truth: ## experiments/truth on the kernel, live and simulated; as root; writes docs/truth.md (20 minutes a pass, PASSES=1)
+truth: ## experiments/truth on the kernel, live and simulated; as root; writes docs/truth.md (45 minutes; 35 more a pass, PASSES=1)
 	@scripts/setup test
 	cargo build --release --locked -p iofair
 	$(IOFAIR) run --on linux experiments/truth --quiet --evidence docs/evidence/truth.json
