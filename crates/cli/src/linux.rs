@@ -25,7 +25,7 @@ use iofair_lab::scenario::Scenario;
 use iofair_serve::Clock;
 
 use self::fio::{FioProcess, Got};
-pub(crate) use self::path::{Measured, deep};
+pub(crate) use self::path::{Measured, deep_iops, is_drive_the_limit};
 use self::plan::{Plan, page_cache, plan};
 pub(crate) use self::site::Target;
 use self::site::{EmulatedDrive, Site};

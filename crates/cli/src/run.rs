@@ -236,9 +236,10 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
             return Err(Usage("--evidence needs an emulated drive, not --target".into()).into());
         }
         World::Linux => {
-            let mut store = truth::Store::open(file, truth::World::Kernel)?;
+            let world = if args.add { truth::World::Added } else { truth::World::Kernel };
+            let mut store = truth::Store::open(file, world)?;
             if args.add {
-                store.add_to(&experiments)?;
+                store.check(&experiments)?;
             }
             let missing = store.missing(experiments)?;
             let asked = linux::Asked {

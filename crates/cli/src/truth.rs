@@ -240,12 +240,14 @@ impl Evidence {
                 continue;
             }
             let (part, drive) = (self.measured(&it)?, it.variants[0].drive.clone());
-            let path = self.path(part);
-            let key = (part.place.clone(), drive.clone(), path.copies_ns);
+            let mut path = self.path(part);
+            let copies = path.copies_ns.take();
+            let key = (part.place.clone(), drive.clone());
             if !fitted.contains_key(&key) {
                 fitted.insert(key.clone(), path.fitted(&drive)?);
             }
-            fitted[&key].apply_shared(&mut it);
+            let path = PathTimes { copies_ns: copies, ..fitted[&key].clone() };
+            path.apply_shared(&mut it);
             prepared.push(it);
         }
         Ok(prepared)

@@ -150,8 +150,14 @@ fn iops(outcome: &Outcome) -> f64 {
     outcome.clients[0].calls as f64 * 1e9 / outcome.time.0 as f64
 }
 
-/// IOPS of the third client in the simulator, whose path `set` sets.
-pub(crate) fn deep(drive: &str, set: impl FnOnce(&mut Experiment)) -> Result<f64> {
+/// Whether the drive, and not the path, limits a client with many requests in flight: it gets this many IOPS with the path, and
+/// that many in the simulator without.
+pub(crate) fn is_drive_the_limit([with, without]: [f64; 2]) -> bool {
+    with >= 0.97 * without
+}
+
+/// IOPS of the third client in the simulator, after `set` has set its path.
+pub(crate) fn deep_iops(drive: &str, set: impl FnOnce(&mut Experiment)) -> Result<f64> {
     let mut probes = probes(drive)?;
     set(&mut probes);
     Ok(iops(&iofair_lab::simulate(&probes.scenario(2, 0, 0))?))
@@ -175,10 +181,7 @@ pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let more = |n: usize| (here[n].1.device as u64).saturating_sub(mean(&lab[n]));
     let deep = [1e9 / here[2].1.period.max(1.0), iops(&lab[2])];
     // Where the drive is the limit, the path's own is not seen; it is shorter than a request's turn then.
-    let serial = match deep[0] < 0.97 * deep[1] {
-        true => (1e9 / deep[0]) as u64,
-        false => 0,
-    };
+    let serial = if is_drive_the_limit(deep) { 0 } else { (1e9 / deep[0]) as u64 };
     let serial = serial.min(more(0)).min(DEEP * 1_000_000);
     let per_mib = Nanos(more(1).saturating_sub(more(0)) * 1024 / 252);
     let fixed = more(0).saturating_sub(serial + per_mib.0 / 256);

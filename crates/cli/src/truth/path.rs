@@ -1,12 +1,11 @@
 //! The path between clients and drive as it was measured: above the kernel's scheduler and below it, with the processor time of
 //! each thread.
 
+use anyhow::Result;
 use iofair_core::time::Nanos;
 use iofair_lab::experiment::Experiment;
 use iofair_lab::scenario::{Processors, Work};
 use serde::{Deserialize, Serialize};
-
-use anyhow::Result;
 
 use crate::linux::{self, Measured};
 
@@ -159,14 +158,14 @@ impl PathTimes {
     }
     /// With times of a request without turns. They were measured with many requests in flight, where a turn serves several; so a
     /// part of a turn is in each. The part is that with which the simulator's client gets as many requests through as the kernel's,
-    /// which is found by halving.
+    /// which is found by halving. Where the drive is the limit, nothing follows from that.
     pub(super) fn fitted(self, drive: &str) -> Result<Self> {
         let Some(shared) = self.processors.clone() else { return Ok(self) };
         let with =
             |part: f64| Self { processors: Some(shared.without_turns(part)), ..self.clone() };
-        let deep = |part: f64| linux::deep(drive, |it| with(part).apply_shared(it));
+        let deep = |part: f64| linux::deep_iops(drive, |it| with(part).apply_shared(it));
         let (mut low, mut high) = (0.0, PART_MAX);
-        if deep(low)? >= self.deep_iops[0] {
+        if linux::is_drive_the_limit(self.deep_iops) || deep(low)? >= self.deep_iops[0] {
             return Ok(self);
         }
         for _ in 0..HALVINGS {
@@ -244,7 +243,8 @@ mod tests {
     }
 
     /// Goal: without turns, the simulator's client with 32 requests in flight gets what the kernel's got, and a lone request takes as
-    /// long as before. Method: times as measured, for more requests than they allow; and for fewer, where nothing changes.
+    /// long as before. Method: times as measured, for more requests than they allow; for fewer, and for as many as
+    /// the drive has, where nothing changes.
     #[test]
     fn requests_are_fitted() {
         let drive = "plextor-px256m5s";
@@ -264,10 +264,13 @@ mod tests {
             deep_iops: [deep, 73_000.0],
             ..PathTimes::default()
         };
-        let got =
-            |path: &PathTimes| linux::deep(drive, |it| path.apply_shared(it)).expect("it runs");
+        let got = |path: &PathTimes| {
+            linux::deep_iops(drive, |it| path.apply_shared(it)).expect("it runs")
+        };
         let slow = path(30_000.0).fitted(drive).expect("it runs");
         assert_eq!(slow.processors, path(0.0).processors);
+        let quick = path(73_000.0).fitted(drive).expect("it runs");
+        assert_eq!(quick.processors, path(0.0).processors, "the drive is the limit");
         let fitted = path(50_000.0).fitted(drive).expect("it runs");
         assert!(got(&slow) < 48_000.0 && (got(&fitted) - 50_000.0).abs() < 500.0);
         let [then, now] = [&slow, &fitted].map(|it| it.processors.clone().expect("processors"));

@@ -14,6 +14,8 @@ use super::{Evidence, Part, Row, fingerprint};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum World {
     Kernel,
+    /// The kernel's, which are added to those that the file has.
+    Added,
     Live,
 }
 
@@ -22,8 +24,6 @@ pub(crate) struct Store {
     file: PathBuf,
     partial: PathBuf,
     world: World,
-    /// Whether runs are added to those that the file has.
-    adds: bool,
     done: Evidence,
 }
 
@@ -37,27 +37,25 @@ impl Store {
         let mut partial = OsString::from(file);
         partial.push(match world {
             World::Kernel => ".kernel-partial",
+            World::Added => ".added-partial",
             World::Live => ".live-partial",
         });
         let partial = PathBuf::from(partial);
         // A file that is no evidence is noticed before anything is measured.
         read_if_there(file)?;
         let done = read_if_there(&partial)?;
-        Ok(Self { file: file.to_owned(), partial, world, adds: false, done })
+        Ok(Self { file: file.to_owned(), partial, world, done })
     }
-    /// What is measured of these experiments is added to what the file has of them, which must have been asked for the same.
-    pub(crate) fn add_to(&mut self, experiments: &[Experiment]) -> Result<()> {
+    /// Runs can be added to an experiment only if it has not changed since.
+    pub(crate) fn check(&self, experiments: &[Experiment]) -> Result<()> {
         let known = read_if_there(&self.file)?;
-        for it in experiments.iter().filter(|it| known.part(&it.name).is_some()) {
-            known.measured(it)?;
-        }
-        self.adds = true;
-        Ok(())
+        let mut are_there = experiments.iter().filter(|it| known.part(&it.name).is_some());
+        are_there.try_for_each(|it| known.measured(it).map(|_| ()))
     }
     /// The experiments that are not measured yet.
     pub(crate) fn missing(&self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
         let runs = |row: &Row| match self.world {
-            World::Kernel => row.kernel.rate.len(),
+            World::Kernel | World::Added => row.kernel.rate.len(),
             World::Live => row.live.rate.len(),
         };
         let mut missing = Vec::new();
@@ -77,8 +75,15 @@ impl Store {
         }
         Ok(missing)
     }
-    /// Saves what was measured of an experiment.
+    /// Saves what was measured of an experiment; refuses to add what another machine measured.
     pub(crate) fn put(&mut self, part: Part) -> Result<()> {
+        if let (World::Added, Some(known)) =
+            (self.world, read_if_there(&self.file)?.part(&part.experiment))
+            && known.place != part.place
+        {
+            let (name, here, there) = (&part.experiment, &part.place, &known.place);
+            bail!("{name} was measured on {there}; this is {here}, whose runs --add cannot add");
+        }
         self.done.put(part);
         self.done.write(&self.partial)
     }
@@ -89,15 +94,7 @@ impl Store {
             let known = evidence.experiments.iter_mut().find(|it| it.experiment == part.experiment);
             match (self.world, known) {
                 (World::Live, Some(known)) => known.take(part.rows, |own, row| own.live = row.live),
-                (World::Kernel, Some(known)) if self.adds => {
-                    if known.place != part.place {
-                        let (name, here, there) = (&part.experiment, &part.place, &known.place);
-                        bail!(
-                            "{name} was measured on {there}; this is {here}, which --add cannot add to it"
-                        );
-                    }
-                    known.add_kernel(part);
-                }
+                (World::Added, Some(known)) => known.add_kernel(part),
                 (World::Kernel, Some(known)) => {
                     let known = std::mem::replace(known, part);
                     if let Some(own) = evidence.experiments.iter_mut().find(|it| {
@@ -192,19 +189,22 @@ buffered = false
         };
         assert_eq!(rates(&a.name), (vec![4.0], vec![3.0]));
         assert_eq!(rates(&b.name), (vec![2.0], vec![]));
-        let mut added = open(World::Kernel);
-        added.add_to(&[a.clone(), b.clone()]).expect("they are the same");
-        assert!(added.add_to(&[experiment("a", &changed)]).is_err());
+        let mut added = open(World::Added);
+        added.check(&[a.clone(), b.clone()]).expect("they are the same");
+        assert!(added.check(&[experiment("a", &changed)]).is_err());
         added.put(part(&a, 5.0, 0.0)).expect("saved");
         added.close().expect("merged");
         let evidence = Evidence::read(&file).expect("evidence");
         let it = evidence.part(&a.name).expect("a part");
         assert_eq!((it.rows[0].kernel.rate.as_slice(), it.paths.len()), (&[4.0, 5.0][..], 2));
         assert_eq!(it.rows[0].live.rate, [3.0]);
-        let mut elsewhere = open(World::Kernel);
-        elsewhere.add_to(&[]).expect("nothing differs");
-        elsewhere.put(Part { place: "elsewhere".into(), ..part(&a, 6.0, 0.0) }).expect("saved");
-        assert!(elsewhere.close().is_err(), "another machine");
+        let mut elsewhere = open(World::Added);
+        let other = Part { place: "elsewhere".into(), ..part(&a, 6.0, 0.0) };
+        assert!(elsewhere.put(other).is_err(), "another machine");
+        elsewhere.put(part(&a, 6.0, 0.0)).expect("saved");
+        drop(elsewhere);
+        let names = |world| names(&open(world), vec![a.clone()]);
+        assert_eq!((names(World::Added).len(), names(World::Kernel).len()), (0, 1));
         std::fs::remove_dir_all(directory).expect("removed");
     }
 }
