@@ -192,7 +192,8 @@ impl Server {
     ) -> Result<Self, ServeError> {
         Self::begin(contracts, passed, consent, |back| back)
     }
-    /// [`Self::start`] over an emulated drive with this timing, which may be changed at any time.
+    /// [`Self::start`] over an emulated drive with this timing, which may be changed at any time. The server is a drive for other
+    /// software then: each request is a command of its own.
     pub fn start_timed(contracts: Contracts, timing: &Arc<Timing>) -> Result<Self, ServeError> {
         Self::begin(contracts, Passed::default(), &Consent::default(), |mut back| {
             back.share_timing(timing);

@@ -41,6 +41,8 @@ pub struct Emulated {
     durable: Vec<RequestId>,
     entries: Vec<Entry>,
     timing: Arc<Timing>,
+    /// Whether others have a timing in common with it: it is a drive for their software then, and no part of a server.
+    is_drive: bool,
     /// Commands in the model.
     inside: Vec<Inside>,
     /// How far the model has been advanced.
@@ -87,6 +89,7 @@ impl Emulated {
             durable,
             entries,
             timing,
+            is_drive: false,
             inside,
             model_time,
             due,
@@ -179,13 +182,16 @@ impl Back for Emulated {
         }
     }
     fn share_timing(&mut self, timing: &Arc<Timing>) {
-        self.timing = Arc::clone(timing);
+        (self.timing, self.is_drive) = (Arc::clone(timing), true);
         if timing.forgets()
             && self.store.backing().is_none()
             && let Ok(store) = Store::forgetful(self.store.bytes())
         {
             self.store = store;
         }
+    }
+    fn merges(&self) -> bool {
+        !self.is_drive
     }
     fn polls(&self) -> bool {
         self.timing.polls()
@@ -217,7 +223,9 @@ impl Back for Emulated {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::sync::Mutex;
 
+    use iofair_core::controller::Dispatch;
     use iofair_core::time::Nanos;
 
     use super::*;
@@ -258,6 +266,27 @@ mod tests {
                 }
                 assert_eq!(scene.finished(), [(cookie, -result)]);
             }
+        }
+    }
+
+    /// Goal: a drive for other software gets each request as it was sent, as a real drive would; a server's own drive gets requests that
+    /// follow each other as one command. Method: two neighbours in one turn, for both.
+    #[test]
+    fn a_drive_merges_nothing() {
+        let (mut scene, _file) = over_a_file("whole");
+        let lengths = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&lengths);
+        let note = move |_, it: &Dispatch| seen.lock().unwrap().push(it.length.0);
+        scene.engine().observe_dispatches(Box::new(note));
+        for expected in [vec![16], vec![8, 8]] {
+            for offset in [0, 4096] {
+                scene.submit(Operation::Read, (offset, 4096), Hints::default());
+            }
+            scene.turn();
+            scene.pass(Nanos::from_secs(1));
+            scene.turn();
+            assert_eq!(std::mem::take(&mut *lengths.lock().unwrap()), expected);
+            scene.engine().share_timing(&Arc::default());
         }
     }
 

@@ -119,6 +119,10 @@ pub trait Back: Send {
     fn share_timing(&mut self, timing: &Arc<emulated::Timing>) {
         let _ = timing;
     }
+    /// Whether requests that arrive together and follow each other may become one command. A drive gets each as its owner sent it.
+    fn merges(&self) -> bool {
+        true
+    }
     /// Whether to poll for the last microseconds before [`Self::next_event`].
     fn polls(&self) -> bool {
         true

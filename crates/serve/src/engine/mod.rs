@@ -70,6 +70,8 @@ pub struct Engine {
     /// Bytes of its longest command with data.
     longest_data: u64,
     back: Box<dyn Back>,
+    /// Added to the flags of each request.
+    own_flags: Flags,
     ops: Ops,
     volumes: Slab<Volume>,
     index: live::Index,
@@ -150,6 +152,7 @@ impl Engine {
             fixed_tags,
             depth,
             longest_data,
+            own_flags: own_flags(&*back),
             back,
             ops: Ops::default(),
             volumes: Slab::new(),
@@ -208,7 +211,7 @@ impl Engine {
         let volume = &self.volumes[new.volume];
         let (drive, together) = volume.map().locate(new.offset);
         let is_whole = together >= u64::from(new.length);
-        let flags = flags(&new, volume.stamp());
+        let flags = flags(&new, volume.stamp()).with(self.own_flags);
         let lent = matches!(new.data, Data::Lent(_));
         let op = Op::new(now, new, volume.group, flags);
         self.tallies.came_in(now, &op, self.controller.groups());
@@ -397,6 +400,7 @@ impl Engine {
     #[cfg(test)]
     pub(crate) fn share_timing(&mut self, timing: &Arc<crate::back::emulated::Timing>) {
         self.back.share_timing(timing);
+        self.own_flags = own_flags(&*self.back);
     }
     /// The next event of the back end, which must be handled within microseconds.
     pub fn next_event(&self) -> Option<Instant> {
@@ -451,6 +455,11 @@ impl Engine {
 fn tags(facts: &DriveFacts, stack: &Stack) -> u32 {
     let own = stack.tags(facts);
     if stack.groups { own.max(TAGS_UNBOUNDED) } else { own }
+}
+
+/// Flags of every request for this back end.
+fn own_flags(back: &dyn Back) -> Flags {
+    if back.merges() { Flags::NONE } else { Flags::NO_MERGE }
 }
 
 /// How the controller sees a request.
