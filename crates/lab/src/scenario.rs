@@ -180,7 +180,8 @@ pub struct Processors {
     pub worker: Work,
     /// Of the server. It runs before the others. A command is in the drive from the beginning of the turn in which the server
     /// takes it, since that is the time that the server tells the drive; half of the request's work passes meanwhile, and half of
-    /// it follows when the drive is done.
+    /// it follows when the drive is done. What it completes in a turn reaches the scheduler together: the kernel's thread for
+    /// completions (`ksoftirqd`) runs on the same processor, after it.
     pub server: Work,
     /// The part of the server's work for each MiB that also passes while the command is in the drive.
     pub overlap: Nanos,

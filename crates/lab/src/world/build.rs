@@ -50,6 +50,7 @@ const DEPTH_MAX: u32 = 1 << 16;
 /// from the end.
 const STREAM_FIRST: u64 = 1;
 const STREAM_STARTS: u64 = 1 << 32;
+const STREAM_PATH: u64 = 1 << 33;
 pub(super) const STREAM_LAST: u64 = u64::MAX;
 
 /// Whether a client writes through the page cache.
@@ -180,7 +181,8 @@ fn shared_path(
         _ => Caching::Random,
     });
     let setup = scenario.host.processors?;
-    Some(SharedPath::new(setup, caching.collect(), flushers.count()))
+    let random = Random::new(scenario.seed, STREAM_PATH);
+    Some(SharedPath::new(setup, caching.collect(), flushers.count(), random))
 }
 
 /// Name, client and start of each process.

@@ -350,7 +350,9 @@ impl<'a> Engine<'a> {
     fn advance_path(&mut self, done: &mut Vec<ActorCompletion>) {
         let now = self.now;
         let mut tasks = self.path.as_mut().map(|path| path.take_done(now)).unwrap_or_default();
+        let mut has_completed = false;
         for task in tasks.drain(..) {
+            has_completed |= matches!(task, Task::Complete(..));
             match task {
                 Task::Forward(device, command) => {
                     if let Some(path) = &mut self.path {
@@ -370,6 +372,9 @@ impl<'a> Engine<'a> {
         }
         if let Some(path) = &mut self.path {
             path.put_back(tasks);
+            if let Some(device) = path.late_run(has_completed) {
+                self.devices[device].run_by(now);
+            }
         }
     }
     fn collect_device(&mut self, index: usize, done: &mut Vec<ActorCompletion>) {

@@ -5,15 +5,25 @@
 //! ```
 //!
 //! A process dispatches its own request, as in the kernel. Each process is a thread; worker and server are one each.
+//!
+//! After each dispatch the kernel asks the scheduler again, in a worker that is bound to the processor of the process, some
+//! microseconds later ([`RUN_AFTER`]). In general nothing has changed until then. But if the server wakes up on this processor meanwhile,
+//! the worker waits until the server has done its turn, and with it what the drive has done. Then the scheduler may find that
+//! the client which it waits for has nothing in flight. (In a trace of Linux 6.18 with two clients with four requests in flight
+//! each, 2.3 % of these runs were late by 60 us or more; that this is why was not traced.)
 
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_drive::random::Random;
 use iofair_drive::{Command, Done};
 
 use super::engine::ActorCompletion;
 use super::processors::Processors;
 use crate::scenario::{self, Work};
 use crate::sim::Token;
+
+/// From a dispatch to the next run of the queue: 2 to 4 us in traces of Linux 6.18 (workqueue_queue_work, workqueue_execute_start).
+const RUN_AFTER: Nanos = Nanos::from_micros(3);
 
 /// What a thread has worked on.
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +63,21 @@ pub(crate) struct SharedPath {
     server: usize,
     /// That of the first flusher.
     flusher: usize,
+    /// The last dispatch and its device, and the device whose queue's run waits for the server.
+    sent: Option<(Instant, usize)>,
+    late: Option<usize>,
+    random: Random,
     done: Vec<Task>,
 }
 
 impl SharedPath {
     /// For these processes, and this many flushers.
-    pub(crate) fn new(setup: scenario::Processors, caching: Vec<Caching>, flushers: usize) -> Self {
+    pub(crate) fn new(
+        setup: scenario::Processors,
+        caching: Vec<Caching>,
+        flushers: usize,
+        random: Random,
+    ) -> Self {
         let processes = caching.len();
         let mut processors = Processors::new(setup.count, setup.idle_exit);
         let turn = |work: Work| {
@@ -74,7 +93,20 @@ impl SharedPath {
         for _ in 0..flushers {
             processors.add_thread([Nanos::ZERO; 2], false);
         }
-        Self { setup, processors, processes, caching, worker, server, flusher, done: Vec::new() }
+        let (sent, late, done) = (None, None, Vec::new());
+        Self {
+            setup,
+            processors,
+            processes,
+            caching,
+            worker,
+            server,
+            flusher,
+            sent,
+            late,
+            random,
+            done,
+        }
     }
     /// A process or a flusher works for itself: it copies, or collects pages.
     pub(crate) fn work(&mut self, now: Instant, (token, due): (Token, Instant), cost: Nanos) {
@@ -100,11 +132,13 @@ impl SharedPath {
     }
     /// The scheduler has dispatched a command.
     pub(crate) fn send_to_worker(&mut self, now: Instant, device: usize, command: Command) {
+        self.sent = Some((now, device));
         let cost = self.setup.worker.of(command.length);
         self.processors.add(now, self.worker, cost, Task::Forward(device, command));
     }
     /// The worker has sent a command to the server.
     pub(crate) fn send_to_server(&mut self, now: Instant, device: usize, command: Command) {
+        self.delay_run(now);
         let times = (Nanos::ZERO, self.work_meanwhile(command.length));
         self.processors.add_with_rest(now, self.server, times, Task::Submit(device, command));
     }
@@ -129,7 +163,21 @@ impl SharedPath {
         let new_pages = Work { per_mib, ..Work::default() }.of(length);
         let cost = self.setup.server.of(length).saturating_sub(self.work_meanwhile(length));
         let cost = cost + new_pages;
-        self.processors.add(now, self.server, cost, Task::Complete(device, done));
+        self.delay_run(now);
+        self.processors.add_together(now, self.server, cost, Task::Complete(device, done));
+    }
+    /// The server gets work. If it sleeps, it may wake up on the processor where a queue is about to run.
+    fn delay_run(&mut self, now: Instant) {
+        let Some((sent, device)) = self.sent else { return };
+        let soon = now.since(sent) <= RUN_AFTER && self.processors.is_asleep(self.server);
+        if soon && self.random.below(u64::from(self.setup.count.max(1))) == 0 {
+            self.late = Some(device);
+        }
+    }
+    /// The device whose queue runs now, after the server: it completed commands, or sleeps again.
+    pub(crate) fn late_run(&mut self, has_completed: bool) -> Option<usize> {
+        let is_over = has_completed || self.processors.is_asleep(self.server);
+        self.late.take_if(|_| is_over)
     }
     /// A request is completed: its process wakes up. What is no process (a flusher, the journal) is told in `done` at once.
     pub(crate) fn wake_client(
@@ -147,5 +195,48 @@ impl SharedPath {
             _ => self.setup.client.of(completion.length),
         };
         self.processors.add(now, actor, cost, Task::Deliver(completion));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iofair_core::request::{Flags, Operation};
+
+    use super::*;
+
+    /// Goal: the run of a queue that follows a dispatch is late if the server wakes up on its processor before it, until the
+    /// server has completed a command; not if it wakes up later. Method: a command is done 2 and 5 us after another one
+    /// was dispatched, on one processor and on two, with 200 random numbers.
+    #[test]
+    fn a_run_waits_for_the_server() {
+        let lates = |count: u32, micros: u64| {
+            let late = |seed: &u64| {
+                let work = Work { turn: Nanos(6_000), ..Work::default() };
+                let setup = scenario::Processors {
+                    count,
+                    idle_exit: Nanos::ZERO,
+                    client: work,
+                    worker: work,
+                    server: work,
+                    overlap: Nanos::ZERO,
+                    new_pages: Nanos::ZERO,
+                    after_percent: 0,
+                };
+                let random = Random::new(*seed, 0);
+                let mut path = SharedPath::new(setup, vec![Caching::Direct], 0, random);
+                let (operation, flags) = (Operation::Read, Flags::NONE);
+                let (start, length) = (Sectors(0), Sectors(8));
+                let command = Command { id: 1, operation, flags, start, length };
+                path.send_to_worker(Instant::ZERO, 0, command);
+                let now = Instant::ZERO + Nanos::from_micros(micros);
+                let done = Done { id: 0, at: now, status: 0 };
+                path.drive_has_done(now, (0, done), (4096, false));
+                assert_eq!(path.late_run(false), None, "the server works");
+                path.late_run(true) == Some(0)
+            };
+            (0..200).filter(late).count()
+        };
+        assert_eq!([lates(1, 2), lates(1, 5), lates(2, 5)], [200, 0, 0]);
+        assert!((70..=130).contains(&lates(2, 2)), "half of the processors");
     }
 }

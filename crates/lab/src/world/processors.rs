@@ -3,8 +3,9 @@
 //! Work belongs to a thread. A thread without work sleeps; when work arrives it becomes ready and waits for a processor. It works
 //! in turns: a turn takes a time of its own, and then that of each piece of work that was there when it began. So a thread that is
 //! behind does its work in batches, at less time for each piece. A part of the turn's own time follows the work (the way back to
-//! sleep): it takes the processor and delays nothing that is done. A processor that was idle takes a while to start. Urgent threads
-//! (of real-time priority) run before others, and take their processor away.
+//! sleep): it takes the processor and delays nothing that is done. Work may be told only with all of its turn, since another thread
+//! that passes it on waits for this processor. A processor that was idle takes a while to start. Urgent threads (of
+//! real-time priority) run before others, and take their processor away.
 
 use std::collections::VecDeque;
 
@@ -22,16 +23,28 @@ enum State {
     Running,
 }
 
+/// A piece of work.
+#[derive(Debug)]
+struct Piece<W> {
+    time: Nanos,
+    /// `None` if nothing is to be told when it is done.
+    work: Option<W>,
+    /// Whether it is told with the last such piece of its turn.
+    together: bool,
+}
+
 #[derive(Debug)]
 struct Thread<W> {
     state: State,
     urgent: bool,
     /// Time of each turn, before its work and after it.
     turn: [Nanos; 2],
-    /// Pieces of work by their times. What follows a piece in the same turn has nothing to tell when it is done.
-    work: VecDeque<(Nanos, Option<W>)>,
-    /// Pieces of work that are left of the present turn.
+    work: VecDeque<Piece<W>>,
+    /// Pieces of work that are left of the present turn, and how many of them are told together.
     left: usize,
+    together: usize,
+    /// Work of this turn that is done and not told yet.
+    untold: Vec<W>,
     /// When it last ran out of work, on which processor, and until when its slice would have lasted.
     ended: Option<(Instant, usize, Instant)>,
 }
@@ -39,16 +52,30 @@ struct Thread<W> {
 impl<W> Thread<W> {
     /// The time of the next piece of work, which may begin a turn.
     fn next(&mut self) -> Option<Nanos> {
-        let cost = self.work.front()?.0;
+        let cost = self.work.front()?.time;
         if self.left > 0 {
             return Some(cost);
         }
         let [before, after] = self.turn;
         if after > Nanos::ZERO {
-            self.work.push_back((after, None));
+            self.work.push_back(Piece { time: after, work: None, together: false });
         }
         self.left = self.work.len();
+        self.together = self.work.iter().filter(|it| it.together).count();
         Some(before + cost)
+    }
+    /// The first piece of work is done: appends what is to be told now.
+    fn finish(&mut self, done: &mut Vec<W>) {
+        let Some(piece) = self.work.pop_front() else { return };
+        self.left -= 1;
+        if !piece.together {
+            return done.extend(piece.work);
+        }
+        self.together -= 1;
+        self.untold.extend(piece.work);
+        if self.together == 0 {
+            done.append(&mut self.untold);
+        }
     }
 }
 
@@ -86,13 +113,19 @@ impl<W> Processors<W> {
     }
     /// Adds a thread whose turns take this time, before their work and after it; its number.
     pub(crate) fn add_thread(&mut self, turn: [Nanos; 2], urgent: bool) -> usize {
-        let (state, work) = (State::Asleep, VecDeque::new());
-        self.threads.push(Thread { state, urgent, turn, work, left: 0, ended: None });
+        let (state, work, untold) = (State::Asleep, VecDeque::new(), Vec::new());
+        let (left, together, ended) = (0, 0, None);
+        self.threads.push(Thread { state, urgent, turn, work, left, together, untold, ended });
         self.threads.len() - 1
     }
     /// Gives a thread work that takes this much processor time.
     pub(crate) fn add(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
         self.add_with_rest(now, thread, (cost, Nanos::ZERO), work);
+    }
+    /// Gives a thread work that is told when all such work of its turn is done.
+    pub(crate) fn add_together(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
+        self.threads[thread].work.push_back(Piece { time: cost, work: Some(work), together: true });
+        self.wake(now, thread);
     }
     /// Gives a thread work that is done after the first time and keeps the thread busy for the second one.
     pub(crate) fn add_with_rest(
@@ -103,10 +136,15 @@ impl<W> Processors<W> {
         work: W,
     ) {
         let it = &mut self.threads[thread];
-        it.work.push_back((cost, Some(work)));
+        it.work.push_back(Piece { time: cost, work: Some(work), together: false });
         if rest > Nanos::ZERO {
-            it.work.push_back((rest, None));
+            it.work.push_back(Piece { time: rest, work: None, together: false });
         }
+        self.wake(now, thread);
+    }
+    /// A thread has work.
+    fn wake(&mut self, now: Instant, thread: usize) {
+        let it = &mut self.threads[thread];
         if it.state != State::Asleep {
             return;
         }
@@ -124,7 +162,7 @@ impl<W> Processors<W> {
         let Some((_, processor, slice)) = ended else { return self.add(now, thread, cost, work) };
         let it = &mut self.threads[thread];
         it.ended = None;
-        it.work.push_back((cost, Some(work)));
+        it.work.push_back(Piece { time: cost, work: Some(work), together: false });
         if it.state != State::Asleep {
             return;
         }
@@ -148,6 +186,10 @@ impl<W> Processors<W> {
         self.processors[processor] = Some(Running { thread, until: now + cost, slice });
         self.place(now);
     }
+    /// Whether a thread has nothing to do.
+    pub(crate) fn is_asleep(&self, thread: usize) -> bool {
+        self.threads[thread].state == State::Asleep
+    }
     /// When the next piece of work is done.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         self.processors.iter().flatten().map(|it| it.until).min()
@@ -163,8 +205,7 @@ impl<W> Processors<W> {
             let Some((at, processor)) = due.min().filter(|(at, _)| *at <= now) else { return };
             let Some(running) = self.processors[processor] else { return };
             let thread = &mut self.threads[running.thread];
-            done.extend(thread.work.pop_front().and_then(|(_, work)| work));
-            thread.left -= 1;
+            thread.finish(done);
             let others = !self.urgent.is_empty() || !self.ready.is_empty();
             let preempted =
                 !thread.urgent && (!self.urgent.is_empty() || others && at >= running.slice);
@@ -208,8 +249,8 @@ impl<W> Processors<W> {
         if let Some(Running { thread, until, .. }) = self.processors[processor].take() {
             let it = &mut self.threads[thread];
             it.state = State::Ready;
-            if let Some((cost, _)) = it.work.front_mut() {
-                *cost = until.since(now);
+            if let Some(piece) = it.work.front_mut() {
+                piece.time = until.since(now);
             }
             self.ready.push_front(thread);
         }
@@ -294,6 +335,19 @@ mod tests {
         one.add(at(1), b, us(10), 2);
         one.add(at(2), a, us(10), 3);
         assert_eq!(run(&mut one), [(1, 45), (3, 80), (2, 115)]);
+    }
+
+    /// Goal: work that is told together is told when the last of its turn is done, and other work at once. Method: by hand, with
+    /// work of both kinds, of which the first piece has a turn of its own.
+    #[test]
+    fn a_turn_tells_together() {
+        let mut two = Processors::new(2, us(30));
+        let a = two.add_thread([us(5), us(20)], false);
+        two.add_together(at(0), a, us(10), 1);
+        two.add(at(1), a, us(10), 2);
+        two.add_together(at(2), a, us(10), 3);
+        two.add_together(at(36), a, us(10), 4);
+        assert_eq!(run(&mut two), [(1, 45), (2, 80), (3, 100), (4, 100)]);
     }
 
     /// Goal: an urgent thread takes a processor away, and the other goes on where it was. Method: by hand.
