@@ -60,9 +60,13 @@ impl<W> Thread<W> {
         if after > Nanos::ZERO {
             self.work.push_back(Piece { time: after, work: None, together: false });
         }
+        self.begin_turn();
+        Some(before + cost)
+    }
+    /// The present turn is for all work that is there.
+    fn begin_turn(&mut self) {
         self.left = self.work.len();
         self.together = self.work.iter().filter(|it| it.together).count();
-        Some(before + cost)
     }
     /// The first piece of work is done: appends what is to be told now.
     fn finish(&mut self, done: &mut Vec<W>) {
@@ -166,7 +170,7 @@ impl<W> Processors<W> {
         if it.state != State::Asleep {
             return;
         }
-        it.left = it.work.len();
+        it.begin_turn();
         let other = self.processors[processor].map(|it| it.thread);
         let is_over = slice <= now && other.is_some();
         let urgent = other.is_some_and(|it| self.threads[it].urgent);
