@@ -443,7 +443,17 @@ const RATES: &str = r#"
     mkdir -p /run
     mount -t cgroup2 none /sys/fs/cgroup
     cp /sys/fs/cgroup/cgroup.subtree_control before
-    iofair run --on linux --target /dev/vda /mix.toml --json --quiet >mix.json
+    within() { # TRIES COMMAND...: repeats the command until it succeeds
+        tries=$1; shift
+        until "$@"; do tries=$((tries - 1)); test $tries -gt 0; done
+    }
+    weighed() { # Whether the weights had their effect under bfq: an emulated processor may send each next request too late.
+        iofair run --on linux --target /dev/vda /mix.toml --json --quiet >mix.json
+        set -- $(tr ',{}' '\n' <mix.json | sed -n 's/^ *"iops": *\([0-9]*\).*/\1/p')
+        echo "IOPS $*"
+        test $(($3 * 10)) -gt $(($2 * 14)) # of the first run: the total, the light one, the heavy one
+    }
+    within 5 weighed
     cmp before /sys/fs/cgroup/cgroup.subtree_control
     grep -q '\[none\]' /sys/block/vda/queue/scheduler
     echo "MIX $(tr -d '\n' <mix.json)"
@@ -456,10 +466,6 @@ const RATES: &str = r#"
     }
     iops() { # GROUP TIME
         iofair host status /latency.toml --interval $2 --metrics | sed -n "s/^iofair_host_iops{group=.tenants.$1.} \([0-9]*\).*/\1/p"
-    }
-    within() { # TRIES COMMAND...: repeats the command until it succeeds
-        tries=$1; shift
-        until "$@"; do tries=$((tries - 1)); test $tries -gt 0; done
     }
     reader heavy --ioengine=psync --bs=4k --numjobs=4
     reader light --ioengine=libaio --bs=64k --iodepth=32
