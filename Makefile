@@ -16,7 +16,7 @@ IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: ## NBD clients on an emulated SSD under four policy stacks; takes under a minute
+demo: ## NBD clients on an emulated SSD under four policy stacks; takes a minute
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
 	$(REALTIME) $(IOFAIR) demo $(ARGS)

@@ -34,6 +34,7 @@ use self::site::Site;
 use self::temporary::Temporaries;
 use crate::failure::Usage;
 use crate::output::Output;
+use crate::stolen::{Disturbed, undisturbed};
 
 /// Default stacks: no control, ceilings, shares, and our own.
 const EMULATED_STACKS: [&str; 4] = ["none-none", "max-none", "prop-bfq", DEFAULT_STACK];
@@ -47,6 +48,8 @@ const MEASURE_SECONDS: f64 = 2.0;
 const SIZE_UNIT: u64 = 1 << 20;
 /// Clients of the article, as the command line counts them.
 const ARTICLE: u64 = plan::ARTICLE_CLIENTS as u64;
+/// How often a stack is run while the host of this machine takes its processors away.
+const TRIES: u64 = 3;
 /// More clients would measure this machine, not the policies.
 const CLIENTS_MAX: u64 = 64;
 
@@ -127,11 +130,14 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     };
     let on_disk = |at| at_directory(args, at, promise, &temporaries, &mut plan);
     let site = args.at.as_deref().map(on_disk).transpose()?;
-    let mut stacks = Vec::new();
+    let (mut stacks, mut disturbed) = (Vec::new(), Disturbed::default());
     for (i, stack) in chosen.iter().enumerate() {
         let progress = Progress::new(output, &plan, stack, (i + 1, chosen.len()));
-        let run = watch::stack(&plan, stack, |sample| progress.glance(sample));
-        let run = run.with_context(|| format!("{stack} could not be run"))?;
+        let run = undisturbed(TRIES, &mut disturbed, || {
+            watch::stack(&plan, stack, |sample| progress.glance(sample))
+        });
+        let (mut run, stolen) = run.with_context(|| format!("{stack} could not be run"))?;
+        run.stolen = stolen;
         progress.finish(&run, plan.promised);
         stacks.push(run);
     }
@@ -143,6 +149,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         clients: plan.clients,
         seconds: plan.seconds,
         promised_bytes_per_s: plan.promised,
+        disturbed,
         stacks,
     };
     let next = next_commands(args);
@@ -217,8 +224,10 @@ fn at_directory(
             seconds: short(plan.seconds),
             ..plan.clone()
         };
-        let run =
-            watch::stack(&plan, "none-none", |_| ()).context("the drive cannot be measured")?;
+        let run = undisturbed(TRIES, &mut Disturbed::default(), || {
+            watch::stack(&plan, "none-none", |_| ())
+        });
+        let (run, _) = run.context("the drive cannot be measured")?;
         Ok::<u64, anyhow::Error>(run.target.bytes_per_s)
     };
     let (alone, beside) = (measured(1)?, measured(plan.clients)?);

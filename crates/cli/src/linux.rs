@@ -32,11 +32,15 @@ use self::site::{EmulatedDrive, Site};
 use self::usage::{Snapshot, Usage as ThreadUsage};
 use crate::failure::Usage;
 use crate::live::Watch;
+use crate::stolen::Disturbed;
 
 /// Between two looks at the clients.
 const TURN: Duration = Duration::from_millis(5);
 /// Longer than its time by this, a client has not ended and never will.
 const LATE_MAX: Nanos = Nanos::from_secs(60);
+
+/// The smallest block of free pages that a virtual machine gives back to its host, as a power of two (`mm/page_reporting`).
+const PAGE_REPORTING: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
 
 /// How it was asked.
 pub(crate) struct Asked<'a> {
@@ -44,8 +48,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) target: &'a Target,
     /// Whether clients may write to a real device.
     pub(crate) write: bool,
-    /// Whether what the page cache takes is measured, too: for the simulator.
-    pub(crate) copies: bool,
+    /// Whether the path is measured before each experiment, with what the page cache takes: for the simulator. Otherwise only once.
+    pub(crate) for_simulator: bool,
 }
 
 /// Where it ran.
@@ -56,6 +60,8 @@ pub(crate) struct Here {
     pub(crate) fio: String,
     pub(crate) groups: &'static str,
     pub(crate) path: Option<Measured>,
+    /// Of this experiment; at the end, of all.
+    pub(crate) disturbed: Disturbed,
 }
 
 impl Here {
@@ -67,7 +73,7 @@ impl Here {
     /// In a sentence or two.
     pub(crate) fn text(&self) -> String {
         let path = self.path.as_ref().map(Measured::text).unwrap_or_default();
-        format!("On {}. {path}", self.place())
+        format!("On {}. {path} {}", self.place(), self.disturbed.text()).trim().to_owned()
     }
 }
 
@@ -82,39 +88,62 @@ pub(crate) fn run(
         check(experiment, asked).map_err(Usage)?;
     }
     site::check(asked.target)?;
+    let mut clients = experiments.iter().flat_map(|it| &it.variants).flat_map(|it| &it.clients);
+    if !asked.quiet && clients.any(|it| it.job.buffered) && gives_memory_back() {
+        eprintln!(
+            "this machine gives free memory back to its host, so new pages take buffered clients longer; \
+             `echo 11 >{PAGE_REPORTING}` ends that"
+        );
+    }
     let fio = fio::version()?;
     let watch = Watch::new(&experiments, asked.quiet)?;
     let groups = groups::Groups::new()?.kind();
-    let path = match asked.target {
-        Target::Emulated => {
-            let drive = experiments.first().map(|it| it.variants[0].drive.clone());
-            let mut path = drive.as_ref().map(|drive| path::measure(drive, &watch)).transpose()?;
-            let variants = experiments.iter().flat_map(|it| &it.variants);
-            let buffered = variants.flat_map(|it| &it.clients).any(|it| it.job.buffered);
-            if let (true, Some(drive), Some(path)) = (asked.copies && buffered, &drive, &mut path) {
-                path.copies = copies::measure(drive, path.work.map(|it| it[2]), &watch)?;
-            }
-            path
-        }
-        Target::Real(_) => None,
-    };
-    let here = Here { machine: crate::live::machine(), fio, groups, path };
+    let mut disturbed = Disturbed::default();
+    let mut here = Here { machine: crate::live::machine(), fio, groups, path: None, disturbed };
     let simulate = |scenario: &Scenario| {
         simulate(scenario, asked.target, &watch).map_err(|error| format!("{error:#}"))
     };
     let runner = Runner { jobs: 1, simulate: &simulate, finished: &|_| watch.finished() };
     let mut all = Vec::new();
     for experiment in experiments {
+        if here.path.is_none() || asked.for_simulator {
+            here.path = path(asked, &experiment, &watch)?;
+        }
         let results = experiment::run(vec![experiment], &runner);
         if watch.is_over() {
             return Err(anyhow!("interrupted after {}; everything is restored", watch.done()));
         }
+        here.disturbed = watch.take_disturbed();
+        disturbed.add(&here.disturbed);
         for results in results.map_err(|error| anyhow!(error))? {
             each(&results, &here)?;
             all.push(results);
         }
     }
+    here.disturbed = disturbed;
     Ok((all, here))
+}
+
+/// What lies between the clients of this experiment and its emulated drive; `None` with a real one.
+fn path(asked: &Asked<'_>, experiment: &Experiment, watch: &Watch) -> Result<Option<Measured>> {
+    if let Target::Real(_) = asked.target {
+        return Ok(None);
+    }
+    let drive = &experiment.variants[0].drive;
+    let mut path = path::measure(drive, watch)?;
+    let mut clients = experiment.variants.iter().flat_map(|it| &it.clients);
+    if asked.for_simulator && clients.any(|it| it.job.buffered) {
+        path.copies = copies::measure(drive, path.work.map(|it| it[2]), watch)?;
+    }
+    Ok(Some(path))
+}
+
+/// Whether this virtual machine gives free memory back to its host: the order is negative if the host does not want it, and no block
+/// is larger than that of order 10.
+fn gives_memory_back() -> bool {
+    let order = fs::read_to_string(PAGE_REPORTING).ok();
+    let order = order.and_then(|it| it.trim().parse::<i64>().ok());
+    order.is_some_and(|it| (0..=10).contains(&it))
 }
 
 /// What a run of this scenario is on Linux, in a form that changes when that does.
@@ -150,7 +179,7 @@ fn simulate(scenario: &Scenario, target: &Target, watch: &Watch) -> Result<Outco
         return Err(anyhow!("interrupted"));
     }
     let plan = plan(scenario).map_err(|error| anyhow!(error))?;
-    let (outcome, _) = execute(&plan, scenario, target, watch)?;
+    let (outcome, _) = watch.undisturbed(|| execute(&plan, scenario, target, watch))?;
     Ok(outcome)
 }
 

@@ -22,6 +22,7 @@ use serde::Serialize;
 pub(crate) use self::watch::Watch;
 use crate::failure::Usage;
 use crate::output::Output;
+use crate::stolen::Disturbed;
 
 /// Longer than this is a slip of the pen: an experiment of ten repeats has an hour soon.
 const TIME_MAX: Nanos = Nanos::from_secs(2 * 3600);
@@ -58,6 +59,7 @@ struct Here {
     late_p99_ns: u64,
     /// And the worst one.
     late_max_ns: u64,
+    disturbed: Disturbed,
 }
 
 impl Here {
@@ -67,8 +69,11 @@ impl Here {
         let (late, worst) = (us(self.late_p99_ns), us(self.late_max_ns) / 1e3);
         format!(
             "Live on {machine}. The path from client to engine and back takes {path:.0} us. 1 % of the clients' wake-ups \
-             were late by {late:.0} us or more, the latest by {worst:.0} ms."
+             were late by {late:.0} us or more, the latest by {worst:.0} ms. {}",
+            self.disturbed.text()
         )
+        .trim()
+        .to_owned()
     }
 }
 
@@ -99,10 +104,14 @@ pub(crate) fn run(
     let in_lab = experiment::run(experiments.clone(), &runner).map_err(Usage)?;
     let watch = Watch::new(&experiments, asked.quiet)?;
     let path = path::measure(&watch.socket("path")).context("the path could not be measured")?;
-    let live = live(experiments, path, &watch, &mut |_| Ok(()))?;
+    let mut disturbed = Disturbed::default();
+    let live = live(experiments, path, &watch, &mut |_, its| {
+        disturbed.add(&its);
+        Ok(())
+    })?;
     let interrupted = watch.is_over().then(|| watch.done());
     let [late_p99_ns, late_max_ns] = watch.lateness();
-    let here = Here { machine: machine(), path_ns: path.0, late_p99_ns, late_max_ns };
+    let here = Here { machine: machine(), path_ns: path.0, late_p99_ns, late_max_ns, disturbed };
     drop(watch);
     let beside = |(lab, live): (&Results, &Results)| beside(lab, live, notes(live, path));
     let all: Vec<Beside> = in_lab.iter().zip(&live).map(beside).collect();
@@ -124,7 +133,7 @@ pub(crate) fn run(
 pub(crate) fn measure(
     experiments: Vec<Experiment>,
     quiet: bool,
-    each: &mut dyn FnMut(&Results) -> Result<()>,
+    each: &mut dyn FnMut(&Results, Disturbed) -> Result<()>,
 ) -> Result<()> {
     experiments.iter().try_for_each(|it| check(it).map_err(Usage))?;
     let watch = Watch::new(&experiments, quiet)?;
@@ -141,15 +150,16 @@ fn live(
     experiments: Vec<Experiment>,
     path: Nanos,
     watch: &Watch,
-    each: &mut dyn FnMut(&Results) -> Result<()>,
+    each: &mut dyn FnMut(&Results, Disturbed) -> Result<()>,
 ) -> Result<Vec<Results>> {
-    let simulate = |scenario: &Scenario| run::simulate(scenario, path, watch);
+    let simulate = |scenario: &Scenario| watch.undisturbed(|| run::simulate(scenario, path, watch));
     let runner = Runner { jobs: 1, simulate: &simulate, finished: &|_| watch.finished() };
     let mut all = Vec::new();
     for experiment in experiments {
         match experiment::run(vec![experiment], &runner) {
             Ok(results) => {
-                results.iter().try_for_each(&mut *each)?;
+                let disturbed = watch.take_disturbed();
+                results.iter().try_for_each(|it| each(it, disturbed))?;
                 all.extend(results);
             }
             Err(_) if watch.is_over() => break,

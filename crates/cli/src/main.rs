@@ -33,6 +33,7 @@ mod report;
 mod robust;
 mod run;
 mod serve;
+mod stolen;
 mod top;
 mod truth;
 

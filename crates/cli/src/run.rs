@@ -192,8 +192,12 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     }
     if args.on == World::Linux {
         let target = args.target.clone().map_or(linux::Target::Emulated, linux::Target::Real);
-        let asked =
-            linux::Asked { quiet: args.quiet, target: &target, write: args.write, copies: false };
+        let asked = linux::Asked {
+            quiet: args.quiet,
+            target: &target,
+            write: args.write,
+            for_simulator: false,
+        };
         let (mut results, here) = linux::run(&asked, experiments, &mut |_, _| Ok(()))?;
         for it in &mut results {
             it.experiment.note =
@@ -246,7 +250,7 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
                 quiet: args.quiet,
                 target: &linux::Target::Emulated,
                 write: false,
-                copies: true,
+                for_simulator: true,
             };
             linux::run(&asked, missing, &mut |results, here| {
                 store.put(truth::Part::kernel(results, here)?)
@@ -259,9 +263,9 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
             for it in &mut missing {
                 kernel.path(kernel.measured(it)?).apply(it);
             }
-            live::measure(missing, args.quiet, &mut |results| {
+            live::measure(missing, args.quiet, &mut |results, disturbed| {
                 let mut part = kernel.measured(&results.experiment)?.clone();
-                part.take_live(results);
+                part.take_live(results, disturbed);
                 store.put(part)
             })?;
             store.close()?;

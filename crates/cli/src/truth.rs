@@ -24,6 +24,7 @@ use self::path::PathTimes;
 pub(crate) use self::picture::pictures;
 pub(crate) use self::store::{Store, World};
 use crate::linux::{self, Here};
+use crate::stolen::Disturbed;
 
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -45,6 +46,9 @@ pub(crate) struct Part {
     pub(crate) place: String,
     /// The path, once for each pass.
     pub(crate) paths: Vec<PathTimes>,
+    /// How often the machine's host disturbed the kernel's runs, and the live server's.
+    #[serde(default)]
+    pub(crate) disturbed: [Disturbed; 2],
     pub(crate) rows: Vec<Row>,
 }
 
@@ -158,6 +162,7 @@ impl Part {
             fingerprint: fingerprint(&results.experiment)?,
             place: here.place(),
             paths: vec![PathTimes::new(path)],
+            disturbed: [here.disturbed, Disturbed::default()],
             rows: rows(results, |row, numbers| row.kernel = numbers),
         })
     }
@@ -172,10 +177,17 @@ impl Part {
     /// Adds the kernel's numbers of another pass.
     fn add_kernel(&mut self, other: Self) {
         self.paths.extend(other.paths);
+        self.disturbed[0].add(&other.disturbed[0]);
         self.take(other.rows, |own, row| own.kernel.extend(row.kernel));
     }
+    /// Takes the live numbers of the same experiment.
+    fn take_live_of(&mut self, other: Self) {
+        self.disturbed[1] = other.disturbed[1];
+        self.take(other.rows, |own, row| own.live = row.live);
+    }
     /// Fills in live numbers.
-    pub(crate) fn take_live(&mut self, results: &Results) {
+    pub(crate) fn take_live(&mut self, results: &Results, disturbed: Disturbed) {
+        self.disturbed[1] = disturbed;
         let rows = rows(results, |row, numbers| row.live = numbers);
         self.take(rows, |own, row| own.live = row.live);
     }

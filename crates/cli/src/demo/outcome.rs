@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::client::{Got, Work};
+use crate::stolen::Disturbed;
 
 /// A promise counts as kept from here on, in percent: a limit of exactly 10 MB/s, measured over a few
 /// seconds, reads a little less.
@@ -23,6 +24,7 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     /// What the target was promised.
     pub(crate) promised_bytes_per_s: u64,
+    pub(crate) disturbed: Disturbed,
     pub(crate) stacks: Vec<StackOutcome>,
 }
 
@@ -36,6 +38,8 @@ pub(crate) struct StackOutcome {
     pub(crate) drive_utilisation: f64,
     /// How many threads of server and clients waited for a processor, on average.
     pub(crate) processor_wait: f64,
+    /// Part of the processors' time that the host of this machine gave to others, 0 to 1.
+    pub(crate) stolen: f64,
     pub(crate) promise_kept: bool,
     /// The others.
     pub(crate) readers: Vec<ClientOutcome>,
@@ -92,15 +96,19 @@ impl Outcome {
             mb(most)
         ))
     }
-    /// What a reader must know before believing the numbers: was the machine itself too busy?
+    /// What a reader must know before believing the numbers: was the machine itself too busy, or its host?
     pub(crate) fn warning(&self) -> Option<String> {
+        let all = [self.busy().unwrap_or_default(), self.disturbed.text()].join(" ");
+        Some(all.trim().to_owned()).filter(|it| !it.is_empty())
+    }
+    fn busy(&self) -> Option<String> {
         let waits = self.stacks.iter().map(|stack| stack.processor_wait);
         let worst = waits.fold(0.0, f64::max);
         (worst >= BUSY_MACHINE).then(|| {
             format!(
                 "this machine was busy: up to {worst:.1} threads of server and clients waited for a \
                  processor. A drive that waits for its clients looks idle; try again on a quiet machine, \
-                 or compare with iofair run experiments/article-2018/figure-1.toml, in virtual time"
+                 or compare with iofair run experiments/article-2018/figure-1.toml, in virtual time."
             )
         })
     }
@@ -147,6 +155,7 @@ impl StackOutcome {
             total,
             drive_utilisation: run.utilisation,
             processor_wait: run.processor_wait,
+            stolen: 0.0,
             readers: outcomes,
             samples: run.samples.clone(),
         }

@@ -128,7 +128,7 @@ pub(super) fn kernel(probes: &Experiment, probe: usize, watch: &Watch) -> Result
     let one = |repeat: u32| -> Result<(Outcome, Times)> {
         let scenario = probes.scenario(probe, 0, repeat);
         let plan = plan(&scenario).map_err(|error| anyhow!(error))?;
-        execute(&plan, &scenario, &Target::Emulated, watch)
+        watch.undisturbed(|| execute(&plan, &scenario, &Target::Emulated, watch))
     };
     let mut all = (0..probes.repeats).map(one).collect::<Result<Vec<_>>>()?;
     all.sort_by(|a, b| a.1.period.total_cmp(&b.1.period));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,6 +11,12 @@ use iofair_core::time::Nanos;
 use iofair_lab::experiment::Experiment;
 
 use crate::interrupt;
+use crate::stolen::{Disturbed, undisturbed};
+
+/// How often a disturbed run is tried. Disturbances that were seen lasted for half a minute.
+const TRIES: u64 = 20;
+/// Repetitions in addition to as many as there are runs: a machine that is always disturbed takes twice the time at most.
+const AGAIN: u64 = 20;
 
 /// Around live runs. Dropping it removes the directory.
 pub(crate) struct Watch {
@@ -25,6 +31,7 @@ pub(crate) struct Watch {
     over: Arc<AtomicBool>,
     /// By how much clients missed the times at which they wanted to go on.
     late: Mutex<Histogram>,
+    disturbed: Mutex<Disturbed>,
 }
 
 /// As people say it.
@@ -76,7 +83,8 @@ impl Watch {
         let over = interrupt::flag()?;
         let (finished, passed) = (AtomicUsize::new(0), AtomicU64::new(0));
         let late = Mutex::new(Histogram::new());
-        let this = Self { directory, bar, quiet, runs, finished, passed, over, late };
+        let disturbed = Mutex::default();
+        let this = Self { directory, bar, quiet, runs, finished, passed, over, late, disturbed };
         this.announce();
         Ok(this)
     }
@@ -105,6 +113,21 @@ impl Watch {
     pub(super) fn lateness(&self) -> [u64; 2] {
         let late = self.late.lock().expect("nobody panics while it is locked");
         [late.quantile(990_000), late.max()]
+    }
+    /// Runs it, and again while the host of this machine takes its processors away ([`crate::stolen`]).
+    pub(crate) fn undisturbed<T, E>(&self, run: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        let mut all = *self.disturbed();
+        let tries = (all.runs + AGAIN).saturating_sub(all.again).clamp(1, TRIES);
+        let got = undisturbed(tries, &mut all, run);
+        *self.disturbed() = all;
+        got.map(|(got, _)| got)
+    }
+    fn disturbed(&self) -> MutexGuard<'_, Disturbed> {
+        self.disturbed.lock().expect("nobody panics while it is locked")
+    }
+    /// How often that was since the last call.
+    pub(crate) fn take_disturbed(&self) -> Disturbed {
+        std::mem::take(&mut self.disturbed())
     }
     /// A run is finished.
     pub(crate) fn finished(&self) {

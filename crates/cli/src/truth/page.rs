@@ -6,6 +6,7 @@ use super::causes::Causes;
 use super::path::{PathTimes, Shared};
 use super::score::{Kind, Mix, Of, Pair, count, ends, median, mixes};
 use super::{Evidence, Part};
+use crate::stolen::Disturbed;
 
 /// The introduction, above the results.
 const HEAD: &str = include_str!("head.md");
@@ -139,6 +140,14 @@ fn places(text: &mut String, evidence: &Evidence) {
         us(&|it| it.path_ns[2]),
         us(&|it| it.path_ns[1]),
     );
+    for (world, name) in ["Kernel", "Live server"].iter().enumerate() {
+        let mut disturbed = Disturbed::default();
+        evidence.experiments.iter().for_each(|it| disturbed.add(&it.disturbed[world]));
+        let said = disturbed.text();
+        if !said.is_empty() {
+            let _ = writeln!(text, "**{name}.** {said}\n");
+        }
+    }
     processors(text, evidence);
 }
 
@@ -313,6 +322,7 @@ mod tests {
                 jitter_ns: time,
                 ..PathTimes::default()
             }],
+            disturbed: Default::default(),
             rows: Vec::new(),
         };
         let one = [part("a", "one", 1), part("b", "one", 9), part("c", "one", 2)];
@@ -336,10 +346,17 @@ mod tests {
             fingerprint: String::new(),
             place: "a machine".into(),
             paths: vec![PathTimes::default()],
+            disturbed: [(41, 2), (18, 0)].map(|(runs, again)| Disturbed {
+                runs,
+                again,
+                ..Disturbed::default()
+            }),
             rows,
         };
         let evidence = Evidence { experiments: vec![part], missing: vec!["truth/f".into()] };
         let text = page(&evidence, &Causes::default());
+        let line = "repeated: 2 times, for 41 runs.";
+        assert!(text.replace('\n', " ").contains(line), "{text}");
         let line = "| simulator | 1 of 2 (50 %) | 1 of 1 (100 %) | 1 of 2 (50 %) | 0 of 2 (0 %) |";
         assert!(text.contains(line), "{text}");
         assert!(text.contains("**30.0**") && text.contains("**2.00**"), "{text}");

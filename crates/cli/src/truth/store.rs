@@ -93,14 +93,14 @@ impl Store {
         for part in self.done.experiments {
             let known = evidence.experiments.iter_mut().find(|it| it.experiment == part.experiment);
             match (self.world, known) {
-                (World::Live, Some(known)) => known.take(part.rows, |own, row| own.live = row.live),
+                (World::Live, Some(known)) => known.take_live_of(part),
                 (World::Added, Some(known)) => known.add_kernel(part),
                 (World::Kernel, Some(known)) => {
                     let known = std::mem::replace(known, part);
                     if let Some(own) = evidence.experiments.iter_mut().find(|it| {
                         it.experiment == known.experiment && it.fingerprint == known.fingerprint
                     }) {
-                        own.take(known.rows, |own, row| own.live = row.live);
+                        own.take_live_of(known);
                     }
                 }
                 (_, None) => evidence.put(part),
@@ -149,6 +149,7 @@ buffered = false
             fingerprint: fingerprint(experiment).expect("Linux has it"),
             place: String::new(),
             paths: vec![PathTimes::default()],
+            disturbed: Default::default(),
             rows: vec![Row { variant, stack, client, kernel, live, lab }],
         }
     }
