@@ -107,7 +107,7 @@ pub(crate) fn run(
     let mut all = Vec::new();
     for experiment in experiments {
         if here.path.is_none() || asked.for_simulator {
-            here.path = path(asked, &experiment, &watch)?;
+            here.path = measure_path(asked, &experiment, &watch)?;
         }
         let results = experiment::run(vec![experiment], &runner);
         if watch.is_over() {
@@ -125,7 +125,11 @@ pub(crate) fn run(
 }
 
 /// What lies between the clients of this experiment and its emulated drive; `None` with a real one.
-fn path(asked: &Asked<'_>, experiment: &Experiment, watch: &Watch) -> Result<Option<Measured>> {
+fn measure_path(
+    asked: &Asked<'_>,
+    experiment: &Experiment,
+    watch: &Watch,
+) -> Result<Option<Measured>> {
     if let Target::Real(_) = asked.target {
         return Ok(None);
     }
@@ -141,9 +145,11 @@ fn path(asked: &Asked<'_>, experiment: &Experiment, watch: &Watch) -> Result<Opt
 /// Whether this virtual machine gives free memory back to its host: the order is negative if the host does not want it, and no block
 /// is larger than that of order 10.
 fn gives_memory_back() -> bool {
-    let order = fs::read_to_string(PAGE_REPORTING).ok();
-    let order = order.and_then(|it| it.trim().parse::<i64>().ok());
-    order.is_some_and(|it| (0..=10).contains(&it))
+    fs::read_to_string(PAGE_REPORTING).is_ok_and(|order| is_given_back(&order))
+}
+
+fn is_given_back(order: &str) -> bool {
+    order.trim().parse::<i64>().is_ok_and(|it| (0..=10).contains(&it))
 }
 
 /// What a run of this scenario is on Linux, in a form that changes when that does.
@@ -324,4 +330,17 @@ fn clients(
     let device = last[5].saturating_sub(first[5]) as f64 * 1e6 / requests as f64;
     let (usage, passed) = (after.since(&before), Nanos(passed));
     Ok((got, drive, Times { period: 0.0, device, requests, usage, passed }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: only a machine that gives memory back is told how to stop it. Method: the order that such a machine has, the largest one,
+    /// the one that ends it, the one without a host, and none.
+    #[test]
+    fn memory_that_is_given_back_is_noticed() {
+        let given_back = ["9\n", "10", "11\n", "-1\n", ""].map(is_given_back);
+        assert_eq!(given_back, [true, true, false, false, false]);
+    }
 }

@@ -121,6 +121,7 @@ mod tests {
 
     use super::super::{Numbers, PathTimes};
     use super::*;
+    use crate::stolen::Disturbed;
 
     const FILE: &str = r#"
 title = "Two readers"
@@ -143,13 +144,15 @@ buffered = false
             false => Numbers::default(),
         };
         let [variant, stack, client] = ["", "prop-bfq", "a"].map(str::to_owned);
+        let disturbed =
+            [kernel, live].map(|it| Disturbed { most_percent: it, ..Disturbed::default() });
         let (kernel, live, lab) = (of(kernel), of(live), Numbers::default());
         Part {
             experiment: experiment.name.clone(),
             fingerprint: fingerprint(experiment).expect("Linux has it"),
             place: String::new(),
             paths: vec![PathTimes::default()],
-            disturbed: Default::default(),
+            disturbed,
             rows: vec![Row { variant, stack, client, kernel, live, lab }],
         }
     }
@@ -199,6 +202,8 @@ buffered = false
         let it = evidence.part(&a.name).expect("a part");
         assert_eq!((it.rows[0].kernel.rate.as_slice(), it.paths.len()), (&[4.0, 5.0][..], 2));
         assert_eq!(it.rows[0].live.rate, [3.0]);
+        let most = it.disturbed.map(|it| it.most_percent);
+        assert_eq!(most, [5.0, 3.0], "of both passes, and of the live one");
         let mut elsewhere = open(World::Added);
         let other = Part { place: "elsewhere".into(), ..part(&a, 6.0, 0.0) };
         assert!(elsewhere.put(other).is_err(), "another machine");
