@@ -231,7 +231,7 @@ fn at_directory(
         Ok::<u64, anyhow::Error>(run.target.bytes_per_s)
     };
     let (alone, beside) = (measured(1)?, measured(plan.clients)?);
-    plan.promised = promise.unwrap_or(alone / 2).max(1);
+    plan.promised = reachable(promise, alone)?.max(1);
     plan.alone = Some(alone.max(1));
     let mb = |rate: u64| rate as f64 / 1e6;
     eprintln!(
@@ -242,6 +242,20 @@ fn at_directory(
         if promise.is_none() { ", half of what it gets alone" } else { "" }
     );
     Ok(site)
+}
+
+/// The minimum of a reader that reaches `alone` bytes per second with the disk to itself, by default half of that.
+/// Error if it is more than `alone`.
+fn reachable(promise: Option<u64>, alone: u64) -> Result<u64> {
+    let promised = promise.unwrap_or(alone / 2);
+    if promised <= alone {
+        return Ok(promised);
+    }
+    let (promised, alone, fitting) = (Rate(promised), Rate(alone), Rate(alone / 2));
+    Err(Usage(format!(
+        "--promise {promised}: the random reader just got {alone} with this disk to itself, and a disk that was written to a moment ago may be slower than usual; allowed: at most that rate; without --promise, half of it ({fitting})"
+    ))
+    .into())
 }
 
 /// What to try after this run, with the program as it was called.
@@ -321,5 +335,15 @@ mod tests {
         for bad in ["", "0", "2h", "1d", "99999", "-1"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }
+    }
+
+    /// Goal: a disk that is slower than the promise is refused before the stacks run, with what it reaches. Method: with
+    /// and without a promise, on both sides of the rate alone.
+    #[test]
+    fn a_promise_above_the_rate_alone_is_refused() {
+        assert_eq!(reachable(None, 15_000_000).expect("half"), 7_500_000);
+        assert_eq!(reachable(Some(7_000_000), 7_000_000).expect("just reached"), 7_000_000);
+        let error = reachable(Some(10_000_000), 7_000_000).expect_err("not reached").to_string();
+        assert!(error.contains("10.00 MB/s") && error.contains("7.00 MB/s"), "{error}");
     }
 }
