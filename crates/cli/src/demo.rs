@@ -253,7 +253,7 @@ fn reachable(promise: Option<u64>, alone: u64) -> Result<u64> {
     }
     let (promised, alone, fitting) = (Rate(promised), Rate(alone), Rate(alone / 2));
     Err(Usage(format!(
-        "--promise {promised}: the random reader just got {alone} with this disk to itself, and a disk that was written to a moment ago may be slower than usual; allowed: at most that rate; without --promise, half of it ({fitting})"
+        "--promise {promised}: the random reader reaches {alone} with this disk to itself at present (a disk is slower for a while after much was written to it); allowed: at most {alone}; without --promise it is half of that, {fitting}"
     ))
     .into())
 }
