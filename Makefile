@@ -11,7 +11,7 @@ REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce ranges robust live truth python kubernetes package deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce ranges robust live truth drawn python kubernetes package deb clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -142,13 +142,15 @@ live: ## experiments in real time through real sockets, beside the simulator; wr
 
 PASSES ?= 1
 truth: ## experiments/truth on the kernel, live and simulated; as root; writes docs/truth.md (45 minutes; 35 more a pass, PASSES=1)
+drawn: ## mixes that were drawn at random in the same way; writes docs/drawn.md (25 minutes)
+truth drawn:
 	@scripts/setup test
 	cargo build --release --locked -p iofair
-	$(IOFAIR) run --on linux experiments/truth --quiet --evidence docs/evidence/truth.json
+	$(IOFAIR) run --on linux experiments/$@ --quiet --evidence docs/evidence/$@.json
 	for pass in $$(seq 2 $(PASSES)); do \
-		$(IOFAIR) run --on linux experiments/truth --quiet --evidence docs/evidence/truth.json --add || exit; done
-	$(IOFAIR) run --on serve experiments/truth --quiet --repeats 1 --evidence docs/evidence/truth.json
-	$(IOFAIR) run experiments/truth --quiet --repeats 9 --truth docs/evidence/truth.json --markdown docs/truth.md
+		$(IOFAIR) run --on linux experiments/$@ --quiet --evidence docs/evidence/$@.json --add || exit; done
+	$(IOFAIR) run --on serve experiments/$@ --quiet --repeats 1 --evidence docs/evidence/$@.json
+	$(IOFAIR) run experiments/$@ --quiet --repeats 9 --truth docs/evidence/$@.json --markdown docs/$@.md
 
 kubernetes: ## the Helm chart on a real control plane; builds it with Go the first time (20 minutes, then 5; as root)
 	@scripts/setup test

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::causes::Causes;
 use super::path::{PathTimes, Shared};
 use super::score::{Kind, Mix, Of, Pair, count, ends, median, mixes};
-use super::{Evidence, Part};
+use super::{Evidence, Part, picture};
 use crate::stolen::Disturbed;
 
 /// The introduction, above the results.
@@ -55,8 +55,8 @@ const SCORES: &str = "| | shares within 10 % | totals within 15 % | mean latenci
 /// The page.
 pub(crate) fn page(evidence: &Evidence, causes: &Causes) -> String {
     let all = mixes(evidence);
-    let mut text = HEAD.to_owned();
-    text.push_str("\n## Summary\n\n");
+    let mut text = causes.head.as_deref().unwrap_or(HEAD).trim_end().to_owned();
+    text.push_str("\n\n## Summary\n\n");
     places(&mut text, evidence);
     if !evidence.missing.is_empty() {
         let _ = writeln!(text, "Not measured yet: {}.\n", evidence.missing.join(", "));
@@ -84,8 +84,10 @@ pub(crate) fn page(evidence: &Evidence, causes: &Causes) -> String {
             all.iter().filter(|it| it.rows[0].stack == stack).copied().collect();
         text.push_str(&scores(stack, &own, |it| &it.lab));
     }
-    text.push_str(
-        "\n![Ratio of the simulator's numbers to the kernel's, by stack](images/truth-ratios.svg)\n",
+    let _ = writeln!(
+        text,
+        "\n![Ratio of the simulator's numbers to the kernel's, by stack](images/{})",
+        picture::ratios_name(evidence)
     );
     deviations(&mut text, evidence, causes);
     for part in &evidence.experiments {
@@ -252,10 +254,11 @@ fn section(text: &mut String, part: &Part) {
     let _ = write!(
         text,
         "\n## {short}\n\n![Shares, totals and latencies in simulator, live server and kernel, each run a \
-         dot](images/truth-{short}.svg)\n\n\
+         dot](images/{})\n\n\
          Medians, with least and most where runs differ by more than 5 %. Bold: outside of the bounds.\n\n\
          | variant, stack | client | share %: simulator | live | kernel | mean ms: simulator | live | kernel | p99 ms: simulator | \
-         live | kernel |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
+         live | kernel |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+        picture::name(&part.experiment)
     );
     for mix in &all {
         let pairs = mix.pairs(|it| &it.lab);
@@ -334,7 +337,7 @@ mod tests {
     }
 
     /// Goal: the page counts what is near the kernel's numbers, marks what is not, and lists it with its cause. Method:
-    /// two clients, one share and one latency off; a cause that matches, and one that names nothing.
+    /// two clients, one share and one latency off; a cause that matches, and one that names nothing; another beginning.
     #[test]
     fn deviations_are_marked() {
         let rows = vec![
@@ -366,12 +369,20 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("iofair-causes-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");
         let causes = |mix: &str| {
-            let text = format!("[[cause]]\nmixes = [\"{mix}\"]\nwhy = \"The moon.\"\n");
+            let text = format!(
+                "head = '# Other mixes'\n[[cause]]\nmixes = [\"{mix}\"]\nwhy = \"The moon.\"\n"
+            );
             std::fs::write(directory.join("truth.causes.toml"), text).expect("written");
             Causes::read(&directory.join("truth.json"), &evidence)
         };
         let found = causes("e [*] none-none").expect("it deviates");
-        assert!(page(&evidence, &found).contains("\nThe moon.\n\n- e [v] none-none"), "{text}");
+        let explained = page(&evidence, &found);
+        assert!(explained.contains("\nThe moon.\n\n- e [v] none-none"), "{explained}");
+        let heads = ["# Other mixes\n\n## Summary", "# The kernel beside the simulator\n"];
+        assert!(explained.starts_with(heads[0]) && text.starts_with(heads[1]), "{explained}");
+        for picture in ["(images/truth-e.svg)", "(images/truth-ratios.svg)"] {
+            assert!(text.contains(picture), "{text}");
+        }
         assert!(causes("e [*] none-bfq").is_err() && causes("e").is_err());
         std::fs::remove_dir_all(directory).expect("removed");
         let pictures = super::super::pictures(&evidence);

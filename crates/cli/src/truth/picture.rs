@@ -6,7 +6,7 @@ use std::fmt::Write;
 use iofair_lab::report::{escape, picture_file};
 
 use super::score::{Kind, Mix, Of, Pair, ends, median, mixes};
-use super::{Evidence, Numbers, Row};
+use super::{Evidence, Numbers, Part, Row};
 
 const WORLDS: [(&str, &str, Of); 3] = [
     ("simulator", "#1f6feb", |it| &it.lab),
@@ -218,16 +218,25 @@ fn ratios(evidence: &Evidence) -> String {
     picture_file("Ratios of simulator and kernel by stack", (wide, high + 10.0), &body)
 }
 
+/// The file with the picture of an experiment, by its folder and name: `truth-sizes.svg`.
+pub(super) fn name(experiment: &str) -> String {
+    let mut parts = experiment.rsplit('/');
+    let name = parts.next().unwrap_or(experiment);
+    format!("{}-{name}.svg", parts.next().filter(|it| !it.is_empty()).unwrap_or("truth"))
+}
+
+/// The file with the picture of the ratios.
+pub(super) fn ratios_name(evidence: &Evidence) -> String {
+    let first = evidence.experiments.first().and_then(|part| part.experiment.rsplit_once('/'));
+    name(&format!("{}/ratios", first.map_or("", |(folder, _)| folder)))
+}
+
 /// Names and texts of all pictures.
 pub(crate) fn pictures(evidence: &Evidence) -> Vec<(String, String)> {
     let short = |name: &str| name.rsplit('/').next().unwrap_or(name).to_owned();
-    let parts = evidence.experiments.iter();
-    let mut pictures: Vec<(String, String)> = parts
-        .map(|part| {
-            let short = short(&part.experiment);
-            (format!("truth-{short}.svg"), experiment(&short, &part.rows))
-        })
-        .collect();
-    pictures.push(("truth-ratios.svg".into(), ratios(evidence)));
+    let of =
+        |part: &Part| (name(&part.experiment), experiment(&short(&part.experiment), &part.rows));
+    let mut pictures: Vec<(String, String)> = evidence.experiments.iter().map(of).collect();
+    pictures.push((ratios_name(evidence), ratios(evidence)));
     pictures
 }
