@@ -272,7 +272,7 @@ fn section(text: &mut String, part: &Part) {
         for (n, row) in mix.rows.iter().enumerate() {
             let (lab, live, kernel) = (&row.lab, &row.live, &row.kernel);
             let cells = [
-                format!("{}, {}", row.variant, row.stack),
+                row.place(),
                 row.client.clone(),
                 marked(Kind::Share, n, &lab.share_percent),
                 spread(&live.share_percent),
@@ -362,6 +362,11 @@ mod tests {
         assert!(text.replace('\n', " ").contains(line), "{text}");
         let line = "| simulator | 1 of 2 (50 %) | 1 of 1 (100 %) | 1 of 2 (50 %) | 0 of 2 (0 %) |";
         assert!(text.contains(line), "{text}");
+        let alone = Row { variant: String::new(), ..evidence.experiments[0].rows[0].clone() };
+        assert_eq!(
+            [&evidence.experiments[0].rows[0], &alone].map(Row::place),
+            ["v, none-none", "none-none"]
+        );
         assert!(text.contains("**30.0**") && text.contains("**2.00**"), "{text}");
         let told = "Cause not found.\n\n- e [v] none-none: share of a 30.0 / 25.0, mean latency of b 2.00 / 1.00\n";
         assert!(text.contains(told), "{text}");

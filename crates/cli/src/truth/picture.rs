@@ -148,7 +148,7 @@ fn experiment(short: &str, rows: &[Row]) -> String {
     let wide = LEFT + 4.0 * (PANEL + GAP);
     for (n, row) in rows.iter().enumerate() {
         let y = TOP + n as f64 * LINE;
-        let label = escape(&format!("{}, {}: {}", row.variant, row.stack, row.client));
+        let label = escape(&format!("{}: {}", row.place(), row.client));
         let _ = writeln!(
             body,
             "<text x=\"4\" y=\"{:.0}\" font-size=\"11\">{label}</text><line x1=\"0\" x2=\"{wide:.0}\" y1=\"{y:.0}\" y2=\"{y:.0}\" \

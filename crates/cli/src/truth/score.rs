@@ -32,6 +32,16 @@ impl Kind {
 /// Numbers of one world.
 pub(super) type Of = fn(&Row) -> &Numbers;
 
+impl Row {
+    /// Its variant, if the file has several, and its stack.
+    pub(super) fn place(&self) -> String {
+        match self.variant.as_str() {
+            "" => self.stack.clone(),
+            variant => format!("{variant}, {}", self.stack),
+        }
+    }
+}
+
 /// All clients in one variant on one stack.
 #[derive(Clone, Copy)]
 pub(super) struct Mix<'a> {
