@@ -142,7 +142,7 @@ live: ## experiments in real time through real sockets, beside the simulator; wr
 
 PASSES ?= 1
 truth: ## experiments/truth on the kernel, live and simulated; as root; writes docs/truth.md (45 minutes; 35 more a pass, PASSES=1)
-drawn: ## mixes that were drawn at random in the same way; writes docs/drawn.md (25 minutes)
+drawn: ## the same with mixes that were drawn at random; as root; writes docs/drawn.md (40 minutes)
 truth drawn:
 	@scripts/setup test
 	cargo build --release --locked -p iofair
