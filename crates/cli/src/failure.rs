@@ -7,6 +7,7 @@ use iofair_config::ConfigError;
 use iofair_core::controller::StackError;
 use iofair_core::unit::UnitError;
 use iofair_serve::ServeError;
+use iofair_trace::printable;
 
 /// Wrong usage that clap cannot know: an unknown policy, a directory without experiments.
 #[derive(Debug)]
@@ -24,9 +25,14 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    eprint!("error: {error}");
+    let mut text = format!("error: {error}");
     for cause in error.chain().skip(1) {
-        eprint!("\n  because: {cause}");
+        text += &format!("\n  because: {cause}");
+    }
+    // Names and lines of files may have characters that a terminal obeys. Line breaks and tabs are those of our messages.
+    for part in text.split_inclusive(['\n', '\t']) {
+        let (part, end) = part.split_at(part.trim_end_matches(['\n', '\t']).len());
+        eprint!("{}{end}", printable(part));
     }
     eprintln!();
     ExitCode::from(code(error))

@@ -22,18 +22,27 @@ use crate::output::{Output, check_places};
   iofair replay web_0.csv.gz --stack none-none --stack promise --drive plextor-px256m5s
       a trace of MSR Cambridge
   iofair replay io.log --mode closed --drive hitachi-hts727550a9e364
+  xz -dc trace.xz | iofair replay - --drive samsung-970-pro
+      from a pipe, which is kept in a temporary file
+  iofair replay table.csv --columns time:us=when,op=2,offset:sectors=3,size=bytes --drive samsung-970-pro
+      any table: its columns by name or number
   iofair replay sdb.blktrace.0 sdb.blktrace.1 --drive samsung-970-pro --contracts contracts.toml --group 'postgres.*=db'
   iofair replay tencent.csv.zst --scale 10 --duration 60s --drive samsung-970-pro --html replay.html
 
-Formats: iofair, msr, alibaba, tencent, fiu, spc, systor, iolog, blkparse, blktrace; each also compressed with gzip or zstd.
-The same trace, drive and seed give the same result. See docs/replay.md.")]
+Formats: iofair, msr, alibaba, tencent, fiu, spc, systor, iolog, blkparse, blktrace, disksim, mqsim, csv (a table with a header);
+each also compressed with gzip, zstd, xz or bzip2. The same trace, drive and seed give the same result. See docs/replay.md.")]
 pub(crate) struct Args {
-    /// Files of the trace. The requests of several files are merged by time.
+    /// Files of the trace; `-` is standard input. The requests of several files are merged by time.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Format of the files; by default it is recognised.
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
+    /// What the columns of a table are: FIELD[:UNIT]=COLUMN, separated by commas. Fields are time, op, offset, size, latency,
+    /// volume, stream; a column is a name in the header or a number from 1. Units: s, ms, us, ns, filetime for times; bytes,
+    /// sectors or a number of bytes for places and sizes; read0 or read1 for operations that are numbers, by the number of a read.
+    #[arg(long, value_name = "COLUMNS")]
+    columns: Option<String>,
     /// Policy stack; may be repeated. By default the recorded stack, or none-none and promise.
     #[arg(long, value_name = "STACK")]
     stack: Vec<String>,
@@ -85,6 +94,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let request = Request {
         traces: args.traces.clone(),
         format: args.format.clone(),
+        columns: args.columns.clone(),
         stacks: args.stack.clone(),
         table: &TABLE,
         drive: args.drive.clone(),

@@ -48,6 +48,7 @@ pub(crate) fn replay(
     let request = Request {
         traces,
         format,
+        columns: None,
         stacks,
         table,
         drive,

@@ -13,18 +13,18 @@ use crate::error::Result;
 use crate::record::{Metadata, Record, Stream};
 use crate::source::{Notes, Source};
 
-/// Longest read or write that is played.
+/// Longest read or write that is played. Trims and requests for zeroes may be as long as the drive.
 pub const DATA_MAX: u64 = 64 << 20;
-/// Longest trim, or request for zeroes, that is played.
-pub const EMPTY_MAX: u64 = 1 << 30;
 
 /// The notes.
 pub const BACKWARDS: &str = "times earlier than the one before, which were moved to it";
 /// See [`BACKWARDS`].
 pub const EMPTY: &str = "requests of 0 bytes, which were skipped";
 /// See [`BACKWARDS`].
-pub const LONG: &str =
-    "requests longer than 64 MiB (trims: 1 GiB) or than the drive, which were skipped";
+pub const LONG: &str = "reads and writes longer than 64 MiB or than the drive, which were skipped";
+/// See [`BACKWARDS`].
+pub const SHORTENED: &str =
+    "trims and requests for zeroes longer than the drive, which were shortened";
 /// See [`BACKWARDS`].
 pub const BEYOND: &str = "requests beyond the end of the drive, whose addresses were wrapped";
 /// See [`BACKWARDS`].
@@ -107,15 +107,16 @@ impl<S: Source> Clean<S> {
             self.notes.count(EMPTY);
             return None;
         }
-        let longest = match record.operation {
-            Operation::Read | Operation::Write => DATA_MAX,
-            _ => EMPTY_MAX,
-        };
         let head = record.offset % SECTOR_BYTES;
-        let sectors = record.length.saturating_add(head).div_ceil(SECTOR_BYTES);
-        if record.length > longest || sectors > self.capacity {
+        let mut sectors = record.length.saturating_add(head).div_ceil(SECTOR_BYTES);
+        let has_data = matches!(record.operation, Operation::Read | Operation::Write);
+        if has_data && (record.length > DATA_MAX || sectors > self.capacity) {
             self.notes.count(LONG);
             return None;
+        }
+        if sectors > self.capacity {
+            self.notes.count(SHORTENED);
+            sectors = self.capacity;
         }
         let own = record.offset / SECTOR_BYTES;
         let volume = self.source.streams()[record.stream as usize].volume;

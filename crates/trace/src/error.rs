@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use crate::printable::printable;
+
 /// A place in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -18,7 +20,7 @@ pub enum Place {
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file has something that its format does not allow.
-    #[error("{file}{place}: {what}")]
+    #[error("{}{place}: {}", printable(file), printable(what))]
     Content {
         /// The file.
         file: String,
@@ -28,7 +30,7 @@ pub enum TraceError {
         what: String,
     },
     /// Reading or writing failed.
-    #[error("{file}: {error}")]
+    #[error("{}: {}", printable(file), printable(&error.to_string()))]
     Io {
         /// The file.
         file: String,

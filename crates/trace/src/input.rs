@@ -1,22 +1,20 @@
-//! Opens files, compressed or not, and cuts them into lines.
+//! Files, uncompressed, and cut into lines.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
-use ruzstd::decoding::StreamingDecoder;
-
+use crate::compression;
 use crate::error::{Place, Result, TraceError};
+use crate::printable::shown_line;
 
 /// Longest line.
 pub const LINE_MAX: usize = 64 << 10;
 /// Bytes that are looked at to recognise a format.
 pub const HEAD: usize = 16 << 10;
+/// Lines without content that may follow each other: a small compressed file can have any number of them.
+const EMPTY_LINES_MAX: u64 = 1 << 20;
 const BUFFER: usize = 64 << 10;
-
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// What some programs write before UTF-8.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A file, uncompressed, with its first bytes to look at.
 pub struct Input {
@@ -31,22 +29,18 @@ pub struct Input {
 }
 
 impl Input {
-    /// Opens a file, and recognises gzip and zstd by their first bytes.
-    pub fn open(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        let file = File::open(path).map_err(TraceError::io(&name))?;
-        Self::new(Box::new(file), &name)
-    }
-    /// The same from anywhere.
+    /// Reads from anywhere. Compression is recognised by the first bytes.
     pub fn new(raw: Box<dyn Read + Send>, file: &str) -> Result<Self> {
-        let mut raw = BufReader::with_capacity(BUFFER, raw);
-        let start = raw.fill_buf().map_err(TraceError::io(file))?;
-        let reader: Box<dyn BufRead + Send> = if start.starts_with(&GZIP) {
-            Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(raw)))
-        } else if start.starts_with(&ZSTD) {
-            Box::new(BufReader::with_capacity(BUFFER, Zstd { raw: Some(raw), frame: None }))
-        } else {
-            Box::new(raw)
+        let mut raw = raw;
+        let mut start = Vec::new();
+        let first = (&mut raw).take(compression::MAGIC_BYTES as u64).read_to_end(&mut start);
+        first.map_err(TraceError::io(file))?;
+        let decoder = compression::decoder(&start);
+        let whole: Box<dyn Read + Send> = Box::new(io::Cursor::new(start).chain(raw));
+        let raw = BufReader::with_capacity(BUFFER, whole);
+        let reader: Box<dyn BufRead + Send> = match decoder {
+            Some(decoder) => Box::new(BufReader::with_capacity(BUFFER, decoder(raw))),
+            None => Box::new(raw),
         };
         let mut this =
             Self { reader, file: file.to_owned(), head: Vec::new(), taken: 0, broken: None };
@@ -92,66 +86,64 @@ impl BufRead for Input {
     }
 }
 
-/// Frames of zstd, one after the other.
-struct Zstd<R: Read> {
-    raw: Option<R>,
-    frame: Option<Box<StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>>,
+/// The content of a line of bytes: without its end, a byte order mark and white space; `None` if nothing is left, or a
+/// comment. Programs put comments into traces and readers of other projects accept them, so all text formats here have them.
+pub(crate) fn content(line: &str) -> Option<&str> {
+    let line = line.trim_start_matches(BYTE_ORDER_MARK).trim();
+    (!line.is_empty() && !line.starts_with('#')).then_some(line)
 }
 
-impl<R: BufRead> Read for Zstd<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some(frame) = &mut self.frame {
-                let length = frame.read(into)?;
-                if length > 0 || into.is_empty() {
-                    return Ok(length);
-                }
-            }
-            if let Some(frame) = self.frame.take() {
-                self.raw = Some(frame.into_inner());
-            }
-            let Some(mut raw) = self.raw.take() else { return Ok(0) };
-            if raw.fill_buf()?.is_empty() {
-                self.raw = Some(raw);
-                return Ok(0);
-            }
-            let frame = StreamingDecoder::new(raw).map_err(io::Error::other)?;
-            self.frame = Some(Box::new(frame));
-        }
-    }
-}
-
-/// The lines of a text file, with their numbers.
+/// The lines of a text file that have content, with their numbers.
 pub(crate) struct Lines {
     input: Input,
     line: Vec<u8>,
-    pub(crate) number: u64,
+    number: u64,
+    /// Whether the last line has no line break: it may be a part of one.
+    pub(crate) is_cut: bool,
 }
 
 impl Lines {
     pub(crate) fn new(input: Input) -> Self {
-        Self { input, line: Vec::new(), number: 0 }
+        Self { input, line: Vec::new(), number: 0, is_cut: false }
     }
-    /// The next line without its end; `None` at the end of the file.
+    /// The content of the next line that has any; `None` at the end of the file.
     pub(crate) fn next(&mut self) -> Result<Option<&str>> {
+        for _ in 0..EMPTY_LINES_MAX {
+            if !self.advance()? {
+                return Ok(None);
+            }
+            let text = std::str::from_utf8(&self.line);
+            let text = text.map_err(|_| self.wrong("the line is not UTF-8"))?;
+            if content(text).is_some() {
+                // Found again, because a borrow cannot leave a loop.
+                return Ok(std::str::from_utf8(&self.line).ok().and_then(content));
+            }
+        }
+        Err(self.wrong(format!("more than {EMPTY_LINES_MAX} lines without content")))
+    }
+    fn advance(&mut self) -> Result<bool> {
         self.line.clear();
         let mut limited = (&mut self.input).take(LINE_MAX as u64 + 1);
         let length = limited.read_until(b'\n', &mut self.line);
         let length = length.map_err(TraceError::io(&self.input.file))?;
         if length == 0 {
-            return Ok(None);
+            return Ok(false);
         }
         self.number += 1;
+        self.is_cut = length <= LINE_MAX && !self.line.ends_with(b"\n");
         if length > LINE_MAX {
             return Err(self.wrong(format!("the line has more than {LINE_MAX} bytes")));
         }
-        match std::str::from_utf8(&self.line) {
-            Ok(text) => Ok(Some(text.trim_end_matches(['\n', '\r']))),
-            Err(_) => Err(self.wrong("the line is not UTF-8")),
-        }
+        Ok(true)
     }
-    /// An error about the last line.
+    /// An error about the last line, which it shows.
     pub(crate) fn wrong(&self, what: impl Into<String>) -> TraceError {
+        let what = what.into();
+        let cut = match self.is_cut {
+            true => ", which has no line break: the file may have been cut off",
+            false => "",
+        };
+        let what = format!("{what}; the line is {}{cut}", shown_line(&self.line));
         TraceError::content(&self.input.file, Place::Line(self.number), what)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::printable::printable;
 use crate::record::Stream;
 use crate::source::{Notes, STREAMS_MAX};
 
@@ -31,7 +32,8 @@ impl Names {
     }
     /// The number of a stream.
     pub(crate) fn stream(&mut self, name: &str, volume: u32) -> u32 {
-        self.add(Stream { name: name.to_owned(), group: String::new(), volume })
+        let name = printable(name).into_owned();
+        self.add(Stream { name, group: String::new(), volume })
     }
     /// The same for a volume that is a stream.
     pub(crate) fn volume_stream(&mut self, name: &str) -> u32 {

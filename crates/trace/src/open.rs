@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use crate::error::{Place, Result, TraceError};
-use crate::formats::{Boxed, Format, recognise};
+use crate::files::Stored;
+use crate::formats::{self, Boxed, Columns, Format, recognise};
 use crate::input::Input;
 use crate::merge::Merge;
 
@@ -13,39 +14,83 @@ pub const FILES_MAX: usize = 1024;
 /// How to open a trace.
 #[derive(Clone, Default, Debug)]
 pub struct Options {
-    /// The files of the trace. Their requests are merged by time.
+    /// The files of the trace. Their requests are merged by time. `-` is standard input, and pipes are allowed.
     pub paths: Vec<PathBuf>,
     /// Their format; by default it is recognised.
     pub format: Option<&'static Format>,
+    /// What the columns of a table are, if their names do not say it.
+    pub columns: Option<Columns>,
 }
 
-/// Opens a trace.
-pub fn open(options: &Options) -> Result<Boxed> {
-    let name = options.paths.first().map(|path| path.display().to_string()).unwrap_or_default();
-    let wrong = |what: String| Err(TraceError::content(&name, Place::Whole, what));
-    let count = options.paths.len();
-    if count == 0 || count > FILES_MAX {
-        return wrong(format!("{count} files; a trace has 1 to {FILES_MAX}"));
-    }
-    let mut inputs = Vec::new();
-    let mut format = options.format;
-    for path in &options.paths {
-        let input = Input::open(path)?;
-        if options.format.is_none() {
-            let found = recognise(&input)?;
-            if let Some(known) = format
-                && known.name != found.name
-            {
-                return wrong(format!("{} files and {} files together", known.name, found.name));
-            }
-            format = Some(found);
+/// A trace that can be read again and again, also if it came from a pipe.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    files: Vec<Stored>,
+    format: &'static Format,
+    columns: Option<Columns>,
+}
+
+impl Trace {
+    /// Opens the files and recognises their format.
+    pub fn open(options: &Options) -> Result<Self> {
+        let name = options.paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+        let wrong = |what: String| Err(TraceError::content(&name, Place::Whole, what));
+        let count = options.paths.len();
+        if count == 0 || count > FILES_MAX {
+            return wrong(format!("{count} files; a trace has 1 to {FILES_MAX}"));
         }
-        inputs.push(input);
+        let mut format = options.format;
+        if let Some(columns) = &options.columns {
+            let table = formats::table();
+            if let Some(named) = format.filter(|named| named.name != table.name) {
+                return wrong(format!(
+                    "columns ({columns}) are for {}, not {}",
+                    table.name, named.name
+                ));
+            }
+            format = Some(table);
+        }
+        let is_known = format.is_some();
+        let mut files = Vec::new();
+        for path in &options.paths {
+            let file = Stored::open(path, |head, name| match is_known {
+                true => Ok(()),
+                false => formats::check_head(head, name),
+            })?;
+            if !is_known {
+                let found = recognise(&Input::new(file.reader(), &file.name)?)?;
+                if let Some(known) = format
+                    && known.name != found.name
+                {
+                    return wrong(format!(
+                        "{} files and {} files together",
+                        known.name, found.name
+                    ));
+                }
+                format = Some(found);
+            }
+            files.push(file);
+        }
+        let format = format.expect("there is a file");
+        Ok(Self { files, format, columns: options.columns.clone() })
     }
-    let format = format.expect("there is a file");
-    if format.together || inputs.len() == 1 {
-        return format.open(inputs);
+    /// Reads the trace from its beginning.
+    pub fn source(&self) -> Result<Boxed> {
+        let inputs = self.files.iter().map(|file| Input::new(file.reader(), &file.name));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let open = |inputs| match &self.columns {
+            Some(columns) => Ok(formats::open_table(inputs, columns)),
+            None => self.format.open(inputs),
+        };
+        if self.format.together || inputs.len() == 1 {
+            return open(inputs);
+        }
+        let sources = inputs.into_iter().map(|input| open(vec![input]));
+        Ok(Box::new(Merge::new(sources.collect::<Result<Vec<_>>>()?)?))
     }
-    let sources = inputs.into_iter().map(|input| format.open(vec![input]));
-    Ok(Box::new(Merge::new(sources.collect::<Result<Vec<_>>>()?)?))
+}
+
+/// Opens a trace that is read once.
+pub fn open(options: &Options) -> Result<Boxed> {
+    Trace::open(options)?.source()
 }

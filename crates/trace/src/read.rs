@@ -5,11 +5,12 @@ use std::io::{ErrorKind, Read};
 use crate::block::{self, BlockHeader, HEADER, MAGIC, NAME_MAX, PAYLOAD_MAX, VERSION};
 use crate::code::{Context, Cursor};
 use crate::error::{Place, Result, TraceError};
+use crate::printable::printable;
 use crate::record::{Metadata, Record, Stream};
 use crate::source::{Notes, STREAMS_MAX, Source};
 
 /// The note about a file without its end.
-pub const TORN: &str = "the trace has no end: its last block was lost";
+pub const TORN: &str = "the trace has no end: what followed its last whole block was lost";
 /// The note about requests that the recorder dropped.
 pub const DROPPED: &str = "requests that were not recorded (dropped)";
 /// Longest value of metadata.
@@ -41,6 +42,8 @@ pub struct Reader<R> {
     dropped: u64,
     torn: bool,
     over: bool,
+    /// Whether nothing may follow the end.
+    is_alone: bool,
 }
 
 impl<R: Read> Reader<R> {
@@ -61,6 +64,7 @@ impl<R: Read> Reader<R> {
             dropped: 0,
             torn: false,
             over: false,
+            is_alone: false,
         };
         let mut header = [0; HEADER];
         let length = this.fill(&mut header)?;
@@ -81,6 +85,11 @@ impl<R: Read> Reader<R> {
             _ => (this.torn, this.over) = (true, true),
         }
         Ok(this)
+    }
+    /// Refuses bytes behind the end, such as a second trace.
+    #[must_use]
+    pub(crate) fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
     }
     /// What the trace is read from.
     pub fn get_mut(&mut self) -> &mut R {
@@ -172,7 +181,8 @@ impl<R: Read> Reader<R> {
         let mut streams = Vec::new();
         let mut read = || {
             while !cursor.is_over() {
-                let (name, group) = (cursor.text(NAME_MAX)?, cursor.text(NAME_MAX)?);
+                let [name, group] = [cursor.text(NAME_MAX)?, cursor.text(NAME_MAX)?]
+                    .map(|text| printable(&text).into_owned());
                 let volume = cursor.number()?;
                 let volume = u32::try_from(volume).map_err(|_| "a volume's number is too large")?;
                 if self.streams.len() + streams.len() >= STREAMS_MAX {
@@ -226,6 +236,12 @@ impl<R: Read> Reader<R> {
                         return Err(self.wrong(what));
                     }
                     self.over = true;
+                    self.began = self.position;
+                    if self.is_alone && self.fill(&mut [0])? > 0 {
+                        let what =
+                            "bytes behind the end of the trace; several traces are several files";
+                        return Err(self.wrong(what));
+                    }
                 }
                 kind => {
                     let what = format!("a block of the unknown kind {kind}");

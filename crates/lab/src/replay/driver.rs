@@ -7,7 +7,7 @@ use iofair_config::contracts::admission::admitted;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, FlushRule, Setup as EngineSetup};
 use iofair_core::group::{ClientId, GroupId};
-use iofair_core::request::Operation;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
@@ -48,8 +48,14 @@ struct Flying {
     number: u64,
     /// When it should have been sent.
     due: Instant,
+    /// Pieces in the engine.
     pieces: u32,
     counted: Counted,
+    client: ClientId,
+    flags: Flags,
+    /// What was not given to the engine yet.
+    start: Sectors,
+    left: Sectors,
 }
 
 struct Driver<'a, S> {
@@ -193,9 +199,7 @@ impl<S: Source> Driver<'_, S> {
         }
         let Place { client, group } = self.place(record.stream)?;
         let counted = Counted { group, operation: record.operation, bytes: length.bytes() };
-        if let Some(completion) = record.completion {
-            self.recorded.add(record.at, completion.latency, counted);
-        }
+        self.recorded.add(record.at, record.completion.map(|it| it.latency), counted);
         self.late += u64::from(now > due.at);
         self.played += 1;
         let slot = self.free.pop().unwrap_or(self.flying.len() as u32);
@@ -203,26 +207,33 @@ impl<S: Source> Driver<'_, S> {
             self.flying.push(None);
         }
         self.tally.arrive(now, &counted);
-        let longest = match record.operation {
-            Operation::Discard | Operation::WriteZeroes => EMPTY_PIECE.max(self.longest),
-            _ => self.longest,
-        };
-        let (mut start, mut left, mut pieces) = (start, length, 0);
+        let flags = record.flags;
+        let (number, due, pieces, left) = (due.number, due.at, 0, length);
+        let flying = Flying { number, due, pieces, counted, client, flags, start, left };
+        self.flying[slot as usize] = Some(flying);
+        self.feed(slot);
+        Ok(())
+    }
+    /// Gives the engine more of a request: all of its data, or, as a server does, the next piece of a trim or of zeroes, which
+    /// may be as long as the drive.
+    fn feed(&mut self, slot: u32) {
+        let flying = self.flying[slot as usize].as_mut().expect("it was just there");
+        let Counted { operation, .. } = flying.counted;
+        let is_range = matches!(operation, Operation::Discard | Operation::WriteZeroes);
+        let longest = if is_range { EMPTY_PIECE.max(self.longest) } else { self.longest };
         loop {
-            let piece = left.min(longest);
+            let (start, length) = (flying.start, flying.left.min(longest));
             let token = Token { actor: slot, slot: 0 };
-            let (operation, flags) = (record.operation, record.flags);
-            let request = NewRequest { token, client, operation, flags, start, length: piece };
-            pieces += self.engine.submit(request);
-            (start, left) = (start + piece, left - piece);
-            if left == Sectors::ZERO {
+            let (client, flags) = (flying.client, flying.flags);
+            let request = NewRequest { token, client, operation, flags, start, length };
+            let pieces = self.engine.submit(request);
+            self.pieces += pieces as usize;
+            flying.pieces += pieces;
+            (flying.start, flying.left) = (start + length, flying.left - length);
+            if is_range || flying.left == Sectors::ZERO {
                 break;
             }
         }
-        self.pieces += pieces as usize;
-        let flying = Flying { number: due.number, due: due.at, pieces, counted };
-        self.flying[slot as usize] = Some(flying);
-        Ok(())
     }
     fn complete(&mut self, completion: &ActorCompletion) {
         let slot = completion.token.actor;
@@ -233,10 +244,13 @@ impl<S: Source> Driver<'_, S> {
         if flying.pieces > 0 {
             return;
         }
+        if flying.left > Sectors::ZERO {
+            return self.feed(slot);
+        }
         let Flying { number, due, counted, .. } = place.take().expect("it was just there");
         self.free.push(slot);
         let now = self.engine.now;
-        self.tally.complete(now, &counted, now.since(due));
+        self.tally.complete(now, &counted, Some(now.since(due)));
         self.order.on_completed(number, now);
     }
 
@@ -276,7 +290,7 @@ impl<S: Source> Driver<'_, S> {
         let (mut notes, streams): (Notes, usize) = (trace.notes(), trace.streams().len());
         notes.add(TOO_LATE, self.too_late);
         let played = self.tally.finish(self.setup.stack.name(), streams, self.late);
-        let recorded = self.recorded.finish(streams);
+        let recorded = self.recorded.finish(streams, &mut notes);
         Ok(Outcome { played, recorded, notes })
     }
 }

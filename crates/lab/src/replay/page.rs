@@ -5,7 +5,7 @@ use core::fmt::Write;
 
 use iofair_trace::source::Notes;
 
-use super::text::{HEADER, agreement_text, notes_text, rows};
+use super::text::{HEADER, NUMBERS, agreement_text, notes_text, rows};
 use super::{Agreement, GroupResult, Played};
 use crate::report::{FOOT, STYLE, escape, latencies, latency_legend};
 
@@ -51,7 +51,7 @@ pub fn page(
 }
 
 fn push_table(html: &mut String, played: &[Played]) {
-    let class = |index: usize| if (2..9).contains(&index) { " class=\"n\"" } else { "" };
+    let class = |index: usize| if NUMBERS.contains(&index) { " class=\"n\"" } else { "" };
     html.push_str("<div class=\"scroll\"><table><tr>");
     for (index, name) in HEADER.iter().enumerate() {
         let _ = write!(html, "<th{}>{name}</th>", class(index));

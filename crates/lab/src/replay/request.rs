@@ -12,7 +12,7 @@ use iofair_drive::profile;
 use iofair_historical::TABLE;
 use iofair_trace::formats::{self, Format};
 use iofair_trace::source::Notes;
-use iofair_trace::{Metadata, Options, Source as _, TraceError};
+use iofair_trace::{Columns, Metadata, Options, Source as _, Trace, TraceError, printable};
 use serde::Serialize;
 
 use super::{Agreement, Mapping, Mode, Outcome, Played, ReplayError, Setup, agreement, replay};
@@ -25,10 +25,12 @@ const EMULATED: &str = "emulated:";
 /// What is asked for.
 #[derive(Clone)]
 pub struct Request {
-    /// Files of the trace. The requests of several files are merged by time.
+    /// Files of the trace; `-` is standard input. The requests of several files are merged by time.
     pub traces: Vec<PathBuf>,
     /// Format of the files; `None`: it is recognised.
     pub format: Option<String>,
+    /// What the columns of a table are ([`Columns::parse`]).
+    pub columns: Option<String>,
     /// Stacks, besides the recorded one.
     pub stacks: Vec<String>,
     /// The policies of the stacks.
@@ -52,7 +54,8 @@ pub struct Request {
 /// The results, as `iofair replay --json` prints them.
 #[derive(Serialize)]
 pub struct Replayed {
-    traces: Vec<PathBuf>,
+    /// As they may be printed.
+    traces: Vec<String>,
     /// Name of the drive.
     pub drive: String,
     mode: &'static str,
@@ -93,7 +96,7 @@ pub enum RequestError {
 
 /// Everything that a replay needs, from a request and the trace's metadata.
 struct Plan {
-    options: Options,
+    trace: Trace,
     drive: String,
     /// Stacks in the order of running; the recorded one is first if there is one.
     stacks: Vec<Stack>,
@@ -122,7 +125,8 @@ pub fn run(request: &Request) -> Result<Replayed, RequestError> {
         results.push(played);
     }
     let notes = told.iter().map(|(what, count)| Note { count, what }).collect();
-    let (traces, mode) = (request.traces.clone(), request.mode.word());
+    let names = request.traces.iter().map(|it| printable(&it.display().to_string()).into_owned());
+    let (traces, mode) = (names.collect(), request.mode.word());
     let scale = request.scale as f64 / 1000.0;
     Ok(Replayed { traces, drive: plan.drive, mode, scale, agreement: agreed, results, notes, told })
 }
@@ -130,14 +134,13 @@ pub fn run(request: &Request) -> Result<Replayed, RequestError> {
 impl Replayed {
     /// Files, drive, mode and scale in a line.
     pub fn title(&self) -> String {
-        let names: Vec<String> = self.traces.iter().map(|it| it.display().to_string()).collect();
-        let Self { drive, mode, scale, .. } = self;
-        format!("{} on {drive}, mode {mode}, scale {scale}", names.join(", "))
+        let Self { traces, drive, mode, scale, .. } = self;
+        format!("{} on {drive}, mode {mode}, scale {scale}", traces.join(", "))
     }
 }
 
 fn replay_one(request: &Request, plan: &Plan, stack: &Stack) -> Result<Outcome, RequestError> {
-    let source = iofair_trace::open(&plan.options)?;
+    let source = plan.trace.source()?;
     let drive = profile::load(&plan.drive, request.seed)
         .map_err(|error| RequestError::Refused(format!("--drive: {error}")))?;
     let setup = Setup { stack: stack.clone(), ..plan.setup.clone() };
@@ -159,8 +162,11 @@ fn format(request: &Request) -> Result<Option<&'static Format>, RequestError> {
 }
 
 fn plan(request: &Request) -> Result<Plan, RequestError> {
-    let options = Options { paths: request.traces.clone(), format: format(request)? };
-    let metadata = iofair_trace::open(&options)?.metadata();
+    let columns = request.columns.as_deref().map(Columns::parse).transpose();
+    let columns = columns.map_err(|error| RequestError::Refused(format!("--columns: {error}")))?;
+    let paths = request.traces.clone();
+    let trace = Trace::open(&Options { paths, format: format(request)?, columns })?;
+    let metadata = trace.source()?.metadata();
     let recorded = match metadata.value(Metadata::CONTRACTS) {
         None => None,
         Some(text) => Some(Contracts::parse_with(&TABLE, "the recorded contracts", text)?),
@@ -200,7 +206,7 @@ fn plan(request: &Request) -> Result<Plan, RequestError> {
     // Without pauses, clients are faster than they were.
     let unchanged = request.scale == 1000 && request.mode != Mode::Closed && written.is_none();
     let compares = has_recorded && same_drive && unchanged && request.groups.is_empty();
-    Ok(Plan { options, drive: drive.to_owned(), stacks, compares, setup })
+    Ok(Plan { trace, drive: drive.to_owned(), stacks, compares, setup })
 }
 
 fn mapping(request: &Request, contracts: Option<&Contracts>) -> Result<Mapping, RequestError> {

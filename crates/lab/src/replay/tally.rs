@@ -8,6 +8,7 @@ use iofair_core::request::Operation;
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::stats::minimum::MinimumMeter;
 use iofair_core::time::{Instant, Nanos};
+use iofair_trace::source::Notes;
 use serde::Serialize;
 
 use super::Played;
@@ -30,9 +31,13 @@ pub struct GroupResult {
     pub requests: u64,
     /// Bytes of completed reads.
     pub read_bytes: u64,
-    /// Bytes of completed writes, trims and zeroes.
+    /// Bytes of completed writes, and of requests for zeroes.
     pub written_bytes: u64,
-    /// Bytes both ways a second of the whole time.
+    /// Completed trims.
+    pub trims: u64,
+    /// Bytes that they covered. No data are moved for them, so they are in no rate.
+    pub trimmed_bytes: u64,
+    /// Bytes read and written a second of the whole time.
     pub bytes_per_second: f64,
     /// Latencies in nanoseconds, from when a request should have been sent to its completion.
     pub latency: Totals,
@@ -70,8 +75,56 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    fn has_data(&self) -> bool {
+    /// Whether it counts for a minimum, as in a server.
+    fn has_length(&self) -> bool {
         self.operation != Operation::Flush
+    }
+}
+
+/// Requests and bytes by what they do.
+#[derive(Clone, Copy, Default, Debug)]
+struct Amounts {
+    requests: u64,
+    read: u64,
+    written: u64,
+    trims: u64,
+    trimmed: u64,
+}
+
+impl Amounts {
+    fn count(&mut self, it: &Counted) {
+        self.requests += 1;
+        match it.operation {
+            Operation::Read => self.read += it.bytes,
+            Operation::Flush => {}
+            Operation::Discard => {
+                self.trims += 1;
+                self.trimmed = self.trimmed.saturating_add(it.bytes);
+            }
+            _ => self.written += it.bytes,
+        }
+    }
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.read += other.read;
+        self.written += other.written;
+        self.trims += other.trims;
+        self.trimmed = self.trimmed.saturating_add(other.trimmed);
+    }
+    /// The part of a result that they are.
+    fn result(&self, name: String, seconds: f64, latency: &Histogram) -> GroupResult {
+        GroupResult {
+            name,
+            requests: self.requests,
+            read_bytes: self.read,
+            written_bytes: self.written,
+            trims: self.trims,
+            trimmed_bytes: self.trimmed,
+            bytes_per_second: (self.read + self.written) as f64 / seconds.max(1e-9),
+            latency: totals(latency),
+            distribution: distribution(latency),
+            ..GroupResult::default()
+        }
     }
 }
 
@@ -82,8 +135,7 @@ struct Group {
     contract: Contract,
     /// Indices of this group and those above it.
     chain: Vec<usize>,
-    requests: u64,
-    bytes: [u64; 2],
+    amounts: Amounts,
     latency: Histogram,
     reads: u64,
     late_reads: u64,
@@ -116,8 +168,7 @@ impl Tally {
             name: name.to_owned(),
             contract: contract.clone(),
             chain,
-            requests: 0,
-            bytes: [0; 2],
+            amounts: Amounts::default(),
             latency: Histogram::new(),
             reads: 0,
             late_reads: 0,
@@ -150,7 +201,7 @@ impl Tally {
     /// A request is sent.
     pub(super) fn arrive(&mut self, now: Instant, it: &Counted) {
         self.turn(now);
-        if it.has_data() {
+        if it.has_length() {
             for index in 0..self.groups[it.group].chain.len() {
                 let group = self.groups[it.group].chain[index];
                 let group = &mut self.groups[group];
@@ -158,12 +209,11 @@ impl Tally {
             }
         }
     }
-    /// A request is complete.
-    pub(super) fn complete(&mut self, now: Instant, it: &Counted, latency: Nanos) {
+    /// A request is complete; after which time may be unknown.
+    pub(super) fn complete(&mut self, now: Instant, it: &Counted, latency: Option<Nanos>) {
         self.turn(now);
         self.last = self.last.max(now);
-        self.all.record(latency.0);
-        if it.has_data() {
+        if it.has_length() {
             for index in 0..self.groups[it.group].chain.len() {
                 let group = self.groups[it.group].chain[index];
                 let group = &mut self.groups[group];
@@ -171,62 +221,44 @@ impl Tally {
             }
         }
         let group = &mut self.groups[it.group];
-        group.requests += 1;
+        group.amounts.count(it);
+        let Some(latency) = latency else { return };
+        self.all.record(latency.0);
         group.latency.record(latency.0);
-        match it.operation {
-            Operation::Read => {
-                group.bytes[0] += it.bytes;
-                group.reads += 1;
-                let late = group.contract.latency.is_some_and(|target| latency > target);
-                group.late_reads += u64::from(late);
-            }
-            Operation::Flush => {}
-            _ => group.bytes[1] += it.bytes,
+        if it.operation == Operation::Read {
+            group.reads += 1;
+            let late = group.contract.latency.is_some_and(|target| latency > target);
+            group.late_reads += u64::from(late);
         }
     }
     /// The results.
     pub(super) fn finish(self, stack: &str, streams: usize, late: u64) -> Played {
         let seconds = self.last.0 as f64 / 1e9;
-        let rate = |bytes: [u64; 2]| (bytes[0] + bytes[1]) as f64 / seconds.max(1e-9);
-        let mut bytes = [0; 2];
-        let mut requests = 0;
+        let mut amounts = Amounts::default();
         let mut groups = Vec::new();
         for group in &self.groups {
-            bytes = [bytes[0] + group.bytes[0], bytes[1] + group.bytes[1]];
-            requests += group.requests;
+            amounts.merge(&group.amounts);
             let minimum = group.contract.minimum().is_some();
-            if group.requests == 0 && !minimum && group.contract.latency.is_none() {
+            if group.amounts.requests == 0 && !minimum && group.contract.latency.is_none() {
                 continue;
             }
-            let [read_bytes, written_bytes] = group.bytes;
             let kept = group.late_reads * 1_000_000 <= group.reads * (1_000_000 - LATENCY_QUANTILE);
+            let name = if group.name.is_empty() { "(root)" } else { group.name.as_str() };
             groups.push(GroupResult {
-                name: if group.name.is_empty() { "(root)".into() } else { group.name.clone() },
-                requests: group.requests,
-                read_bytes,
-                written_bytes,
-                bytes_per_second: rate(group.bytes),
-                latency: totals(&group.latency),
-                distribution: distribution(&group.latency),
                 broken_seconds: minimum.then_some(group.broken_seconds),
                 late_reads: group.contract.latency.map(|_| group.late_reads),
                 latency_kept: group.contract.latency.map(|_| kept),
+                ..group.amounts.result(name.to_owned(), seconds, &group.latency)
             });
         }
         groups.sort_by(|a, b| a.name.cmp(&b.name));
         let sum =
             |of: fn(&GroupResult) -> Option<u64>| groups.iter().filter_map(of).reduce(|a, b| a + b);
         let all = GroupResult {
-            name: "all".into(),
-            requests,
-            read_bytes: bytes[0],
-            written_bytes: bytes[1],
-            bytes_per_second: rate(bytes),
-            latency: totals(&self.all),
-            distribution: distribution(&self.all),
             broken_seconds: sum(|it| it.broken_seconds),
             late_reads: sum(|it| it.late_reads),
             latency_kept: groups.iter().filter_map(|it| it.latency_kept).reduce(|a, b| a && b),
+            ..amounts.result("all".into(), seconds, &self.all)
         };
         Played { stack: stack.to_owned(), seconds, all, groups, late, streams }
     }
@@ -257,23 +289,28 @@ pub(super) struct Recorded {
     ahead: BinaryHeap<Reverse<(Instant, u64, Nanos)>>,
     requests: BTreeMap<u64, Counted>,
     number: u64,
+    unknown: u64,
 }
 
-/// Recorded requests in flight; further ones are not counted.
+/// Recorded requests in flight; further ones are counted without their latencies.
 const RECORDED_MAX: usize = 1 << 17;
+/// The note about requests without a latency.
+const UNKNOWN: &str =
+    "requests without a recorded latency, which count for the rates of the recording only";
 
 impl Recorded {
     pub(super) fn new() -> Self {
         let (ahead, requests) = (BinaryHeap::new(), BTreeMap::new());
-        Self { tally: Tally::new(), ahead, requests, number: 0 }
+        Self { tally: Tally::new(), ahead, requests, number: 0, unknown: 0 }
     }
     /// A request with its recorded latency.
-    pub(super) fn add(&mut self, at: Instant, latency: Nanos, it: Counted) {
+    pub(super) fn add(&mut self, at: Instant, latency: Option<Nanos>, it: Counted) {
         self.advance(at);
-        if self.ahead.len() >= RECORDED_MAX {
-            return;
-        }
         self.tally.arrive(at, &it);
+        let Some(latency) = latency.filter(|_| self.ahead.len() < RECORDED_MAX) else {
+            self.unknown += 1;
+            return self.tally.complete(at, &it, None);
+        };
         self.number += 1;
         self.requests.insert(self.number, it);
         let done = Instant(at.0.saturating_add(latency.0));
@@ -286,12 +323,16 @@ impl Recorded {
             }
             self.ahead.pop();
             let it = self.requests.remove(&number).expect("it was put there");
-            self.tally.complete(at, &it, latency);
+            self.tally.complete(at, &it, Some(latency));
         }
     }
     /// The results; `None` if there was no completion.
-    pub(super) fn finish(mut self, streams: usize) -> Option<Played> {
+    pub(super) fn finish(mut self, streams: usize, notes: &mut Notes) -> Option<Played> {
         self.advance(Instant::MAX);
-        (self.number > 0).then(|| self.tally.finish("recording", streams, 0))
+        if self.number == 0 {
+            return None;
+        }
+        notes.add(UNKNOWN, self.unknown);
+        Some(self.tally.finish("recording", streams, 0))
     }
 }

@@ -3,12 +3,17 @@
 use core::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use iofair_core::unit::BinarySize;
 use iofair_trace::source::Notes;
 
 use super::{Agreement, GroupResult, Played};
 
-pub(super) const HEADER: [&str; 10] =
-    ["group", "stack", "requests", "MB/s", "mean ms", "p50", "p99", "p99.9", "max", "promises"];
+pub(super) const HEADER: [&str; 11] = [
+    "group", "stack", "requests", "MB/s", "mean ms", "p50", "p99", "p99.9", "max", "trims",
+    "promises",
+];
+/// The columns with numbers.
+pub(super) const NUMBERS: core::ops::Range<usize> = 2..10;
 const PLAIN: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
@@ -20,6 +25,14 @@ pub(super) fn millis(nanos: u64) -> String {
         ms if ms >= 10.0 => format!("{ms:.1}"),
         ms if ms >= 1.0 => format!("{ms:.2}"),
         ms => format!("{ms:.3}"),
+    }
+}
+
+/// Number and bytes of a group's trims; `-` without any.
+fn trims(group: &GroupResult) -> String {
+    match group.trims {
+        0 => "-".to_owned(),
+        count => format!("{count}, {}", BinarySize(group.trimmed_bytes)),
     }
 }
 
@@ -41,7 +54,7 @@ pub(super) fn promises(group: &GroupResult) -> String {
 }
 
 /// The rows of the table: everything together first, then group by group, each under every stack.
-pub(super) fn rows(played: &[Played]) -> Vec<[String; 10]> {
+pub(super) fn rows(played: &[Played]) -> Vec<[String; 11]> {
     let mut names: Vec<&str> = Vec::new();
     let all = played.iter().flat_map(|it| &it.groups);
     for group in all {
@@ -58,7 +71,7 @@ pub(super) fn rows(played: &[Played]) -> Vec<[String; 10]> {
         let rate = format!("{:.2}", group.bytes_per_second / 1e6);
         let requests = group.requests.to_string();
         let (name, stack) = (group.name.clone(), stack.to_owned());
-        [name, stack, requests, rate, mean, p50, p99, p999, max, promises(group)]
+        [name, stack, requests, rate, mean, p50, p99, p999, max, trims(group), promises(group)]
     };
     rows.extend(played.iter().map(|it| row(&it.stack, &it.all)));
     for name in names {
@@ -111,7 +124,7 @@ pub fn text(agreement: Option<&Agreement>, played: &[Played], notes: &Notes) -> 
     let mut table = Table::new();
     table.load_style(PLAIN).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(HEADER).add_rows(rows(played));
-    for index in 2..9 {
+    for index in NUMBERS {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }

@@ -5,14 +5,17 @@
 //!   8,0    1        5     0.000120000     0  C   R 2048 + 8 [0]
 //! ```
 //!
-//! that is device, processor, sequence number, time, pid, action, letters, first sector, sectors, and process or error. The
-//! summary behind the events is left out.
+//! that is device, processor, sequence number, time, pid, action, letters, first sector, sectors, and process or error. With
+//! `blkparse -t`, a time is in front of process or error. The summary behind the events is left out; events may follow it, where
+//! files were put together.
 
 use iofair_core::request::Operation;
 use iofair_core::time::Instant;
 
 use super::events::{Action, Event, Requests, letters};
 use super::fields::{Fault, Fields, number};
+use super::head::has_number;
+use super::lines::CUT;
 use crate::error::Result;
 use crate::input::{Input, Lines};
 use crate::names::Names;
@@ -22,10 +25,18 @@ use crate::source::{Notes, Source};
 /// Words that the summary begins with.
 const SUMMARY: &[&str] = &["CPU", "Total", "Throughput", "Events", "Skips", "Input"];
 
-pub(super) fn recognises(line: &str) -> bool {
+/// Whether a line is an event.
+pub(super) fn accepts(line: &str) -> bool {
     let mut fields = Fields::spaces(line);
     let device = fields.optional().is_some_and(|text| device(text).is_some());
     device && fields.number("").is_ok() && fields.number("").is_ok() && fields.seconds("").is_ok()
+}
+
+/// Whether a line begins a part of the summary. Those of processes (`blkparse -s`) begin with name and pid.
+fn is_summary(line: &str) -> bool {
+    let pid = line.strip_suffix(')').and_then(|line| line.rsplit_once(" (")).map(|(_, pid)| pid);
+    SUMMARY.iter().any(|word| line.starts_with(word))
+        || pid.is_some_and(|pid| number("", pid).is_ok())
 }
 
 /// `major,minor`
@@ -38,13 +49,25 @@ pub(super) struct Blkparse {
     lines: Lines,
     names: Names,
     requests: Requests,
+    place: Place,
     over: bool,
+}
+
+/// Where in the file the last line was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Before the first event.
+    Begin,
+    /// Among events.
+    Events,
+    /// In a summary.
+    Summary,
 }
 
 impl Blkparse {
     pub(super) fn new(input: Input) -> Self {
         let (names, requests) = (Names::default(), Requests::new());
-        Self { lines: Lines::new(input), names, requests, over: false }
+        Self { lines: Lines::new(input), names, requests, place: Place::Begin, over: false }
     }
 }
 
@@ -65,27 +88,16 @@ fn parse(line: &str, names: &mut Names) -> Result<Option<Event>, Fault> {
     };
     let word = fields.text("operation")?;
     let Some((mut operation, flags)) = letters(word) else { return Ok(None) };
-    let mut next = fields.optional().unwrap_or_default();
-    let (mut offset, mut length) = (0, 0);
-    if !next.is_empty() && !next.starts_with(['[', '(']) {
-        let bytes = |name: &str, text| -> Result<u64, Fault> {
-            let sectors: u64 = number(name, text)?;
-            sectors.checked_mul(512).ok_or_else(|| format!("{name} {sectors}: too large"))
-        };
-        offset = bytes("sector", next)?;
-        next = fields.optional().unwrap_or_default();
-        if next == "+" {
-            length = bytes("number of sectors", fields.text("number of sectors")?)?;
-            next = fields.optional().unwrap_or_default();
-        }
-    }
+    let (range, last) =
+        fields.rest().split_once('[').ok_or("the process or error in [] is missing")?;
+    let last = last.strip_suffix(']').ok_or("the `]` behind the process or error is missing")?;
+    let (offset, length) = sectors(range)?;
     if length == 0 && word.contains('F') {
         // An empty write with a flush before it.
         operation = Operation::Flush;
     }
-    let last = next.trim_start_matches('[').trim_end_matches(']');
     let action = match action {
-        Action::Completed { .. } => Action::Completed { failed: !matches!(last, "0" | "") },
+        Action::Completed { .. } => Action::Completed { failed: last != "0" },
         action => action,
     };
     let volume = names.volume(name);
@@ -94,6 +106,26 @@ fn parse(line: &str, names: &mut Names) -> Result<Option<Event>, Fault> {
         _ => names.stream(&format!("{last}.{pid}"), volume),
     };
     Ok(Some(Event { at, action, operation, flags, offset, length, volume, stream }))
+}
+
+/// Offset and length in bytes of `2048 + 8`, which may be absent, or without a length. What is in parentheses behind it, or in
+/// its place, is a time or a command.
+fn sectors(text: &str) -> Result<(u64, u64), Fault> {
+    let text = text.split_once('(').map_or(text, |(before, _)| before);
+    let mut fields = Fields::spaces(text);
+    let bytes = |name: &str, text| -> Result<u64, Fault> {
+        let sectors: u64 = number(name, text)?;
+        sectors.checked_mul(512).ok_or_else(|| format!("{name} {sectors}: too large"))
+    };
+    let Some(first) = fields.optional() else { return Ok((0, 0)) };
+    let offset = bytes("sector", first)?;
+    let length = match fields.optional() {
+        None => 0,
+        Some("+") => bytes("number of sectors", fields.text("number of sectors")?)?,
+        Some(other) => return Err(format!("`{other}` behind the sector: not `+`")),
+    };
+    fields.end()?;
+    Ok((offset, length))
 }
 
 impl Source for Blkparse {
@@ -109,13 +141,22 @@ impl Source for Blkparse {
                 self.over = true;
                 continue;
             };
-            if line.trim().is_empty() {
+            let is_event = line.split_whitespace().next().and_then(device).is_some();
+            if !is_event {
+                let is_summary = is_summary(line);
+                self.place = match self.place {
+                    Place::Begin if is_summary || !has_number(line) => Place::Begin,
+                    Place::Events if is_summary => Place::Summary,
+                    Place::Summary => Place::Summary,
+                    _ => {
+                        return Err(self.lines.wrong(
+                            "neither an event, which begins with MAJOR,MINOR, nor a summary",
+                        ));
+                    }
+                };
                 continue;
             }
-            if SUMMARY.iter().any(|word| line.starts_with(word)) {
-                self.over = true;
-                continue;
-            }
+            self.place = Place::Events;
             match parse(line, &mut self.names) {
                 Ok(Some(event)) => self.requests.take(&event),
                 Ok(None) => {}
@@ -129,6 +170,7 @@ impl Source for Blkparse {
     fn notes(&self) -> Notes {
         let mut notes = self.requests.notes().clone();
         self.names.note(&mut notes);
+        notes.add(CUT, u64::from(self.lines.is_cut));
         notes
     }
 }

@@ -15,8 +15,32 @@ use crate::window::{Ticket, Window};
 
 /// Requests whose completion is awaited at a time; the oldest go without one then.
 const WINDOW: usize = 1 << 16;
-/// A completed command reaches back this far at most: the longest request that the Linux block layer makes is shorter.
-const SPAN: u64 = 1 << 25;
+/// How far a completed command may reach back, by the kind of its requests: the longest ones that the Linux block layer makes
+/// are shorter.
+const SPANS: [u64; 3] = [1 << 25, 1 << 33, 0];
+
+/// Requests that a completion of one kind cannot complete are apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Kind {
+    Data,
+    /// Trims and zeroes.
+    Range,
+    /// A flush, or anything else without sectors.
+    Empty,
+}
+
+impl Kind {
+    fn of(event: &Event) -> Self {
+        match event.operation {
+            _ if event.length == 0 => Self::Empty,
+            Operation::Discard | Operation::WriteZeroes => Self::Range,
+            _ => Self::Data,
+        }
+    }
+}
+
+/// A request that is not complete: device, kind, first byte, ticket.
+type Key = (u32, Kind, u64, Ticket);
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,8 +75,8 @@ struct Open {
 /// Requests, put together from events.
 pub(super) struct Requests {
     window: Window,
-    /// By device, first byte and ticket: what no completion has covered yet.
-    open: BTreeMap<(u32, u64, Ticket), Open>,
+    /// What no completion has covered yet.
+    open: BTreeMap<Key, Open>,
     /// The kind of event that requests begin with; better ones replace it.
     begins: Option<Action>,
     notes: Notes,
@@ -91,24 +115,25 @@ impl Requests {
         let record = Record { at, stream, operation, flags, offset, length, completion };
         let ticket = self.window.push(record);
         let open = Open { end: offset.saturating_add(length), left: length };
-        self.open.insert((volume, offset, ticket), open);
+        self.open.insert((volume, Kind::of(event), offset, ticket), open);
     }
     fn complete(&mut self, event: &Event, failed: bool) {
         let Event { volume, offset: start, .. } = *event;
         let end = start.saturating_add(event.length);
+        let kind = Kind::of(event);
         // A flush has no sectors; the kernel may tell of one at any address.
-        if event.length == 0 {
-            let flush = self.open.iter().find(|(key, it)| key.0 == volume && it.left == 0);
-            if let Some(key) = flush.map(|(key, _)| *key) {
+        if kind == Kind::Empty {
+            let all = (volume, kind, 0, 0)..=(volume, kind, u64::MAX, Ticket::MAX);
+            if let Some(key) = self.open.range(all).next().map(|(key, _)| *key) {
                 self.open.remove(&key);
-                self.window.complete(key.2, event.at, failed);
+                self.window.complete(key.3, event.at, failed);
             }
             return;
         }
-        let from = (volume, start.saturating_sub(SPAN), 0);
+        let from = (volume, kind, start.saturating_sub(SPANS[kind as usize]), 0);
         let mut covered = Vec::new();
-        for (key, it) in self.open.range_mut(from..(volume, end, 0)) {
-            let common = it.end.min(end).saturating_sub(key.1.max(start));
+        for (key, it) in self.open.range_mut(from..(volume, kind, end, 0)) {
+            let common = it.end.min(end).saturating_sub(key.2.max(start));
             it.left = it.left.saturating_sub(common);
             if common > 0 && it.left == 0 {
                 covered.push(*key);
@@ -119,7 +144,7 @@ impl Requests {
         }
         for key in covered {
             self.open.remove(&key);
-            self.window.complete(key.2, event.at, failed);
+            self.window.complete(key.3, event.at, failed);
         }
     }
     /// The next request whose completion is known, or awaited for too long.
@@ -139,7 +164,7 @@ impl Requests {
     fn forget(&mut self) {
         if self.open.len() > WINDOW + WINDOW / 4 {
             let window = &self.window;
-            self.open.retain(|(_, _, ticket), _| window.has(*ticket));
+            self.open.retain(|(_, _, _, ticket), _| window.has(*ticket));
         }
     }
 }
@@ -147,7 +172,14 @@ impl Requests {
 /// The operation and flags of the letters that blkparse prints; `None` if no request is meant.
 pub(super) fn letters(text: &str) -> Option<(Operation, Flags)> {
     let has = |letter| text.contains(letter);
-    let operation = if has('D') {
+    let operation = if text.starts_with("WZ") {
+        Operation::WriteZeroes
+    } else if text.starts_with("ZA") {
+        Operation::Write
+    } else if text.starts_with('Z') {
+        // Commands to zones move no data.
+        return None;
+    } else if has('D') {
         Operation::Discard
     } else if has('W') {
         Operation::Write

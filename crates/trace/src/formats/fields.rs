@@ -37,6 +37,10 @@ impl<'a> Fields<'a> {
         self.next += start + end;
         Some(&rest[..end])
     }
+    /// Everything behind the fields that were taken.
+    pub(super) fn rest(&self) -> &'a str {
+        self.line.get(self.next..).unwrap_or_default()
+    }
     /// The next field.
     pub(super) fn text(&mut self, name: &str) -> Result<&'a str, Fault> {
         let field = self.optional().filter(|field| !field.is_empty());
@@ -67,12 +71,7 @@ impl<'a> Fields<'a> {
     }
     /// Read or write.
     pub(super) fn direction(&mut self, name: &str) -> Result<Operation, Fault> {
-        let text = self.text(name)?;
-        match text {
-            "R" | "r" | "Read" | "read" | "READ" => Ok(Operation::Read),
-            "W" | "w" | "Write" | "write" | "WRITE" => Ok(Operation::Write),
-            _ => Err(format!("{name} `{text}`: neither a read nor a write")),
-        }
+        direction(name, self.text(name)?)
     }
     /// Refuses further fields.
     pub(super) fn end(&mut self) -> Result<(), Fault> {
@@ -80,6 +79,15 @@ impl<'a> Fields<'a> {
             Some(field) if !field.is_empty() => Err(format!("`{field}` is one field too many")),
             _ => Ok(()),
         }
+    }
+}
+
+/// Read or write.
+pub(super) fn direction(name: &str, text: &str) -> Result<Operation, Fault> {
+    match text.to_ascii_lowercase().as_str() {
+        "r" | "read" => Ok(Operation::Read),
+        "w" | "write" => Ok(Operation::Write),
+        _ => Err(format!("{name} `{text}`: neither a read nor a write")),
     }
 }
 
@@ -107,9 +115,69 @@ pub(super) fn seconds(text: &str) -> Option<Nanos> {
     whole.checked_mul(1_000_000_000)?.checked_add(nanos).map(Nanos)
 }
 
+/// A decimal number of units, as programs print it (`12`, `0.5`, `1.5e-05`), in the units' parts: `unit` of them are one.
+/// Digits beyond those are cut off.
+pub(super) fn decimal(text: &str, unit: u64) -> Option<u64> {
+    let (number, exponent) = match text.split_once(['e', 'E']) {
+        Some((number, exponent)) => (number, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = || whole.bytes().chain(fraction.bytes());
+    // More digits than this do not fit into the result.
+    if digits().next().is_none() || digits().any(|it| !it.is_ascii_digit()) || number.len() > 32 {
+        return None;
+    }
+    let digits = digits().fold(0_u128, |sum, digit| sum * 10 + u128::from(digit - b'0'));
+    let power = exponent.checked_sub(fraction.len() as i32)?;
+    let factor = 10_u128.checked_pow(power.unsigned_abs().min(38));
+    let scaled = match power < 0 {
+        // The fraction is cut off last, so nothing is lost before.
+        true => mul_div(digits, u128::from(unit), factor?),
+        false => digits.checked_mul(factor?)?.checked_mul(u128::from(unit)),
+    };
+    u64::try_from(scaled?).ok()
+}
+
+/// `a * b / c`, rounded down.
+fn mul_div(a: u128, b: u128, c: u128) -> Option<u128> {
+    let (whole, rest) = (a / c, a % c);
+    let whole = whole.checked_mul(b)?;
+    match rest.checked_mul(b) {
+        Some(rest) => whole.checked_add(rest / c),
+        // Less than a unit of the last digit is lost.
+        None => whole.checked_add(rest / (c / b.max(1)).max(1)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: decimal numbers are exact. Method: by hand, in nanoseconds and sectors.
+    #[test]
+    fn decimals_are_exact() {
+        for (text, unit, wanted) in [
+            ("0.551706", 1_000_000_000, Some(551_706_000)),
+            ("13.191135", 1_000_000, Some(13_191_135)),
+            ("1.5e-05", 1_000_000_000, Some(15_000)),
+            ("1e3", 1, Some(1000)),
+            ("4096.0", 1, Some(4096)),
+            ("1456135200.013118123", 1_000_000_000, Some(1_456_135_200_013_118_123)),
+            ("128166372003061629", 100, Some(12_816_637_200_306_162_900)),
+            ("18446744073709551615", 1, Some(u64::MAX)),
+            ("18446744073709551616", 1, None),
+            ("1e-400000000", 1, Some(0)),
+            ("1e400000000", 1, None),
+            ("1e99999999999", 1, None),
+            ("-1", 1, None),
+            (".", 1, None),
+            ("", 1, None),
+            ("1.2.3", 1, None),
+        ] {
+            assert_eq!(decimal(text, unit), wanted, "{text}");
+        }
+    }
 
     /// Goal: seconds are exact, and nothing else is taken for them. Method: by hand.
     #[test]

@@ -21,14 +21,16 @@ pub(super) struct Iolog {
 
 impl LineFormat for Iolog {
     fn parse(&mut self, line: &str, names: &mut Names) -> Result<Parsed, Fault> {
-        let Some(version) = self.version else {
-            self.version = Some(match line.trim() {
+        // Again at the beginning of every file that was put behind the first one.
+        if line.starts_with("fio version ") || self.version.is_none() {
+            self.version = Some(match line {
                 "fio version 2 iolog" => 2,
                 "fio version 3 iolog" => 3,
                 _ => return Err("the first line must be `fio version 2 iolog`, or 3".into()),
             });
             return Ok(Parsed::Nothing);
-        };
+        }
+        let version = self.version.expect("it was just known");
         let mut fields = Fields::spaces(line);
         let at = match version {
             3 => fields.time("time", MICROSECOND)?,
@@ -51,7 +53,7 @@ impl LineFormat for Iolog {
             "read" => Operation::Read,
             "write" => Operation::Write,
             "trim" => Operation::Discard,
-            "sync" | "datasync" => Operation::Flush,
+            "sync" | "datasync" | "sync_file_range" => Operation::Flush,
             other => {
                 let allowed = "add, open, close, read, write, sync, datasync, trim, wait";
                 return Err(format!("action `{other}`: allowed are {allowed}"));
@@ -59,12 +61,13 @@ impl LineFormat for Iolog {
         };
         let (offset, length) = match operation {
             Operation::Flush => (0, 0),
-            _ => (fields.number("offset")?, fields.number("length")?),
+            _ => {
+                let range = (fields.number("offset")?, fields.number("length")?);
+                fields.end()?;
+                range
+            }
         };
         let stream = names.volume_stream(file);
         Ok(Plain { at, stream, operation, offset, length, latency: None }.request())
-    }
-    fn has_header(&self) -> bool {
-        false
     }
 }

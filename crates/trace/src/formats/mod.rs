@@ -3,20 +3,29 @@
 mod alibaba;
 mod blkparse;
 mod blktrace;
+mod columns;
+mod disksim;
 mod events;
 mod fields;
 mod fiu;
+mod head;
 mod iolog;
 mod lines;
 mod msr;
 mod spc;
 mod systor;
+mod table;
 mod tencent;
 
+use crate::compression;
 use crate::error::{Place, Result, TraceError};
 use crate::input::Input;
 use crate::read::Reader;
 use crate::source::Source;
+use head::{Head, is_same};
+use lines::LineSource;
+
+pub use columns::Columns;
 
 /// A source of requests that owns what it needs.
 pub type Boxed = Box<dyn Source + Send>;
@@ -29,12 +38,27 @@ pub struct Format {
     pub summary: &'static str,
     /// What tells its streams apart.
     pub streams: &'static str,
-    /// Whether a file that begins like this has the format.
-    recognises: fn(&[u8]) -> bool,
+    recognises: Recognises,
     /// Opens the files of one trace. Only `blktrace` takes several.
     open: fn(Vec<Input>) -> Result<Boxed>,
     /// Whether several files are one trace, rather than a trace each.
     pub together: bool,
+}
+
+/// How a file is recognised.
+enum Recognises {
+    /// By its first bytes.
+    Bytes(fn(&[u8]) -> bool),
+    /// By its first line of content.
+    FirstLine(fn(&str) -> bool),
+    /// By the names in its header, which are those of the collection; or by its first line that is a request of any format.
+    Line {
+        /// Empty for a format that has none.
+        header: &'static str,
+        accepts: fn(&str) -> bool,
+    },
+    /// By a header with names that say what the columns are.
+    Header(fn(&str) -> bool),
 }
 
 impl std::fmt::Debug for Format {
@@ -54,23 +78,17 @@ fn one(inputs: Vec<Input>) -> Input {
     inputs.into_iter().next().expect("a trace has a file")
 }
 
-/// The first line of a text; empty if the beginning of the file is no text.
-fn first_line(head: &[u8]) -> &str {
-    let line = head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty());
-    std::str::from_utf8(line.unwrap_or_default()).unwrap_or_default().trim()
-}
-
 /// All formats, ours first.
 pub const TABLE: &[Format] = &[
     Format {
         name: "iofair",
         summary: "what `iofair record` writes",
         streams: "volume",
-        recognises: |head| head.starts_with(&crate::block::MAGIC),
+        recognises: Recognises::Bytes(|head| head.starts_with(&crate::block::MAGIC)),
         open: |inputs| {
             let input = one(inputs);
             let file = input.file.clone();
-            Ok(Box::new(Reader::new(input, &file)?))
+            Ok(Box::new(Reader::new(input, &file)?.alone()))
         },
         together: false,
     },
@@ -78,63 +96,81 @@ pub const TABLE: &[Format] = &[
         name: "msr",
         summary: "MSR Cambridge, CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
         streams: "host.disk",
-        recognises: |head| lines::accepts(&mut msr::Msr, first_line(head)),
-        open: |inputs| Ok(Box::new(lines::LineSource::new(one(inputs), msr::Msr))),
+        recognises: Recognises::Line {
+            header: "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
+            accepts: |line| lines::accepts(&mut msr::Msr, line),
+        },
+        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), msr::Msr))),
         together: false,
     },
     Format {
         name: "alibaba",
         summary: "Alibaba block traces of 2020, CSV: device_id,opcode,offset,length,timestamp",
         streams: "device",
-        recognises: |head| lines::accepts(&mut alibaba::Alibaba, first_line(head)),
-        open: |inputs| Ok(Box::new(lines::LineSource::new(one(inputs), alibaba::Alibaba))),
+        recognises: Recognises::Line {
+            header: "device_id,opcode,offset,length,timestamp",
+            accepts: |line| lines::accepts(&mut alibaba::Alibaba, line),
+        },
+        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), alibaba::Alibaba))),
         together: false,
     },
     Format {
         name: "tencent",
         summary: "Tencent block storage, CSV: Timestamp,Offset,Size,IOType,VolumeID",
         streams: "volume",
-        recognises: |head| lines::accepts(&mut tencent::Tencent, first_line(head)),
-        open: |inputs| Ok(Box::new(lines::LineSource::new(one(inputs), tencent::Tencent))),
+        recognises: Recognises::Line {
+            header: "Timestamp,Offset,Size,IOType,VolumeID",
+            accepts: |line| lines::accepts(&mut tencent::Tencent, line),
+        },
+        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), tencent::Tencent))),
         together: false,
     },
     Format {
         name: "fiu",
         summary: "FIU: time, pid, process, block, blocks, W or R, major, minor, md5",
         streams: "process.pid",
-        recognises: |head| lines::accepts(&mut fiu::Fiu, first_line(head)),
-        open: |inputs| Ok(Box::new(lines::LineSource::new(one(inputs), fiu::Fiu))),
+        recognises: Recognises::Line {
+            header: "",
+            accepts: |line| lines::accepts(&mut fiu::Fiu, line),
+        },
+        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), fiu::Fiu))),
         together: false,
     },
     Format {
         name: "spc",
         summary: "SPC (UMass Financial, WebSearch), CSV: ASU,LBA,Size,Opcode,Timestamp",
         streams: "application storage unit",
-        recognises: |head| lines::accepts(&mut spc::Spc, first_line(head)),
-        open: |inputs| Ok(Box::new(lines::LineSource::new(one(inputs), spc::Spc))),
+        recognises: Recognises::Line {
+            header: "ASU,LBA,Size,Opcode,Timestamp",
+            accepts: |line| lines::accepts(&mut spc::Spc, line),
+        },
+        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), spc::Spc))),
         together: false,
     },
     Format {
         name: "systor",
         summary: "SYSTOR '17, CSV: Timestamp,Response,IOType,LUN,Offset,Size",
         streams: "LUN",
-        recognises: systor::recognises,
-        open: |inputs| Ok(Box::new(lines::LineSource::new(one(inputs), systor::Systor))),
+        recognises: Recognises::Line {
+            header: "Timestamp,Response,IOType,LUN,Offset,Size",
+            accepts: |line| lines::accepts(&mut systor::Systor, line),
+        },
+        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), systor::Systor))),
         together: false,
     },
     Format {
         name: "iolog",
         summary: "fio's iolog, versions 2 and 3",
         streams: "file",
-        recognises: |head| first_line(head).starts_with("fio version "),
-        open: |inputs| Ok(Box::new(lines::LineSource::new(one(inputs), iolog::Iolog::default()))),
+        recognises: Recognises::FirstLine(|line| line.starts_with("fio version ")),
+        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), iolog::Iolog::default()))),
         together: false,
     },
     Format {
         name: "blkparse",
         summary: "the text of blkparse, in its default layout",
         streams: "process.pid",
-        recognises: |head| blkparse::recognises(first_line(head)),
+        recognises: Recognises::Line { header: "", accepts: blkparse::accepts },
         open: |inputs| Ok(Box::new(blkparse::Blkparse::new(one(inputs)))),
         together: false,
     },
@@ -142,9 +178,39 @@ pub const TABLE: &[Format] = &[
         name: "blktrace",
         summary: "blktrace's binary files, all of a device (DEVICE.blktrace.0 and so on) together",
         streams: "process.pid",
-        recognises: blktrace::recognises,
+        recognises: Recognises::Bytes(blktrace::recognises),
         open: |inputs| Ok(Box::new(blktrace::Blktrace::new(inputs)?)),
         together: true,
+    },
+    Format {
+        name: "disksim",
+        summary: "DiskSim's ASCII traces: time in ms, device, sector, sectors, flags",
+        streams: "device",
+        recognises: Recognises::Line {
+            header: "",
+            accepts: |line| lines::accepts(&mut disksim::DiskSim, line),
+        },
+        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), disksim::DiskSim))),
+        together: false,
+    },
+    Format {
+        name: "mqsim",
+        summary: "MQSim's traces: time in ns, device, sector, sectors, 0 for a write or 1 for a read",
+        streams: "device",
+        recognises: Recognises::Line {
+            header: "",
+            accepts: |line| lines::accepts(&mut disksim::MqSim, line),
+        },
+        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), disksim::MqSim))),
+        together: false,
+    },
+    Format {
+        name: "csv",
+        summary: "a table with a header: time, operation, offset, size; latency, volume, process if it has them",
+        streams: "process or volume",
+        recognises: Recognises::Header(table::is_header),
+        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), table::Table::default()))),
+        together: false,
     },
 ];
 
@@ -153,24 +219,77 @@ pub fn find(name: &str) -> Option<&'static Format> {
     TABLE.iter().find(|format| format.name == name)
 }
 
+/// The format of tables.
+pub(crate) fn table() -> &'static Format {
+    find("csv").expect("the table has it")
+}
+
+/// Opens a table whose columns are known.
+pub(crate) fn open_table(inputs: Vec<Input>, columns: &Columns) -> Boxed {
+    Box::new(LineSource::new(one(inputs), table::Table::new(Some(columns.clone()))))
+}
+
+/// Refuses a file by its first bytes, as they are before it is decompressed.
+pub(crate) fn check_head(head: &[u8], file: &str) -> Result<()> {
+    if compression::decoder(head).is_some() {
+        return Ok(());
+    }
+    recognise(&Input::new(Box::new(std::io::Cursor::new(head.to_vec())), file)?).map(|_| ())
+}
+
 /// The format of a file, by its beginning.
 pub fn recognise(input: &Input) -> Result<&'static Format> {
-    let mut fits = TABLE.iter().filter(|format| (format.recognises)(input.head()));
-    let place = Place::Whole;
-    let names: Vec<&str> = TABLE.iter().map(|format| format.name).collect();
-    let names = names.join(", ");
-    let Some(first) = fits.next() else {
-        let what = match input.head() {
-            [] => "the file is empty".to_owned(),
-            _ => format!("the format was not recognised; name it: {names}"),
-        };
-        return Err(TraceError::content(&input.file, place, what));
+    let head = Head::new(input.head());
+    let fits = fitting(&head);
+    if let [format] = fits[..] {
+        return Ok(format);
+    }
+    let names =
+        |formats: &[&Format]| -> Vec<&str> { formats.iter().map(|format| format.name).collect() };
+    let all: Vec<&Format> = TABLE.iter().collect();
+    let what = match (&fits[..], compression::container(input.head())) {
+        (_, Some(container)) => format!("this is {container}"),
+        ([], _) if input.head().is_empty() => "the file is empty".to_owned(),
+        ([], _) => format!(
+            "the format was not recognised; --format names it: {}. --columns names the columns of a table",
+            names(&all).join(", ")
+        ),
+        (several, _) => {
+            format!("this may be {}; --format names it", names(several).join(" or "))
+        }
     };
-    match fits.next() {
-        None => Ok(first),
-        Some(second) => {
-            let what = format!("this may be {} or {}; name it", first.name, second.name);
-            Err(TraceError::content(&input.file, place, what))
+    let (place, what) = match head.shown().filter(|_| !input.head().contains(&0)) {
+        Some((number, line)) => (Place::Line(number), format!("{what}; the line is {line}")),
+        None => (Place::Whole, what),
+    };
+    Err(TraceError::content(&input.file, place, what))
+}
+
+/// The formats that a file may have.
+fn fitting(head: &Head) -> Vec<&'static Format> {
+    let of = |fits: &dyn Fn(&Recognises) -> bool| -> Vec<&'static Format> {
+        TABLE.iter().filter(|format| fits(&format.recognises)).collect()
+    };
+    let found = of(&|how| match how {
+        Recognises::Bytes(begins) => begins(head.bytes),
+        Recognises::FirstLine(accepts) => head.lines().next().is_some_and(accepts),
+        _ => false,
+    });
+    if !found.is_empty() {
+        return found;
+    }
+    for words in head.words() {
+        let own = of(&|how| match how {
+            Recognises::Line { header, .. } => !header.is_empty() && is_same(header, words),
+            _ => false,
+        });
+        // A collection's own header means its own units.
+        let general = of(&|how| matches!(how, Recognises::Header(is_header) if is_header(words)));
+        if let Some(found) = [own, general].into_iter().find(|found| !found.is_empty()) {
+            return found;
         }
     }
+    let by_line =
+        |line: &str| of(&|how| matches!(how, Recognises::Line { accepts, .. } if accepts(line)));
+    head.lines().map(by_line).find(|found| !found.is_empty()).unwrap_or_default()
 }

@@ -1,17 +1,12 @@
 //! SYSTOR '17 (Lee et al., storage traffic of a virtual desktop service):
 //! `Timestamp,Response,IOType,LUN,Offset,Size`, in seconds and bytes, after a line with these words. A response time may be
-//! missing.
+//! missing, and so may the type of a request whose response was not seen.
 
-use super::fields::{Fault, Fields, seconds};
-use super::lines::{LineFormat, Parsed, Plain, accepts};
+use super::fields::{Fault, Fields, direction, seconds};
+use super::lines::{LineFormat, Parsed, Plain};
 use crate::names::Names;
 
 pub(super) struct Systor;
-
-pub(super) fn recognises(head: &[u8]) -> bool {
-    let line = super::first_line(head);
-    line.starts_with("Timestamp,Response,IOType,LUN") || accepts(&mut Systor, line)
-}
 
 impl LineFormat for Systor {
     fn parse(&mut self, line: &str, names: &mut Names) -> Result<Parsed, Fault> {
@@ -24,10 +19,14 @@ impl LineFormat for Systor {
                 known => known,
             },
         };
-        let operation = fields.direction("type")?;
+        let operation = match fields.optional().unwrap_or_default() {
+            "" => None,
+            text => Some(direction("type", text)?),
+        };
         let unit = fields.text("LUN")?;
         let (offset, length) = (fields.number("offset")?, fields.number("size")?);
         fields.end()?;
+        let Some(operation) = operation else { return Ok(Parsed::Unknown) };
         let stream = names.volume_stream(unit);
         Ok(Plain { at, stream, operation, offset, length, latency }.request())
     }

@@ -1,0 +1,312 @@
+//! Traces as people receive them: from other systems, put together, compressed, cut off, damaged, with characters that no
+//! terminal should get. Each is read to its end, or refused with the line and its number.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use iofair_core::request::Operation;
+use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Sectors;
+use iofair_trace::clean::{self, Clean};
+use iofair_trace::formats;
+use iofair_trace::input::Input;
+use iofair_trace::source::Notes;
+use iofair_trace::{Columns, Options, Record, Source, Trace};
+
+fn sample(name: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap()
+}
+
+/// The text samples, with their number of requests.
+const TEXTS: [(&str, usize); 11] = [
+    ("msr.csv", 48),
+    ("alibaba.csv", 40),
+    ("tencent.csv", 40),
+    ("fiu.txt", 40),
+    ("spc.csv", 40),
+    ("systor.csv", 40),
+    ("iolog-v3.txt", 37),
+    ("blkparse.txt", 31),
+    ("blkparse-t.txt", 31),
+    ("disksim.txt", 40),
+    ("table.csv", 40),
+];
+const CUT: &str = "files whose last line has no line break: they may have been cut off there";
+
+/// Every request of bytes whose format is recognised, and the notes.
+fn read(bytes: &[u8]) -> Result<(Vec<Record>, Notes), String> {
+    let input = || Input::new(Box::new(Cursor::new(bytes.to_vec())), "file");
+    let format = formats::recognise(&input().map_err(|error| error.to_string())?);
+    let mut source =
+        format.and_then(|format| format.open(vec![input()?])).map_err(|error| error.to_string())?;
+    let mut records = Vec::new();
+    while let Some(record) = source.next_record().map_err(|error| error.to_string())? {
+        records.push(record);
+    }
+    Ok((records, source.notes()))
+}
+fn requests(bytes: &[u8]) -> Vec<Record> {
+    read(bytes).unwrap_or_else(|error| panic!("{error}")).0
+}
+
+/// Goal: line ends, marks, comments, headers and other lines around the requests change nothing. Method: every text sample
+/// with each of them.
+#[test]
+fn what_is_around_the_requests_is_left_out() {
+    for (name, count) in TEXTS {
+        let plain = String::from_utf8(sample(name)).unwrap();
+        let wanted = requests(plain.as_bytes());
+        assert_eq!(wanted.len(), count, "{name}");
+        let dressed = [
+            ("line ends of Windows", plain.replace('\n', "\r\n")),
+            ("a byte order mark", format!("\u{feff}{plain}")),
+            ("empty lines", format!("\n \r\n{}\n\n", plain.replace('\n', "\n\n"))),
+            ("comments", format!("# Trace 7 of 9\n# 1,2,3\n{plain}# end 1\n")),
+        ];
+        for (how, text) in dressed {
+            assert_eq!(requests(text.as_bytes()), wanted, "{name} with {how}");
+        }
+        if !name.starts_with("iolog") {
+            let text = format!("Input file sdb.blktrace.0 added\n{plain}");
+            assert_eq!(requests(text.as_bytes()), wanted, "{name} with another program's words");
+        }
+        let (records, notes) = read(plain.trim_end().as_bytes()).unwrap();
+        let is_event = !name.starts_with("blkparse-t");
+        assert_eq!(
+            (records.len(), notes.of(CUT)),
+            (count, 1),
+            "{name} without the last line break"
+        );
+        assert!(is_event || read(plain.as_bytes()).unwrap().1.of(CUT) == 0, "{name}");
+    }
+}
+
+/// Goal: a collection's own header means its own units, another header its own. Method: the columns of Alibaba with both.
+#[test]
+fn headers_have_a_meaning() {
+    let line = "3,W,1024,512,1577808000000046\n";
+    let own = requests(format!("device_id,opcode,offset,length,timestamp\n{line}").as_bytes());
+    assert_eq!(own, requests(line.as_bytes()));
+    let other = requests(b"device,op,sector,sectors,time_ms\n3,W,2,1,1500\n");
+    assert_eq!(
+        (other[0].at, other[0].offset, other[0].length),
+        (Instant(1_500_000_000), 1024, 512)
+    );
+    let twice = format!("Timestamp,Offset,Size,IOType,VolumeID\n1538323200,8,8,1,7\n").repeat(2);
+    assert_eq!(requests(twice.as_bytes()).len(), 2, "files that were put together");
+}
+
+/// Goal: tables of other programs are read by their headers. Method: biosnoop, semicolons and quotes, tabs with times of other
+/// units, columns by their numbers.
+#[test]
+fn tables_are_read_by_their_headers() {
+    let snoop = requests(
+        b"TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  LAT(ms)\n\
+          0.000000    kworker/u4:4   2222   nvme0n1 W 989072     4096      0.61\n\
+          0.079939    java           912    nvme0n1 R 9206104    8192      0.64\n",
+    );
+    assert_eq!((snoop[0].offset, snoop[1].length), (989_072 * 512, 8192));
+    assert_eq!(snoop[1].at, Instant(79_939_000));
+    assert_eq!(snoop[1].completion.unwrap().latency, Nanos(640_000));
+    let quoted = requests(
+        b"\"Start Time [ms]\";\"Is Write\";\"Offset (bytes)\";\"Size\";\"Latency\"\n\
+          \"12.5\";\"0\";\"4096\";\"512\";\"\"\n\"13\";\"1\";\"0x2000\";\"512\";\"0.25\"\n",
+    );
+    assert_eq!((quoted[0].at, quoted[0].completion), (Instant(12_500_000), None));
+    assert_eq!((quoted[1].operation, quoted[1].offset), (Operation::Write, 8192));
+    assert_eq!(quoted[1].completion.unwrap().latency, Nanos(250_000), "the unit of the times");
+    let tabs = requests(
+        b"ts\trwbs\tlba\tnr_sectors\n1700000000123456\tWFS\t8\t16\n1700000000123500\tD\t0\t8\n",
+    );
+    assert_eq!(
+        (tabs[0].at, tabs[1].operation),
+        (Instant(1_700_000_000_123_456_000), Operation::Discard)
+    );
+    let path = std::env::temp_dir().join(format!("iofair-table-{}.csv", std::process::id()));
+    std::fs::write(&path, "vol1,1539000000.5,R,4096,512\nvol2,1539000001.5,W,0,512\n").unwrap();
+    let columns = Columns::parse("volume=1,time=2,op=3,offset=4,size=5").unwrap();
+    let options = Options { paths: vec![path.clone()], format: None, columns: Some(columns) };
+    let trace = Trace::open(&options).unwrap();
+    for _ in 0..2 {
+        let mut source = trace.source().unwrap();
+        let first = source.next_record().unwrap().unwrap();
+        assert_eq!((first.at.0, first.offset), (1_539_000_000_500_000_000, 4096));
+        source.next_record().unwrap().unwrap();
+        assert_eq!(source.streams()[1].name, "vol2");
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+/// Goal: the four compressions are read, with as many members as there are; one that is cut off or damaged anywhere is an
+/// error, or says so. Method: the same sample from gzip, zstd, xz and bzip2, put together; every length; a bit changed in every
+/// byte.
+#[test]
+fn compressed_files_are_whole_or_refused() {
+    let plain = requests(&sample("msr.csv"));
+    for name in ["msr.csv.gz", "msr.csv.zst", "msr.csv.xz", "msr.csv.bz2"] {
+        let one = sample(name);
+        assert_eq!(requests(&one), plain, "{name}");
+        assert_eq!(requests(&[&one[..], &one, &one].concat()).len(), 3 * plain.len(), "{name}");
+        for length in 0..one.len() {
+            let found = read(&one[..length]);
+            assert!(found.is_err(), "{name}: {length} of {} bytes", one.len());
+        }
+        for at in 0..one.len() {
+            let mut damaged = one.clone();
+            damaged[at] ^= 0x10;
+            // The time and system in gzip's header mean nothing.
+            let same = read(&damaged).map(|(records, _)| records);
+            assert!(same.is_err() || same.as_ref() == Ok(&plain), "{name}: byte {at}");
+        }
+        let followed = read(&[&one[..], b"1,h,0,Read,0,512,9\n"].concat());
+        assert!(followed.is_err(), "{name}: text behind it");
+    }
+    let mut skippable = vec![0x52, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
+    skippable.extend(sample("msr.csv.zst"));
+    assert_eq!(requests(&skippable), plain, "a frame of zstd that decoders skip");
+}
+
+/// Goal: what has to be unpacked by another program is refused with its name. Method: first bytes of each.
+#[test]
+fn containers_are_named() {
+    let mut tar = vec![0; 512];
+    (tar[..5]).copy_from_slice(b"a.csv");
+    tar[257..262].copy_from_slice(b"ustar");
+    tar.extend(b"1,h,0,Read,0,512,9\n");
+    for (bytes, wanted) in [
+        (&tar[..], "this is a tar archive; extract its files"),
+        (b"PK\x03\x04aaaa", "this is a zip archive"),
+        (b"\x04\x22\x4d\x18aaaa", "this is compressed with lz4"),
+        (b"\xff\xfe1\0,\0", "this is text in UTF-16"),
+        (b"", "the file is empty"),
+        (b"\0\0\0\0", "the format was not recognised"),
+    ] {
+        let error = read(bytes).unwrap_err();
+        assert!(error.contains(wanted), "{error}");
+    }
+}
+
+/// Goal: an error shows the line, without what a terminal obeys, and not all of a long one. Method: a trace with escapes in
+/// the middle; a file that is none.
+#[test]
+fn errors_show_the_line() {
+    let error = read(b"1,h,0,Read,0,512,9\n2,h,0,P\x1b[2Jk,0,512,9\n").unwrap_err();
+    assert_eq!(
+        error,
+        "file:2: type `P\\u{1b}[2Jk`: neither a read nor a write; the line is `2,h,0,P\\u{1b}[2Jk,0,512,9`"
+    );
+    let error = read(b"Report\n17 \x07 apples\n").unwrap_err();
+    let (format, line) =
+        ("file:2: the format was not recognised; --format names it: ", "`17 \\u{7} apples`");
+    assert!(error.starts_with(format) && error.ends_with(line), "{error}");
+    let error = read(format!("1,{}\n", "x".repeat(5000)).as_bytes()).unwrap_err();
+    assert!(error.len() < 700 && error.ends_with("...`"), "{error}");
+    let error = read(b"1,h,0,Read,0,512,9\n2,h,0,Re").unwrap_err();
+    assert!(
+        error.ends_with("`2,h,0,Re`, which has no line break: the file may have been cut off"),
+        "{error}"
+    );
+    let both = read(b"100 0 8 8 1\n").unwrap_err();
+    assert!(both.contains("this may be disksim or mqsim; --format names it"), "{both}");
+}
+
+/// Goal: names are never what a terminal obeys. Method: a process with escapes and an override of the direction of text.
+#[test]
+fn names_are_escaped() {
+    let text = "8,0 0 1 0.5 7 Q R 64 + 8 [\u{1b}]0;x\u{7}\u{202e}]\n";
+    let input = Input::new(Box::new(Cursor::new(text.as_bytes())), "file").unwrap();
+    let mut source = formats::recognise(&input).unwrap().open(vec![input]).unwrap();
+    source.next_record().unwrap().unwrap();
+    assert_eq!(source.streams()[0].name, "\\u{1b}]0;x\\u{7}\\u{202e}.7");
+}
+
+/// Goal: `blkparse -t` prints times between a request and its process; they are not its error. Method: real output of both.
+#[test]
+fn blkparse_with_times_is_the_same() {
+    let (with, without) = (requests(&sample("blkparse-t.txt")), requests(&sample("blkparse.txt")));
+    let told = |it: &Record| (it.offset, it.length, it.operation, it.completion);
+    assert_eq!(
+        with.iter().map(told).collect::<Vec<_>>(),
+        without.iter().map(told).collect::<Vec<_>>()
+    );
+    assert!(with.iter().all(|it| !it.completion.unwrap().failed));
+}
+
+/// Goal: text of blkparse that was put together is read to its end, and summaries are left out, also those of processes.
+/// Method: a sample twice; a line that is neither.
+#[test]
+fn summaries_are_left_out() {
+    let text = sample("blkparse-t.txt");
+    let names = b"fio (4321)\n Reads Queued:          21,      180KiB\n";
+    assert_eq!(requests(&[&text[..], names, &text].concat()).len(), 62);
+    let text = "8,0 0 1 0.5 7 Q R 64 + 8 [a]\n0 2 0.6 0 C R 64 + 8 [0]\n";
+    let error = read(text.as_bytes()).unwrap_err();
+    assert!(
+        error.starts_with("file:2: neither an event, which begins with MAJOR,MINOR"),
+        "{error}"
+    );
+}
+
+/// Goal: trims are completed whatever their length, and by their own completions. Method: a trim of 4 GiB in two commands, and
+/// a write at the same place; commands to zones, which are no reads.
+#[test]
+fn trims_of_any_length_are_complete() {
+    let records = requests(
+        b"8,0 0 1 0.000001 7 Q D 0 + 8388600 [a]\n\
+          8,0 0 2 0.000002 7 Q W 0 + 8 [a]\n\
+          8,0 0 3 0.000003 7 Q ZR 0 + 524288 [a]\n\
+          8,0 0 4 0.000102 0 C W 0 + 8 [0]\n\
+          8,0 0 5 0.000201 0 C D 0 + 4194304 [0]\n\
+          8,0 0 6 0.000301 0 C D 4194304 + 4194296 [0]\n",
+    );
+    let latencies: Vec<_> = records.iter().map(|it| it.completion.unwrap().latency.0).collect();
+    assert_eq!(latencies, [300_000, 100_000]);
+}
+
+/// Goal: a long trim is played, one that is longer than the drive as much as the drive has; writes of this length are not.
+/// Method: both on a drive of 1 GiB.
+#[test]
+fn long_trims_are_kept() {
+    let text =
+        "time_s,op,offset,size\n0.0,D,0,3221225472\n0.1,W,0,3221225472\n0.2,D,0,1073741824\n";
+    let input = Input::new(Box::new(Cursor::new(text.as_bytes())), "file").unwrap();
+    let source = formats::recognise(&input).unwrap().open(vec![input]).unwrap();
+    let mut clean = Clean::new(source, Sectors(1 << 21));
+    let mut lengths = Vec::new();
+    while let Some(request) = clean.next_request().unwrap() {
+        lengths.push(request.length.0);
+    }
+    assert_eq!(lengths, [1 << 21, 1 << 21]);
+    assert_eq!([clean::LONG, clean::SHORTENED].map(|note| clean.notes().of(note)), [1, 1]);
+}
+
+/// Goal: requests of which only the attempt was seen are counted, not an error. Method: SYSTOR '17, whose description has
+/// them.
+#[test]
+fn requests_without_a_type_are_counted() {
+    let (records, notes) =
+        read(b"1.5,,,0,4096,4096\n1.6,0.001,R,0,4096,4096\n1.7,,W,0,0,512\n").unwrap();
+    assert_eq!((records.len(), records[1].completion), (2, None));
+    assert_eq!(notes.of("requests of an unknown operation, which were skipped"), 1);
+}
+
+/// Goal: a compressed file without requests ends, whatever it has. Method: more empty lines than are allowed.
+#[test]
+fn lines_without_content_are_bounded() {
+    let input = Input::new(Box::new(std::io::repeat(b'\n')), "file").unwrap();
+    let mut source = formats::find("msr").unwrap().open(vec![input]).unwrap();
+    let error = source.next_record().unwrap_err().to_string();
+    assert!(error.starts_with("file:1048576: more than 1048576 lines without content"), "{error}");
+}
+
+/// Goal: a directory, or a file that is not there, is an error with its name. Method: both.
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let open = |path: &str| {
+        let paths = vec![PathBuf::from(path)];
+        Trace::open(&Options { paths, ..Options::default() }).unwrap_err().to_string()
+    };
+    assert!(open("/").starts_with("/: Is a directory"));
+    assert!(open("/nowhere\n").starts_with("/nowhere\\n: No such file"));
+}
