@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use crate::compression;
 use crate::error::{Place, Result, TraceError};
-use crate::printable::shown_line;
+use crate::printable::{printable, shortened, shown_line};
 
 /// Longest line.
 pub const LINE_MAX: usize = 64 << 10;
@@ -12,6 +12,8 @@ pub const LINE_MAX: usize = 64 << 10;
 pub const HEAD: usize = 16 << 10;
 /// Lines without content that may follow each other: a small compressed file can have any number of them.
 const EMPTY_LINES_MAX: u64 = 1 << 20;
+/// Characters of an error about a line, which repeats fields of any length.
+const MESSAGE_MAX: usize = 240;
 const BUFFER: usize = 64 << 10;
 /// What some programs write before UTF-8.
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -139,6 +141,8 @@ impl Lines {
     /// An error about the last line, which it shows.
     pub(crate) fn wrong(&self, what: impl Into<String>) -> TraceError {
         let what = what.into();
+        let what = printable(&what);
+        let what = shortened(&what, MESSAGE_MAX);
         let cut = match self.is_cut {
             true => ", which has no line break: the file may have been cut off",
             false => "",

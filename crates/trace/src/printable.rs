@@ -39,9 +39,14 @@ pub(crate) fn shown_line(line: &[u8]) -> String {
             break;
         }
     }
-    match out.char_indices().nth(SHOWN_MAX) {
-        Some((end, _)) => format!("`{}...`", &out[..end]),
-        None => format!("`{out}`"),
+    format!("`{}`", shortened(&out, SHOWN_MAX))
+}
+
+/// The beginning of a text, if it is longer than so many characters.
+pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
     }
 }
 

@@ -97,18 +97,37 @@ fn headers_have_a_meaning() {
     assert_eq!(requests(twice.as_bytes()).len(), 2, "files that were put together");
 }
 
-/// Goal: tables of other programs are read by their headers. Method: biosnoop, semicolons and quotes, tabs with times of other
-/// units, columns by their numbers.
+/// Goal: what biosnoop prints is read, in the order of submissions. Method: its output with and without times in the queue, with
+/// a process that has a space in its name, and requests without a disk or a sector.
+#[test]
+fn biosnoop_is_read() {
+    let (records, notes) = read(
+        b"TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  LAT(ms)\n\
+          0.000000    kworker/4:2    7497           R 18446744073709551615 8         0.53\n\
+          0.000000    kworker/u4:4   2222   nvme0n1 W 989072     4096      0.61\n\
+          0.010000    Web Content    912    nvme0n1 R 9206104    8192     40.00\n\
+          0.020000    java           55             R 16         512       1.00\n",
+    )
+    .unwrap();
+    let told = |it: &Record| (it.offset / 512, it.length, it.completion.unwrap().latency.0);
+    let wanted = [(9_206_104, 8192, 40_000_000), (989_072, 4096, 610_000), (16, 512, 1_000_000)];
+    assert_eq!(records.iter().map(told).collect::<Vec<_>>(), wanted);
+    assert_eq!(records[1].at.0 - records[0].at.0, 30_000_000 - 610_000);
+    assert_eq!(notes.of("requests of an unknown operation, which were skipped"), 1);
+    let queued = requests(
+        b"TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  QUE(ms) LAT(ms)\n\
+          0.000000    dmcrypt_write/ 763    sda     W 445934576  12288     0.01    0.09\n",
+    );
+    assert_eq!(told(&queued[0]), (445_934_576, 12_288, 100_000));
+    let header = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n";
+    let error = read(format!("{header}0.0 a 7 sda W 445\n").as_bytes()).unwrap_err();
+    assert!(error.starts_with("file:2: number of bytes `W`: not a whole number"), "{error}");
+}
+
+/// Goal: tables of other programs are read by their headers. Method: semicolons and quotes, tabs with times of other units,
+/// columns by their numbers.
 #[test]
 fn tables_are_read_by_their_headers() {
-    let snoop = requests(
-        b"TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  LAT(ms)\n\
-          0.000000    kworker/u4:4   2222   nvme0n1 W 989072     4096      0.61\n\
-          0.079939    java           912    nvme0n1 R 9206104    8192      0.64\n",
-    );
-    assert_eq!((snoop[0].offset, snoop[1].length), (989_072 * 512, 8192));
-    assert_eq!(snoop[1].at, Instant(79_939_000));
-    assert_eq!(snoop[1].completion.unwrap().latency, Nanos(640_000));
     let quoted = requests(
         b"\"Start Time [ms]\";\"Is Write\";\"Offset (bytes)\";\"Size\";\"Latency\"\n\
           \"12.5\";\"0\";\"4096\";\"512\";\"\"\n\"13\";\"1\";\"0x2000\";\"512\";\"0.25\"\n",
@@ -173,7 +192,7 @@ fn containers_are_named() {
     let mut tar = vec![0; 512];
     (tar[..5]).copy_from_slice(b"a.csv");
     tar[257..262].copy_from_slice(b"ustar");
-    tar.extend(b"1,h,0,Read,0,512,9\n");
+    tar.extend(b"1,h,0,Read,0,512,9\n".repeat(9));
     for (bytes, wanted) in [
         (&tar[..], "this is a tar archive; extract its files"),
         (b"PK\x03\x04aaaa", "this is a zip archive"),
@@ -197,11 +216,16 @@ fn errors_show_the_line() {
         "file:2: type `P\\u{1b}[2Jk`: neither a read nor a write; the line is `2,h,0,P\\u{1b}[2Jk,0,512,9`"
     );
     let error = read(b"Report\n17 \x07 apples\n").unwrap_err();
-    let (format, line) =
-        ("file:2: the format was not recognised; --format names it: ", "`17 \\u{7} apples`");
+    let (format, line) = (
+        "file:2: the format was not recognised; --format names it: ",
+        "`17 \\u{7} apples`, below `Report`",
+    );
     assert!(error.starts_with(format) && error.ends_with(line), "{error}");
     let error = read(format!("1,{}\n", "x".repeat(5000)).as_bytes()).unwrap_err();
     assert!(error.len() < 700 && error.ends_with("...`"), "{error}");
+    let error = read(format!("1,h,0,Read,0,512,9\n2,h,0,{}\n", "x".repeat(5000)).as_bytes());
+    let error = error.unwrap_err();
+    assert!(error.len() < 500 && error.starts_with("file:2: type `xxx"), "{error}");
     let error = read(b"1,h,0,Read,0,512,9\n2,h,0,Re").unwrap_err();
     assert!(
         error.ends_with("`2,h,0,Re`, which has no line break: the file may have been cut off"),

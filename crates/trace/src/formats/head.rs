@@ -35,11 +35,17 @@ impl<'a> Head<'a> {
     pub(super) fn words(&self) -> impl Iterator<Item = &'a str> + '_ {
         self.lines().take_while(|line| !has_number(line))
     }
-    /// The line that an error about the whole shows, with its number.
+    /// What an error about the whole shows: the first line with a number, and the first line of all; with its number.
     pub(super) fn shown(&self) -> Option<(u64, String)> {
-        let has_number = self.lines.iter().find(|(_, line)| has_number(line));
-        let (number, line) = has_number.or(self.lines.first())?;
-        Some((*number, shown_line(line.as_bytes())))
+        let (first_number, first) = *self.lines.first()?;
+        let shown = |line: &str| shown_line(line.as_bytes());
+        let found = self.lines.iter().find(|(_, line)| has_number(line));
+        Some(match found {
+            Some((number, line)) if *number > first_number => {
+                (*number, format!("{}, below {}", shown(line), shown(first)))
+            }
+            _ => (first_number, shown(first)),
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The formats of others. [`TABLE`] has a row for each; a reader is one file and its row.
 
 mod alibaba;
+mod biosnoop;
 mod blkparse;
 mod blktrace;
 mod columns;
@@ -183,6 +184,14 @@ pub const TABLE: &[Format] = &[
         together: true,
     },
     Format {
+        name: "biosnoop",
+        summary: "the output of biosnoop (BCC), with its header",
+        streams: "process.pid",
+        recognises: Recognises::FirstLine(biosnoop::is_header),
+        open: |inputs| Ok(Box::new(biosnoop::Biosnoop::new(one(inputs)))),
+        together: false,
+    },
+    Format {
         name: "disksim",
         summary: "DiskSim's ASCII traces: time in ms, device, sector, sectors, flags",
         streams: "device",
@@ -239,6 +248,10 @@ pub(crate) fn check_head(head: &[u8], file: &str) -> Result<()> {
 
 /// The format of a file, by its beginning.
 pub fn recognise(input: &Input) -> Result<&'static Format> {
+    if let Some(container) = compression::container(input.head()) {
+        let what = format!("this is {container}");
+        return Err(TraceError::content(&input.file, Place::Whole, what));
+    }
     let head = Head::new(input.head());
     let fits = fitting(&head);
     if let [format] = fits[..] {
@@ -247,14 +260,13 @@ pub fn recognise(input: &Input) -> Result<&'static Format> {
     let names =
         |formats: &[&Format]| -> Vec<&str> { formats.iter().map(|format| format.name).collect() };
     let all: Vec<&Format> = TABLE.iter().collect();
-    let what = match (&fits[..], compression::container(input.head())) {
-        (_, Some(container)) => format!("this is {container}"),
-        ([], _) if input.head().is_empty() => "the file is empty".to_owned(),
-        ([], _) => format!(
+    let what = match &fits[..] {
+        [] if input.head().is_empty() => "the file is empty".to_owned(),
+        [] => format!(
             "the format was not recognised; --format names it: {}. --columns names the columns of a table",
             names(&all).join(", ")
         ),
-        (several, _) => {
+        several => {
             format!("this may be {}; --format names it", names(several).join(" or "))
         }
     };

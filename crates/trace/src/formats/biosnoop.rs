@@ -1,0 +1,140 @@
+//! The output of `biosnoop` (BCC), with or without the time in the queue (`-Q`):
+//!
+//! ```text
+//! TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  QUE(ms) LAT(ms)
+//! 0.003368    AioMgr0-N      2618   nvme0n1 R 395545056  4096      0.01    4.95
+//! ```
+//!
+//! The time is that of the completion, and lines come in this order; a request was issued when both latencies had not passed
+//! yet. A process may have spaces in its name, and a request no disk, so fields are counted from the end.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use iofair_core::time::{Instant, Nanos};
+
+use super::events::letters;
+use super::fields::{Fault, decimal, number};
+use super::head::has_number;
+use super::lines::{CUT, UNKNOWN};
+use crate::error::Result;
+use crate::input::{Input, Lines};
+use crate::names::Names;
+use crate::record::{Completion, Record, Stream};
+use crate::source::{Notes, Source};
+
+/// Requests that are held until no earlier one can follow.
+const WINDOW: usize = 1 << 14;
+/// The first requests began before the first completion, from which times count.
+const BEFORE: u64 = 3_600 * 1_000_000_000;
+const MILLISECOND: u64 = 1_000_000;
+/// The sector of a request that has none.
+const NO_SECTOR: &str = "18446744073709551615";
+
+/// Whether a line is the header.
+pub(super) fn is_header(line: &str) -> bool {
+    let mut names = line.split_whitespace();
+    names.next() == Some("TIME(s)") && names.next() == Some("COMM") && line.ends_with("LAT(ms)")
+}
+
+pub(super) struct Biosnoop {
+    lines: Lines,
+    names: Names,
+    has_queue: bool,
+    /// By submission, and number.
+    held: BinaryHeap<Reverse<(Instant, u64)>>,
+    records: std::collections::BTreeMap<u64, Record>,
+    number: u64,
+    unknown: u64,
+    over: bool,
+}
+
+impl Biosnoop {
+    pub(super) fn new(input: Input) -> Self {
+        Self {
+            lines: Lines::new(input),
+            names: Names::default(),
+            has_queue: false,
+            held: BinaryHeap::new(),
+            records: std::collections::BTreeMap::new(),
+            number: 0,
+            unknown: 0,
+            over: false,
+        }
+    }
+    fn fill(&mut self) -> Result<()> {
+        while !self.over && self.held.len() < WINDOW {
+            let Some(line) = self.lines.next()? else {
+                self.over = true;
+                return Ok(());
+            };
+            if !has_number(line) {
+                // The header, again for every file that was put behind the first one, or words before it.
+                self.has_queue = line.contains("QUE(ms)");
+                continue;
+            }
+            match parse(line, self.has_queue, &mut self.names) {
+                Ok(Some(record)) => {
+                    self.held.push(Reverse((record.at, self.number)));
+                    self.records.insert(self.number, record);
+                    self.number += 1;
+                }
+                Ok(None) => self.unknown += 1,
+                Err(fault) => return Err(self.lines.wrong(fault)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse(line: &str, has_queue: bool, names: &mut Names) -> Result<Option<Record>, Fault> {
+    let mut fields: Vec<&str> = line.split_whitespace().collect();
+    let mut last = |name: &str| fields.pop().ok_or_else(|| format!("the {name} is missing"));
+    let millis = |name: &str, text: &str| {
+        decimal(text, MILLISECOND).ok_or_else(|| format!("{name} `{text}`: not a number of ms"))
+    };
+    let latency = millis("latency", last("latency")?)?;
+    let queue =
+        if has_queue { millis("time in the queue", last("time in the queue")?)? } else { 0 };
+    let length = number("number of bytes", last("number of bytes")?)?;
+    let sector = last("sector")?;
+    let kind = last("type")?;
+    // In front of it: time, process, pid, and the disk unless there is none.
+    let [time, process @ .., _] = &fields[..] else { return Err("the process is missing".into()) };
+    let at = decimal(time, 1_000_000_000).ok_or_else(|| format!("time `{time}`: not a number"))?;
+    let is_pid = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let ends_with_pid = fields.last().is_some_and(|text| is_pid(text));
+    let (process, disk) = match ends_with_pid {
+        true => (&fields[1..], ""),
+        false => (process, fields[fields.len() - 1]),
+    };
+    let Some((operation, flags)) = letters(kind).filter(|_| sector != NO_SECTOR) else {
+        return Ok(None);
+    };
+    let sector = number("sector", sector)?;
+    let offset = sector.checked_mul(512).ok_or_else(|| format!("sector {sector}: too large"))?;
+    let volume = names.volume(disk);
+    let stream = names.stream(&process.join("."), volume);
+    let whole = Nanos(latency.saturating_add(queue));
+    let at = Instant(at.saturating_add(BEFORE).saturating_sub(whole.0));
+    let completion = Some(Completion { latency: whole, failed: false });
+    Ok(Some(Record { at, stream, operation, flags, offset, length, completion }))
+}
+
+impl Source for Biosnoop {
+    fn next_record(&mut self) -> Result<Option<Record>> {
+        self.fill()?;
+        let next = self.held.pop().and_then(|Reverse((_, number))| self.records.remove(&number));
+        Ok(next)
+    }
+    fn streams(&self) -> &[Stream] {
+        &self.names.streams
+    }
+    fn notes(&self) -> Notes {
+        let mut notes = Notes::default();
+        self.names.note(&mut notes);
+        notes.add(UNKNOWN, self.unknown);
+        notes.add(CUT, u64::from(self.lines.is_cut));
+        notes
+    }
+}
