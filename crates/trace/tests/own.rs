@@ -5,6 +5,8 @@
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_trace::block::PAYLOAD_MAX;
+use iofair_trace::formats;
+use iofair_trace::input::Input;
 use iofair_trace::read::{DROPPED, Reader, TORN};
 use iofair_trace::record::{Completion, Metadata, Record, Stream};
 use iofair_trace::write::Writer;
@@ -95,6 +97,37 @@ fn what_is_written_is_read() {
         let reader = Reader::new(bytes.as_slice(), "test").unwrap();
         assert_eq!(reader.metadata(), metadata());
     }
+}
+
+/// Goal: a trace that was put behind another one is not lost in silence, and names are what may be printed. Method: two traces in
+/// one file; a name with an escape.
+#[test]
+fn nothing_is_behind_the_end() {
+    let one = written(&plausible(10), 4);
+    let format = formats::find("iofair").unwrap();
+    let open = |bytes: Vec<u8>| {
+        let input = Input::new(Box::new(std::io::Cursor::new(bytes)), "test").unwrap();
+        format.open(vec![input]).unwrap()
+    };
+    let mut twice = open([one.clone(), one].concat());
+    let error = loop {
+        match twice.next_record() {
+            Ok(record) => assert!(record.is_some(), "the second one is not seen"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    let wanted = ": bytes behind the end of the trace; several traces are several files";
+    assert!(error.starts_with("test: byte ") && error.ends_with(wanted), "{error}");
+    let mut writer = Writer::new(Vec::new(), "test", &metadata()).unwrap();
+    let (name, group) = ("a\u{1b}[2J".to_owned(), "g\u{7}".to_owned());
+    writer.add_stream(&Stream { name, group, volume: 0 }).unwrap();
+    writer.push(&Record { stream: 0, ..plausible(1)[0] }).unwrap();
+    let mut named = open(writer.finish().unwrap());
+    named.next_record().unwrap().unwrap();
+    assert_eq!(
+        (&named.streams()[0].name[..], &named.streams()[0].group[..]),
+        ("a\\u{1b}[2J", "g\\u{7}")
+    );
 }
 
 /// A plausible load: random requests of 4 KiB, some microseconds apart, with completions.
