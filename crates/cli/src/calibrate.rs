@@ -26,7 +26,7 @@ use self::progress::Progress;
 use self::target::Target;
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::stolen::{Disturbed, Ticks, least_disturbed};
 
 /// How often a row is measured while the host of this machine takes its processors away.
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             Some(_) => String::new(),
             None => format!("; {}", kept(records.len(), &Journal::file(out))),
         };
-        eprintln!("interrupted; no profile was written{kept}");
+        say(format_args!("interrupted; no profile was written{kept}"));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
     finish(args, out, &calibration, &fitted, output)?;
@@ -211,7 +211,7 @@ fn measure(
         if let Some(burst) = burst {
             let then =
                 if rest.is_some() { "rests before each row" } else { "is measured without it" };
-            eprintln!("{name}: limits after a burst of {burst}; the drive {then}");
+            say(format_args!("{name}: limits after a burst of {burst}; the drive {then}"));
         }
         if !run_rows(&mut target, &mut journal, &more, rest, is_over)? {
             survey = None;
@@ -220,7 +220,7 @@ fn measure(
     }
     let Some(survey) = survey.flatten() else {
         let kept = kept(journal.records().len(), journal.path());
-        eprintln!("interrupted; {kept}");
+        say(format_args!("interrupted; {kept}"));
         return Ok(None);
     };
     let (title, number) = (target.title(), target.number());

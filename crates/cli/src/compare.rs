@@ -17,7 +17,7 @@ use iofair_lab::scorecard::{self, DRIVES, Question, STACKS, Scorecard, Scorecard
 
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::output::{Output, check_places, write};
+use crate::output::{Output, check_places, say, write};
 
 /// Arguments of `iofair compare`.
 #[derive(clap::Args)]
@@ -87,10 +87,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         match scorecard::scorecard(question, &runner) {
             Ok(card) => cards.push(card),
             Err(_) if interrupted.load(Relaxed) => {
-                eprintln!(
+                say(format_args!(
                     "interrupted after {} of {runs} runs; nothing was written",
                     bar.position()
-                );
+                ));
                 return Ok(ExitCode::from(interrupt::EXIT_CODE));
             }
             Err(ScorecardError::Run(error)) => return Err(anyhow!("{}: {error}", question.drive)),

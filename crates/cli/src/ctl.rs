@@ -7,6 +7,7 @@ pub(crate) mod words;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use iofair_config::shell;
 use iofair_serve::control::client::{Address, Call, call};
 use serde_json::{Value as Json, json};
 
@@ -337,8 +338,9 @@ impl Talk {
                     if !told.starts_with(words::NO_GROUP) {
                         return error;
                     }
-                    let typed = keys.join(" ");
-                    Usage(format!("{told}\n  a new one: iofair ctl group create {name} {typed}"))
+                    let words = keys.iter().map(|key| shell::word(key)).collect::<Vec<_>>();
+                    let (name, keys) = (shell::word(name), words.join(" "));
+                    Usage(format!("{told}\n  a new one: iofair ctl group create {name} {keys}"))
                         .into()
                 })?;
                 // A group that only exists as a part of paths has no contract to change yet.

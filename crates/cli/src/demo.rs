@@ -33,7 +33,7 @@ use self::plan::Plan;
 use self::site::Site;
 use self::temporary::Temporaries;
 use crate::failure::Usage;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::stolen::{Disturbed, undisturbed};
 
 /// Default stacks: no control, ceilings, shares, and our own.
@@ -234,13 +234,13 @@ fn at_directory(
     plan.promised = reachable(promise, alone)?.max(1);
     plan.alone = Some(alone.max(1));
     let mb = |rate: u64| rate as f64 / 1e6;
-    eprintln!(
+    say(format_args!(
         "  the random reader gets {:.2} MB/s alone and {:.2} MB/s beside the others without control; promised: {:.2} MB/s{}",
         mb(alone),
         mb(beside),
         mb(plan.promised),
         if promise.is_none() { ", half of what it gets alone" } else { "" }
-    );
+    ));
     Ok(site)
 }
 
@@ -301,7 +301,7 @@ impl Progress {
         bar.set_message("one reader alone first");
         bar.enable_steady_tick(Duration::from_millis(200));
         if bar.is_hidden() {
-            eprintln!("  [{this}/{all}] {stack}: {:.0} s", milliseconds / 1000.0);
+            say(format_args!("  [{this}/{all}] {stack}: {:.0} s", milliseconds / 1000.0));
         }
         Self { bar, quiet: output.json, stack: stack.to_string() }
     }
@@ -317,7 +317,7 @@ impl Progress {
         let hidden = self.bar.is_hidden();
         self.bar.finish_and_clear();
         if !(self.quiet && hidden) {
-            eprintln!("  {:<14} {}", self.stack, run.verdict(promised));
+            say(format_args!("  {:<14} {}", self.stack, run.verdict(promised)));
         }
     }
 }

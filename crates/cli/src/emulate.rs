@@ -23,7 +23,7 @@ use serde::Serialize;
 use self::path::{Fidelity, Verdict};
 use self::place::{Kind, Place};
 use crate::failure::Usage;
-use crate::output::Output;
+use crate::output::{Output, say};
 
 /// The smallest device: what the path is measured with needs room.
 const SIZE_MIN: u64 = 16 << 20;
@@ -122,13 +122,13 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let fidelity = emulation.measure()?;
     emulation.timing.take_lateness();
     let told = emulation.told(&fidelity, None);
-    output.print(&told, || emulation.text(&fidelity))?;
+    output.announce(&told, || emulation.text(&fidelity))?;
     emulation.wait(&signals)?;
     let late = emulation.timing.take_lateness();
     let (requests, late_max_ns) = (late.completed, late.max.0);
     let late = Late { requests, late: late.late, late_max_ns };
     let told = emulation.told(&fidelity, Some(late));
-    output.print(&told, || {
+    output.announce(&told, || {
         let mark = mark(told.keeps_pace);
         format!("{}\n{mark}", late.text())
     })?;
@@ -245,9 +245,9 @@ impl<'a> Emulation<'a> {
             match self.place.unmount_all(asked > 1) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    eprintln!(
+                    say(format_args!(
                         "{error:#}; end what uses it, or signal again to detach it all the same"
-                    );
+                    ));
                     std::thread::sleep(Duration::from_millis(50));
                 }
             }

@@ -1,6 +1,5 @@
 //! How a failure is told: the chain of causes on standard error, and the exit code.
 
-use std::io;
 use std::process::ExitCode;
 
 use iofair_config::ConfigError;
@@ -8,6 +7,8 @@ use iofair_core::controller::StackError;
 use iofair_core::unit::UnitError;
 use iofair_serve::ServeError;
 use iofair_trace::printable;
+
+use crate::output::{ReaderGone, say};
 
 /// Wrong usage that clap cannot know: an unknown policy, a directory without experiments.
 #[derive(Debug)]
@@ -22,7 +23,8 @@ impl std::error::Error for Usage {}
 
 /// Prints an error with its causes and chooses the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    if is_closed_pipe(error) {
+    // `iofair list policies | head`: nothing went wrong.
+    if error.is::<ReaderGone>() {
         return ExitCode::SUCCESS;
     }
     let mut text = format!("error: {error}");
@@ -30,18 +32,13 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         text += &format!("\n  because: {cause}");
     }
     // Names and lines of files may have characters that a terminal obeys. Line breaks and tabs are those of our messages.
+    let mut shown = String::new();
     for part in text.split_inclusive(['\n', '\t']) {
         let (part, end) = part.split_at(part.trim_end_matches(['\n', '\t']).len());
-        eprint!("{}{end}", printable(part));
+        shown += &format!("{}{end}", printable(part));
     }
-    eprintln!();
+    say(shown);
     ExitCode::from(code(error))
-}
-
-/// The reader of our output left (`iofair list policies | head`): nothing went wrong.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let kind = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-    kind.into_iter().any(|io| io.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// 2 for what the user wrote, 1 for everything else.
@@ -69,6 +66,8 @@ fn is_written(error: &ServeError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
     use anyhow::Context;
 

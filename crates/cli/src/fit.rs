@@ -12,7 +12,7 @@ use iofair_lab::scenario::Scenario;
 
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{Output, say, write};
 
 /// Arguments of `iofair fit`.
 #[derive(clap::Args)]
@@ -93,7 +93,12 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         let range = fit::range(target, &rows, &simulate)?;
         let done = count.fetch_add(1, Ordering::Relaxed) + 1;
         if !args.quiet {
-            eprintln!("fit: {done} of {}: {} {}", wanted.len(), target.file, target.number.key);
+            say(format_args!(
+                "fit: {done} of {}: {} {}",
+                wanted.len(),
+                target.file,
+                target.number.key
+            ));
         }
         Ok(range)
     })?;
@@ -109,8 +114,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         Some(out) => {
             std::fs::write(out, text).with_context(|| format!("cannot write {}", out.display()))?;
         }
-        None if output.json => println!("{}", serde_json::to_string_pretty(&ranges)?),
-        None => print!("{text}"),
+        None if output.json => output.print(&ranges, String::new)?,
+        None => write(&text)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,8 @@ use iofair_historical::TABLE;
 use iofair_lab::experiment::Experiment;
 use iofair_lab::{RunError, report, simulate};
 
+use crate::output::say;
+
 /// Stacks that are the same as another one: `promise` without ceilings, and `none-none`.
 const DUPLICATES: &[&str] = &["prop-promise", "dedicated"];
 
@@ -45,9 +47,10 @@ pub(crate) fn admitted(experiments: &[Experiment]) -> Vec<Experiment> {
             let mut stacks = Vec::new();
             for ((name, stack), refusal) in one.stacks.into_iter().zip(refusals) {
                 match refusal {
-                    Some(error) => {
-                        eprintln!("left out: {} [{}] {name}: {error}", one.name, variant.name)
-                    }
+                    Some(error) => say(format_args!(
+                        "left out: {} [{}] {name}: {error}",
+                        one.name, variant.name
+                    )),
                     None => stacks.push((name, stack)),
                 }
             }

@@ -32,6 +32,7 @@ use self::site::{EmulatedDrive, Site};
 use self::usage::{Snapshot, Usage as ThreadUsage};
 use crate::failure::Usage;
 use crate::live::Watch;
+use crate::output::say;
 use crate::stolen::Disturbed;
 
 /// Between two looks at the clients.
@@ -90,10 +91,10 @@ pub(crate) fn run(
     site::check(asked.target)?;
     let mut clients = experiments.iter().flat_map(|it| &it.variants).flat_map(|it| &it.clients);
     if !asked.quiet && clients.any(|it| it.job.buffered) && gives_memory_back() {
-        eprintln!(
+        say(format_args!(
             "this machine gives free memory back to its host, so new pages take buffered clients longer; \
              `echo 11 >{PAGE_REPORTING}` ends that"
-        );
+        ));
     }
     let fio = fio::version()?;
     let watch = Watch::new(&experiments, asked.quiet)?;

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 pub(crate) use self::watch::Watch;
 use crate::failure::Usage;
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::stolen::Disturbed;
 
 /// Longer than this is a slip of the pen: an experiment of ten repeats has an hour soon.
@@ -97,7 +97,7 @@ pub(crate) fn run(
         .into());
     }
     if !asked.quiet {
-        eprintln!("first in the simulator, in virtual time");
+        say(format_args!("first in the simulator, in virtual time"));
     }
     let lab = |scenario: &Scenario| iofair_lab::simulate(scenario).map_err(|e| e.to_string());
     let runner = Runner { jobs: asked.jobs, simulate: &lab, finished: &|_| {} };

@@ -40,6 +40,7 @@ mod truth;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use iofair_serve::log;
 
 use crate::output::Output;
 
@@ -142,8 +143,21 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    dispatch(&cli).unwrap_or_else(|error| failure::report(&error))
+    let code = match Cli::try_parse() {
+        Ok(cli) => dispatch(&cli).unwrap_or_else(|error| failure::report(&error)),
+        Err(message) => parsed(&message),
+    };
+    log::flush();
+    code
+}
+
+/// Prints help, the version or a wrong usage.
+fn parsed(message: &clap::Error) -> ExitCode {
+    match message.print() {
+        // Nobody reads standard error, so nobody can be told.
+        Err(error) if !message.use_stderr() => failure::report(&output::unwritten(error)),
+        _ => u8::try_from(message.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
+    }
 }
 
 #[cfg(test)]

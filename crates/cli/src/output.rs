@@ -1,10 +1,12 @@
 //! Printing: text or JSON on standard output, tables.
 
-use std::io::Write;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use iofair_serve::log;
 use serde::Serialize;
 
 /// A line below the header and nothing else.
@@ -29,13 +31,51 @@ impl Output {
         }
         write(&text())
     }
+    /// [`Self::print`] of a command that goes on: it ends neither when standard output is closed or full, nor while
+    /// nobody reads it.
+    pub(crate) fn announce<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
+        match self.json {
+            true => log::print(&serde_json::to_string_pretty(value)?),
+            false => log::print(&text()),
+        }
+        Ok(())
+    }
 }
 
-/// Writes to standard output; a closed pipe is an error, not a panic.
+/// Writes to standard output.
 pub(crate) fn write(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    // What was said before stands before it on a terminal.
+    log::flush();
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(unwritten)
+}
+
+/// The error of standard output that takes nothing.
+pub(crate) fn unwritten(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => ReaderGone.into(),
+        _ => anyhow::Error::new(error).context("cannot write to standard output"),
+    }
+}
+
+/// The reader of standard output has closed it.
+#[derive(Debug)]
+pub(crate) struct ReaderGone;
+
+impl Display for ReaderGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the reader of standard output has closed it")
+    }
+}
+impl std::error::Error for ReaderGone {}
+
+/// Writes a line to standard error. If that fails, or nobody reads it, the command goes on without the line.
+pub(crate) fn say(line: impl Display) {
+    log::line(&line.to_string());
 }
 
 /// Checks before long work that its results have a place. Nothing is created.

@@ -19,7 +19,7 @@ use iofair_lab::plan::{self, Loads, Plan, PlanError, Question, Runner};
 
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::output::{Output, check_places, write};
+use crate::output::{Output, check_places, say, write};
 
 /// Arguments of `iofair plan`.
 #[derive(clap::Args)]
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     };
     let plan = match answer(args, &question) {
         Err(PlanError::Interrupted(runs)) => {
-            eprintln!("interrupted after {runs} runs; nothing was written");
+            say(format_args!("interrupted after {runs} runs; nothing was written"));
             return Ok(ExitCode::from(interrupt::EXIT_CODE));
         }
         answer => answer.map_err(|error| told(args, error))?,
@@ -206,7 +206,7 @@ fn answer(args: &Args, question: &Question<'_>) -> Result<Plan, PlanError> {
         bar.set_message(text.to_owned());
         let mut last = last.lock().expect("nobody panics while it is locked");
         if is_plain && !args.quiet && *last != text {
-            eprintln!("plan: {text}");
+            say(format_args!("plan: {text}"));
         }
         text.clone_into(&mut last);
     };

@@ -8,6 +8,7 @@ mod device;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -181,7 +182,9 @@ fn request(address: &Address, it: &Call) -> Result<Reply> {
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let name = args.file.display().to_string();
-    let file = File::create_new(&args.file).with_context(|| format!("cannot create {name}"))?;
+    // It tells who did what and when, so it is for its owner unless the owner says otherwise.
+    let file = File::options().write(true).create_new(true).mode(0o600).open(&args.file);
+    let file = file.with_context(|| format!("cannot create {name}"))?;
     let result = match &args.device {
         Some(path) => record_device(args, file, &name, path),
         None => record_server(args, file, &name),

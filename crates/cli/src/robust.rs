@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Usage;
 use crate::interrupt;
+use crate::output::say;
 
 /// Longest journal that is read.
 const BYTES_MAX: u64 = 1 << 30;
@@ -207,7 +208,7 @@ pub(crate) fn run(asked: &Asked<'_>) -> Result<ExitCode> {
         if bar.is_hidden() && !asked.quiet && bar.elapsed() >= *last + PRINT {
             *last = bar.elapsed();
             let left = bar.eta().as_secs();
-            eprintln!("run: {} of {} draws, {left} s left", bar.position(), tasks.len());
+            say(format_args!("run: {} of {} draws, {left} s left", bar.position(), tasks.len()));
         }
     };
     let work = || {
@@ -233,7 +234,10 @@ pub(crate) fn run(asked: &Asked<'_>) -> Result<ExitCode> {
         return Err(error);
     }
     if stop.load(Ordering::Relaxed) {
-        eprintln!("interrupted; the same command continues from {}", journal(asked.out).display());
+        say(format_args!(
+            "interrupted; the same command continues from {}",
+            journal(asked.out).display()
+        ));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
     let rows = rows(asked, &book.known.into_inner().expect("no thread panics with it"))?;
@@ -242,7 +246,10 @@ pub(crate) fn run(asked: &Asked<'_>) -> Result<ExitCode> {
     if !asked.quiet {
         let held = rows.iter().filter(|row| row.draws.holds()).count();
         let least = robust::HOLDS_PERCENT;
-        eprintln!("{held} of {} claims hold in {least} % of their draws or more", rows.len());
+        say(format_args!(
+            "{held} of {} claims hold in {least} % of their draws or more",
+            rows.len()
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

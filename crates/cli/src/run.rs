@@ -22,7 +22,7 @@ use crate::linux;
 use crate::list::collect_toml;
 use crate::live;
 use crate::measured;
-use crate::output::{Output, check_places, write};
+use crate::output::{Output, check_places, say, write};
 use crate::robust;
 use crate::truth;
 
@@ -205,7 +205,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         }
         print(args, &results, output)?;
         if !args.quiet && !output.json {
-            eprintln!("{}", here.text());
+            say(format_args!("{}", here.text()));
         }
         return Ok(ExitCode::SUCCESS);
     }

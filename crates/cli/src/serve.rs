@@ -1,19 +1,21 @@
 //! `iofair serve`: volumes under contracts, over NBD, vhost-user, ublk and FUSE, until a signal ends it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use iofair_config::contracts::Contracts;
+use iofair_config::shell;
 use iofair_core::contract::Rate;
 use iofair_historical::TABLE;
 use iofair_serve::control::Control;
+use iofair_serve::control::client::escaped;
 use iofair_serve::supervisor::{self, Passed, Stage};
 use iofair_serve::{Consent, ServeError, Server, Signal, Signals};
 use serde::Serialize;
 
 use crate::failure::Usage;
-use crate::output::Output;
+use crate::output::{Output, say};
 
 /// Arguments of `iofair serve`.
 #[derive(clap::Args)]
@@ -83,7 +85,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         Control::start_with(&args.contracts, contracts, passed, &consent).map_err(told)?;
     let told_of = |server: &Server| (ready(server, &control), limits(server));
     let (ready, limits) = control.server(told_of).map_err(told)?;
-    output.print(&ready, || in_words(&ready, &limits))?;
+    output.announce(&ready, || in_words(&ready, &limits))?;
     let (count, drive, stack) = (ready.volumes.len(), &ready.drive, &ready.stack);
     let status = format!("serving {drive} with {stack}; volumes: {count}");
     supervisor::tell(Stage::Ready, &status);
@@ -106,7 +108,7 @@ fn reload(args: &Args, control: &Control) {
         Ok(()) => format!("contracts reloaded from {}", args.contracts.display()),
         Err(error) => format!("reload failed, contracts unchanged: {error}"),
     };
-    eprintln!("{status}");
+    say(&status);
     supervisor::tell(Stage::Ready, &status);
 }
 
@@ -157,6 +159,12 @@ fn limits(server: &Server) -> String {
     }
 }
 
+/// A path as it may stand in the query of a URI.
+fn escaped_path(path: &Path) -> String {
+    let parts = path.to_string_lossy();
+    parts.split('/').map(escaped).collect::<Vec<_>>().join("/")
+}
+
 fn in_words(ready: &Ready, limits: &str) -> String {
     let mut text = format!("serving {} with {}{limits}\n", ready.drive, ready.stack);
     for volume in &ready.volumes {
@@ -164,20 +172,20 @@ fn in_words(ready: &Ready, limits: &str) -> String {
             text += &format!("  {}\n", mount.join(volume).display());
         }
         if let Some(unix) = &ready.unix {
-            text += &format!("  nbd+unix:///{volume}?socket={}\n", unix.display());
+            text += &format!("  nbd+unix:///{volume}?socket={}\n", escaped_path(unix));
         }
         if let Some(tcp) = &ready.tcp {
             text += &format!("  nbd://{tcp}/{volume}\n");
         }
     }
     if let Some(unix) = &ready.control_unix {
-        text += &format!("  iofair ctl --socket {} status\n", unix.display());
+        text += &format!("  iofair ctl --socket {} status\n", shell::path(unix));
     }
     if let Some(tcp) = &ready.control_tcp {
         text += &format!("  iofair ctl --socket https://{tcp} status\n");
     }
     if let Some(unix) = &ready.metrics_unix {
-        text += &format!("  curl --unix-socket {} http://localhost/metrics\n", unix.display());
+        text += &format!("  curl --unix-socket {} http://localhost/metrics\n", shell::path(unix));
     }
     if let Some(tcp) = &ready.metrics_tcp {
         text += &format!("  http://{tcp}/metrics\n");

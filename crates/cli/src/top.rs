@@ -22,7 +22,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::{DefaultTerminal, Terminal};
 use serde_json::json;
 
-use crate::ctl::address::Place;
+use crate::ctl::address::{Place, unreachable};
 use crate::ctl::words;
 use crate::output::{Output, write};
 use numbers::Look;
@@ -68,7 +68,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     }
     let mut terminal = ratatui::try_init().context("the terminal")?;
     let ended = live(&mut terminal, &mut view, &address, Nanos::from_secs(args.every));
-    ratatui::restore();
+    // Whoever closed the terminal needs no restored one.
+    let _ = ratatui::try_restore();
     ended.map(|()| ExitCode::SUCCESS)
 }
 
@@ -82,7 +83,7 @@ fn size(text: &str) -> Result<(u16, u16)> {
 /// What the server says now.
 fn look(address: &Address) -> Result<Look> {
     let reply = call(address, &Call::new("GET", "/v1/live?limit=10000"))
-        .context("cannot reach a server")?;
+        .map_err(|error| unreachable(address, error))?;
     serde_json::from_slice(&reply.body).context("the server's response")
 }
 

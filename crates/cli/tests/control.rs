@@ -132,6 +132,13 @@ fn the_server_is_found_and_errors_have_hints() {
         (&["ctl", "group", "remove", "bathc"], "did you mean `batch`?"),
         (&["ctl", "stack", "prop-none"], "cannot share between groups"),
         (&["ctl", "volume", "create", "x", "batch", "1000B"], "whole sectors"),
+        (&["ctl", "volume", "create", "..", "batch", "1MiB"], "\"..\" is not a valid volume name"),
+        (&["ctl", "volume", "create", "--", "-rf", "batch", "1MiB"], "is not a valid volume name"),
+        (&["ctl", "group", "create", "a/../b"], "beginning with a letter, digit or underscore"),
+        (&["ctl", "group", "create", "a\u{1b}[2J"], "\"a\\u{1b}[2J\" is not a valid group name"),
+        (&["ctl", "group", "set", "new one", "class=it's"], "create 'new one' 'class=it'\\''s'"),
+        (&["ctl", "--socket", "https://::1:9720", "status"], "needs brackets, [::1]:9720"),
+        (&["ctl", "--socket", "::1:9720", "status"], "write https://[::1]:9720"),
         (&["ctl", "--contracts", "nowhere.toml", "status"], "nowhere.toml"),
     ] {
         let (code, text) = code(words);
@@ -141,6 +148,40 @@ fn the_server_is_found_and_errors_have_hints() {
     assert!(code == 1 && text.contains("cannot reach a server at nobody.sock"), "{text}");
     assert!(served.run(&["ctl", "drain"]).status.success());
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+/// Goal: a server that is stopped holds up no command, and the error says what is the matter. Method: SIGSTOP, and each
+/// program that asks; it is asked again after SIGCONT.
+#[test]
+fn a_stopped_server_holds_up_nobody() {
+    let page = fs::read_to_string(PAGE).unwrap();
+    let served = Served::start("control-stopped", contracts(&page));
+    let signal = |name: &str| {
+        let killed = Command::new("kill").args([name, &served.child.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+    };
+    signal("-STOP");
+    std::thread::scope(|scope| {
+        for words in [
+            &["ctl", "status"][..],
+            &["top", "--once"],
+            &["ctl", "group", "set", "batch", "weight=3"],
+        ] {
+            let served = &served;
+            scope.spawn(move || {
+                let output = served.run(words);
+                let text = String::from_utf8(output.stderr).unwrap();
+                assert_eq!(output.status.code(), Some(1), "{words:?}: {text}");
+                assert!(
+                    text.contains("control.sock: it accepts connections; is it stopped"),
+                    "{text}"
+                );
+                assert!(text.contains("no response within 10 s"), "{text}");
+            });
+        }
+    });
+    signal("-CONT");
+    assert!(served.run(&["ctl", "status"]).status.success());
 }
 
 /// Goal: Prometheus' own checker has nothing to say about the metrics. Method: promtool reads them.

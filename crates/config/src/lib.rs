@@ -27,6 +27,7 @@ pub mod contracts;
 mod error;
 pub mod fio;
 mod set;
+pub mod shell;
 mod source;
 pub mod units;
 

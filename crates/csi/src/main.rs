@@ -18,14 +18,14 @@ mod volume_id;
 use std::process::ExitCode;
 
 use clap::Parser;
+use iofair_serve::log;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
-    match run::run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+    let ended = run::run(&args);
+    if let Err(error) = &ended {
+        log::line(&format!("error: {error:#}"));
     }
+    log::flush();
+    if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -12,6 +12,7 @@ mod stats;
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -190,6 +191,7 @@ impl Node {
                 fs::OpenOptions::new()
                     .create(true)
                     .append(true)
+                    .mode(0o600)
                     .open(&target)
                     .map_err(at(&target))?;
                 mounts::bind(&device, &target, read_only).await

@@ -26,6 +26,7 @@ use crate::identity::Driver;
 use crate::node::Node;
 use crate::servers::{Cluster, Servers};
 use crate::tenants::Tenants;
+use iofair_serve::log;
 
 /// How long calls in progress, and clients that keep their connections, may delay the end. Every call can be repeated.
 const GRACE: Duration = Duration::from_secs(5);
@@ -95,12 +96,12 @@ async fn serve(args: &Args, servers: Arc<Servers>) -> Result<()> {
     words.extend(node.as_ref().map(|node| {
         format!("node {}, block devices through {}", node.name(), node.devices().word())
     }));
-    eprintln!(
+    log::line(&format!(
         "{DRIVER} {}: {}; listening on {}",
         env!("CARGO_PKG_VERSION"),
         words.join("; "),
         path.display()
-    );
+    ));
     let identity = Driver { services: args.services.clone(), own };
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use iofair_serve::control::client::Address;
+use iofair_serve::log;
 use tonic::Status;
 
 pub(crate) use pods::Cluster;
@@ -74,10 +75,10 @@ impl Servers {
                 *last = now;
                 match file::read(path, &last) {
                     Ok(table) => {
-                        eprintln!("{}: {} servers", path.display(), table.len());
+                        log::line(&format!("{}: {} servers", path.display(), table.len()));
                         self.set(table);
                     }
-                    Err(error) => eprintln!("{error:#}; the last servers stay"),
+                    Err(error) => log::line(&format!("{error:#}; the last servers stay")),
                 }
             }
         }

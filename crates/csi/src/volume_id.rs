@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use iofair_core::name::is_volume_name;
 use uuid::Uuid;
 
 /// Longest identifier, in bytes, by the interface.
@@ -39,14 +40,12 @@ impl fmt::Display for VolumeId {
 
 /// Whether a server takes this name of a volume, and an identifier has room for it.
 fn is_name(name: &str) -> bool {
-    let letters = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(letters)
+    name.len() <= NAME_BYTES_MAX && is_volume_name(name)
 }
 
 /// The volume's name on a server: the name that the caller chose, or one made from it. The same name gives the same one.
 pub(crate) fn volume_name(wanted: &str) -> String {
-    // A name with a dot in front could be a hidden file.
-    if is_name(wanted) && !wanted.starts_with(MADE) && !wanted.starts_with('.') {
+    if is_name(wanted) && !wanted.starts_with(MADE) {
         return wanted.to_string();
     }
     format!("{MADE}{}", Uuid::new_v5(&Uuid::NAMESPACE_URL, wanted.as_bytes()).simple())
@@ -66,7 +65,7 @@ mod tests {
     #[test]
     fn any_name_becomes_a_volumes_name() {
         assert_eq!(volume_name("pvc-0e9c1f6a"), "pvc-0e9c1f6a");
-        let odd = ["", "a/b", "a b", ".hidden", "csi-0", &"x".repeat(128), "ä"];
+        let odd = ["", "a/b", "a b", ".hidden", "-rf", "csi-0", &"x".repeat(128), "ä"];
         let mut made: Vec<String> = odd.iter().map(|name| volume_name(name)).collect();
         assert!(made.iter().all(|name| is_name(name) && name.starts_with(MADE)), "{made:?}");
         assert_eq!(made[1], volume_name("a/b"));

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The files of a machine, by absolute paths.
@@ -71,8 +72,12 @@ impl Machine {
     /// As the system reports.
     pub fn lock(&self, path: &str) -> io::Result<Option<File>> {
         use rustix::fs::{FlockOperation, flock};
-        let file =
-            OpenOptions::new().create(true).truncate(false).write(true).open(self.path(path))?;
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(self.path(path))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
@@ -111,7 +116,9 @@ impl Files for Machine {
         fs::create_dir_all(directory)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let new = directory.join(format!(".{name}.new"));
-        let mut file = File::create(&new)?;
+        // Drop-ins and rules are for everybody to read, and for nobody else to write, whatever the umask.
+        let mut options = OpenOptions::new();
+        let mut file = options.create(true).truncate(true).write(true).mode(0o644).open(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, &path)?;

@@ -11,7 +11,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -155,8 +156,9 @@ impl Layout {
             if let Some(trial) = &self.trial {
                 return trial.stand_in(&fresh).map(drop);
             }
-            fs::write(&fresh, &text)?;
-            fs::File::open(&fresh)?.sync_all()?;
+            let mut file = create_private(&fresh)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
             fs::rename(&fresh, path)?;
             sync_parent(path)
         };
@@ -169,6 +171,16 @@ pub(crate) fn sidecar(pool: &Path) -> PathBuf {
     let mut name = pool.as_os_str().to_os_string();
     name.push(".volumes");
     PathBuf::from(name)
+}
+
+/// Creates a file that only its owner may read. What an interrupted call has left in its place is removed, not written to:
+/// it may be a link.
+pub(crate) fn create_private(path: &Path) -> io::Result<fs::File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Makes the entry of a file in its directory durable.

@@ -21,7 +21,7 @@ mod file_system;
 pub mod front;
 mod guard;
 mod layout;
-mod log;
+pub mod log;
 pub mod measure;
 mod places;
 pub mod pool;

@@ -1,45 +1,65 @@
-//! Messages for the operator, on standard error, written by a separate thread.
+//! Messages of a program that runs for long, on standard error and standard output.
 //!
-//! Logging never blocks, whatever standard error is connected to: lines go into a bounded queue, and lines that find
-//! it full are dropped and counted. Each source (a volume, the server) may write [`LINES_PER_SECOND`], so a client
-//! that provokes messages neither hides others nor fills the disk. The number of dropped lines is reported with the
+//! Writing never blocks the caller and never fails, whatever the streams are connected to: each stream has a bounded
+//! queue and a thread that writes. A line that finds the queue full, or that the stream does not take, is lost and
+//! counted; the next line that the stream takes is preceded by the number of lost ones.
+//!
+//! Each source of the server's own messages (a volume, the server) may write [`LINES_PER_SECOND`], so a client that
+//! provokes messages neither hides others nor fills the disk. The number of dropped lines is reported with the
 //! source's next line, or after a second of silence.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use iofair_core::time::{Instant, Nanos};
 
 use crate::clock::Clock;
+use crate::signals::without_signals;
 
 /// Lines that one source may write in a second; enough for everything that happens once.
 const LINES_PER_SECOND: u32 = 10;
 /// Sources that are remembered; those that come later share one place.
 const SOURCES_MAX: usize = 1024;
-/// Lines that wait for the thread.
+/// Lines that wait for a thread.
 const QUEUE_MAX: usize = 1024;
-/// Bytes of one line.
+/// Bytes of one line of a source.
 const LINE_MAX: usize = 4096;
-/// How long a server that ends waits for its last lines to be written.
+/// Bytes of any other message, such as a record of the audit log.
+const TEXT_MAX: usize = 64 << 10;
+/// How long a program that ends waits for its last lines to be written.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// Standard error is one for the whole process, and so is this.
-static LOG: OnceLock<Option<Log>> = OnceLock::new();
+/// The streams belong to the whole process, and so do these.
+static LOG: OnceLock<Log> = OnceLock::new();
+static OUTPUT: OnceLock<Lane> = OnceLock::new();
 
 struct Log {
-    queue: SyncSender<Item>,
-    state: Mutex<State>,
+    error: Lane,
+    rates: Mutex<(Clock, Rates)>,
+    /// Lines that were dropped because their source wrote too many.
+    dropped: AtomicU64,
 }
 
-struct State {
-    clock: Clock,
-    rates: Rates,
-    /// Lines that found the queue full.
-    lost: u64,
+/// A stream's queue. Without a thread, every line is lost.
+struct Lane {
+    queue: Option<SyncSender<Item>>,
+    lost: Arc<Lost>,
+}
+
+/// Lines that a stream did not get.
+#[derive(Default)]
+struct Lost {
+    all: AtomicU64,
+    /// Those that were not reported yet.
+    untold: AtomicU64,
 }
 
 enum Item {
@@ -47,63 +67,205 @@ enum Item {
     Flush(Sender<()>),
 }
 
-/// Writes a line soon: who says it, and what.
+/// Writes a line to standard error soon.
+pub fn line(text: &str) {
+    log().error.line(cut(text, TEXT_MAX).to_string());
+}
+
+/// Writes a text to standard output soon. If it cannot be written, standard error says why.
+pub fn print(text: &str) {
+    let output = OUTPUT.get_or_init(|| Lane::start("output", io::stdout().as_fd(), write_output));
+    output.line(text.strip_suffix('\n').unwrap_or(text).to_string());
+}
+
+/// Waits until what was written before has reached the streams, or for a second.
+pub fn flush() {
+    // Standard output first: its failure is a line of standard error.
+    OUTPUT.get().into_iter().for_each(Lane::flush);
+    LOG.get().into_iter().for_each(|log| log.error.flush());
+}
+
+/// Lines that were lost or dropped since the start.
+pub(crate) fn lost() -> u64 {
+    let of = |lane: &Lane| lane.lost.all.load(Relaxed);
+    let error = LOG.get().map_or(0, |log| of(&log.error) + log.dropped.load(Relaxed));
+    error + OUTPUT.get().map_or(0, of)
+}
+
+/// Writes a line to standard error soon: its source, and a message.
 pub(crate) fn tell(source: &str, message: &str) {
-    let Some(log) = LOG.get_or_init(start) else { return };
-    let Ok(mut state) = log.state.lock() else { return };
-    let now = state.clock.now();
-    let Some(dropped) = state.rates.admit(now, source) else { return };
-    let mut line = format!("{source}: {message}");
-    let end = (0..=LINE_MAX.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
-    line.truncate(end.unwrap_or(0));
+    let log = log();
+    let admitted = {
+        let mut rates = log.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = rates.0.now();
+        rates.1.admit(now, source)
+    };
+    let Some(dropped) = admitted else {
+        log.dropped.fetch_add(1, Relaxed);
+        return;
+    };
+    let mut line = cut(&format!("{source}: {message}"), LINE_MAX).to_string();
     if dropped > 0 {
         write!(line, " ({dropped} lines before this one were dropped)")
             .expect("writing to a string");
     }
-    if log.queue.try_send(Item::Line(line)).is_err() {
-        state.lost += 1;
+    log.error.line(line);
+}
+
+/// As much of a text as may be written.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
+fn log() -> &'static Log {
+    LOG.get_or_init(|| Log {
+        error: Lane::start("log", io::stderr().as_fd(), write_errors),
+        rates: Mutex::new((Clock::start(), Rates::default())),
+        dropped: AtomicU64::new(0),
+    })
+}
+
+impl Lane {
+    /// Starts the thread of a stream.
+    fn start(name: &str, stream: BorrowedFd<'_>, write: fn(Stream<File>, &Receiver<Item>)) -> Self {
+        let lost = Arc::new(Lost::default());
+        let (queue, lines) = mpsc::sync_channel(QUEUE_MAX);
+        // A descriptor of its own, because the standard library buffers standard output.
+        let started = stream.try_clone_to_owned().and_then(|file| {
+            let stream = Stream::new(File::from(file), &lost);
+            let thread = std::thread::Builder::new().name(name.into());
+            without_signals(|| thread.spawn(move || write(stream, &lines)))
+        });
+        Self { queue: started.is_ok().then_some(queue), lost }
+    }
+    fn line(&self, text: String) {
+        let queue = self.queue.as_ref();
+        if queue.is_none_or(|queue| queue.try_send(Item::Line(text)).is_err()) {
+            self.lost.add(1);
+        }
+    }
+    fn flush(&self) {
+        let (done, written) = mpsc::channel();
+        let queue = self.queue.as_ref();
+        if queue.is_some_and(|queue| queue.try_send(Item::Flush(done)).is_ok()) {
+            // A stream that nobody reads keeps no program from ending.
+            let _ = written.recv_timeout(FLUSH_MAX);
+        }
     }
 }
 
-/// Waits until what was told is written, but not for long.
-pub(crate) fn flush() {
-    let Some(Some(log)) = LOG.get() else { return };
-    let (done, written) = mpsc::channel();
-    if log.queue.try_send(Item::Flush(done)).is_ok() {
-        // Whoever does not read standard error keeps nobody from ending.
-        let _ = written.recv_timeout(FLUSH_MAX);
+impl Lost {
+    fn add(&self, lines: u64) {
+        self.all.fetch_add(lines, Relaxed);
+        self.untold.fetch_add(lines, Relaxed);
     }
 }
 
-fn start() -> Option<Log> {
-    let (queue, lines) = mpsc::sync_channel(QUEUE_MAX);
-    let thread = std::thread::Builder::new().name("log".into()).spawn(move || write(&lines));
-    // Without a thread nothing can be said without waiting, so nothing is said.
-    thread.ok()?;
-    let state = State { clock: Clock::start(), rates: Rates::default(), lost: 0 };
-    Some(Log { queue, state: Mutex::new(state) })
+/// A stream that may fail at any time, and work again later.
+struct Stream<W> {
+    to: W,
+    lost: Arc<Lost>,
+    /// The last failure, if it was not reported yet.
+    failure: Option<io::Error>,
+    /// Whether a failure has cut off a line.
+    is_torn: bool,
 }
 
-fn write(lines: &Receiver<Item>) {
+impl<W: Write> Stream<W> {
+    fn new(to: W, lost: &Arc<Lost>) -> Self {
+        Self { to, lost: Arc::clone(lost), failure: None, is_torn: false }
+    }
+    /// Writes a line after the number of those that were lost before it.
+    fn line(&mut self, line: &str) {
+        if !self.report() || !self.put(line) {
+            self.lost.add(1);
+        }
+    }
+    /// Reports lost lines, if there are any.
+    fn report(&mut self) -> bool {
+        let untold = self.lost.untold.swap(0, Relaxed);
+        if untold == 0 {
+            return true;
+        }
+        let lines = if untold == 1 { "line" } else { "lines" };
+        let why = match &self.failure {
+            Some(failure) => format!("failed: {failure}"),
+            None => "was too slow".into(),
+        };
+        let told = self.put(&format!("{untold} {lines} lost: standard error {why}"));
+        match told {
+            true => self.failure = None,
+            false => {
+                self.lost.untold.fetch_add(untold, Relaxed);
+            }
+        }
+        told
+    }
+    fn put(&mut self, line: &str) -> bool {
+        let text = format!("{}{line}\n", if self.is_torn { "\n" } else { "" });
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            match self.to.write(rest) {
+                Ok(0) => {
+                    return self.fail(io::ErrorKind::WriteZero.into(), rest.len() < text.len());
+                }
+                Ok(bytes) => rest = &rest[bytes..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.fail(error, rest.len() < text.len()),
+            }
+        }
+        self.is_torn = false;
+        true
+    }
+    fn fail(&mut self, error: io::Error, is_torn: bool) -> bool {
+        self.failure = Some(error);
+        self.is_torn |= is_torn;
+        false
+    }
+}
+
+/// The thread of standard error.
+fn write_errors(mut stream: Stream<File>, lines: &Receiver<Item>) {
     loop {
         match lines.recv_timeout(Duration::from_secs(1)) {
-            Ok(Item::Line(line)) => eprintln!("{line}"),
-            // Whoever asked may have stopped waiting.
-            Ok(Item::Flush(done)) => drop(done.send(())),
-            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Item::Line(line)) => stream.line(&line),
+            Ok(Item::Flush(done)) => {
+                stream.report();
+                // The sender may have stopped waiting.
+                let _ = done.send(());
+            }
+            Err(RecvTimeoutError::Timeout) => drop(stream.report()),
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let Some(Some(log)) = LOG.get() else { continue };
-        let Ok(mut state) = log.state.lock() else { return };
-        let now = state.clock.now();
-        let (silent, lost) = (state.rates.take_dropped(now), std::mem::take(&mut state.lost));
+        let Some(log) = LOG.get() else { continue };
+        let silent = {
+            let mut rates = log.rates.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = rates.0.now();
+            rates.1.take_dropped(now)
+        };
         // Nobody waits for this lock while a line is being written.
-        drop(state);
         for (source, dropped) in silent {
-            eprintln!("{source}: {dropped} lines were dropped");
+            stream.line(&format!("{source}: {dropped} lines were dropped"));
         }
-        if lost > 0 {
-            eprintln!("{lost} lines were dropped: standard error was too slow");
+    }
+}
+
+/// The thread of standard output. Its failures are reported on standard error, because programs read standard output.
+fn write_output(mut stream: Stream<File>, lines: &Receiver<Item>) {
+    for item in lines {
+        match item {
+            Item::Line(line) => {
+                if !stream.put(&line) {
+                    stream.lost.add(1);
+                }
+                if let Some(failure) = stream.failure.take() {
+                    self::line(&format!("standard output: {failure}"));
+                }
+            }
+            Item::Flush(done) => {
+                let _ = done.send(());
+            }
         }
     }
 }
@@ -153,6 +315,49 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A stream with room for some bytes.
+    #[derive(Default)]
+    struct Narrow {
+        text: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let written = bytes.len().min(self.room - self.text.len());
+            self.text.extend(&bytes[..written]);
+            match written {
+                0 => Err(io::ErrorKind::StorageFull.into()),
+                written => Ok(written),
+            }
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Goal: a stream that fails loses lines, which are counted and reported once it works; a line that was cut off
+    /// stays one line. Method: a stream that is full in the middle of a line, and has room later.
+    #[test]
+    fn lost_lines_are_counted_and_reported() {
+        let lost = Arc::new(Lost::default());
+        let mut stream = Stream::new(Narrow { room: 10, ..Narrow::default() }, &lost);
+        ["first", "second", "third"].iter().for_each(|line| stream.line(line));
+        assert_eq!(stream.to.text, b"first\nseco");
+        assert_eq!(lost.all.load(Relaxed), 2);
+        lost.add(1);
+        stream.to.room = 1000;
+        stream.line("fourth");
+        stream.line("fifth");
+        let text = String::from_utf8(stream.to.text).unwrap();
+        let [first, torn, report, rest @ ..] = &text.lines().collect::<Vec<_>>()[..] else {
+            panic!("{text}")
+        };
+        assert_eq!((*first, *torn, rest), ("first", "seco", &["fourth", "fifth"][..]));
+        assert!(report.starts_with("3 lines lost: standard error failed: "), "{report}");
+        assert_eq!((lost.all.load(Relaxed), lost.untold.load(Relaxed)), (3, 0));
+    }
 
     fn at(millis: u64) -> Instant {
         Instant::ZERO + Nanos::from_millis(millis)

@@ -11,6 +11,20 @@ pub enum Signal {
     Stop,
 }
 
+/// Runs `start` with all signals blocked, so that threads that it starts are never chosen to receive one.
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: both calls fill or read local sets; a valid set is never refused.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let started = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        started
+    }
+}
+
 /// The signals of [`Signal`], blocked for this process.
 #[derive(Debug)]
 pub struct Signals {

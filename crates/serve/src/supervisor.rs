@@ -28,6 +28,9 @@ use crate::socket::{Family, listening};
 /// Names that a socket may have.
 const NAMES: &str = "nbd, control, metrics (FileDescriptorName= in the socket's unit)";
 
+/// How long a manager that does not read may hold up a notification.
+const NOTIFY_MAX: Duration = Duration::from_secs(1);
+
 /// Where a socket is bound.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
@@ -174,16 +177,10 @@ pub struct Watchdog {
 impl Watchdog {
     fn from_environment() -> Result<Option<Self>, ServeError> {
         let what = || ServeError::system("the watchdog's socket");
-        let place = std::env::var_os("NOTIFY_SOCKET");
         // Zero is no time that anybody could keep.
         let timeout = sd_notify::watchdog_enabled().filter(|timeout| !timeout.is_zero());
-        let (Some(timeout), Some(place)) = (timeout, place) else { return Ok(None) };
-        let address = match place.as_bytes() {
-            [b'@', name @ ..] => UnixAddress::from_abstract_name(name),
-            _ => UnixAddress::from_pathname(&place),
-        };
-        let socket = UnixDatagram::unbound().map_err(what())?;
-        socket.connect_addr(&address.map_err(what())?).map_err(what())?;
+        let Some(timeout) = timeout else { return Ok(None) };
+        let Some(socket) = manager().map_err(what())? else { return Ok(None) };
         Self::new(socket, timeout).map(Some).map_err(what())
     }
     /// Feeds who reads the other end of `socket` and waits no longer than `timeout`.
@@ -222,15 +219,36 @@ pub fn tell(stage: Stage, status: &str) {
     if stage == Stage::Reloading {
         states.extend(NotifyState::monotonic_usec_now());
     }
-    let _ = sd_notify::notify(&states);
+    notify(&states);
+}
+
+/// A socket that is connected to the manager, if there is one.
+fn manager() -> io::Result<Option<UnixDatagram>> {
+    let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(None) };
+    let address = match place.as_bytes() {
+        [b'@', name @ ..] => UnixAddress::from_abstract_name(name)?,
+        _ => UnixAddress::from_pathname(&place)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.connect_addr(&address)?;
+    Ok(Some(socket))
+}
+
+fn notify(states: &[NotifyState<'_>]) {
+    let text: String = states.iter().map(|state| format!("{state}\n")).collect();
+    let send = |socket: UnixDatagram| {
+        socket.set_write_timeout(Some(NOTIFY_MAX))?;
+        socket.send(text.as_bytes())
+    };
+    // Without a manager nobody is impatient.
+    let _ = manager().map(|socket| socket.map(send));
 }
 
 /// What is done takes long and goes on: the manager waits so much longer.
 pub(crate) fn extend(by: Duration, status: &str) {
     let micros = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
     let states = [NotifyState::ExtendTimeoutUsec(micros), NotifyState::Status(status)];
-    // Without a manager nobody is impatient.
-    let _ = sd_notify::notify(&states);
+    notify(&states);
 }
 
 #[cfg(test)]

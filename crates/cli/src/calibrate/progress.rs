@@ -6,6 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use iofair_serve::log;
+
+use crate::output::say;
+
 /// Disappears when it is dropped.
 pub(super) struct Progress {
     bar: ProgressBar,
@@ -41,9 +45,9 @@ impl Progress {
         match (self.is_terminal, self.bar.length()) {
             (true, _) => self.bar.tick(),
             (false, Some(all)) => {
-                eprintln!("calibrate: {} of {all}: {message}", self.bar.position() + 1);
+                say(format_args!("calibrate: {} of {all}: {message}", self.bar.position() + 1));
             }
-            (false, None) => eprintln!("calibrate: {message}"),
+            (false, None) => say(format_args!("calibrate: {message}")),
         }
     }
     /// A row is finished.
@@ -52,7 +56,10 @@ impl Progress {
     }
     /// Prints a line.
     pub(super) fn print(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| {
+            say(line);
+            log::flush();
+        });
     }
 }
 

@@ -16,6 +16,7 @@ use iofair_lab::calibration::simulated_scope;
 use iofair_serve::measure::{Access, FileDevice, NbdDevice};
 
 use crate::failure::Usage;
+use crate::output::say;
 
 /// Most bytes that fill caches, and how long that may take.
 const FILL: u64 = 32 << 30;
@@ -54,7 +55,7 @@ impl Target {
                 match write {
                     true => fill(&mut device, size, is_over)
                         .with_context(|| format!("filling {name}"))?,
-                    false => eprintln!("{name} reads as zeros: {EMPTY}"),
+                    false => say(format_args!("{name} reads as zeros: {EMPTY}")),
                 }
             }
             return Ok(Self::Volume { device: Box::new(device), name: name.to_owned() });
@@ -89,9 +90,9 @@ impl Target {
             fill(&mut device, None, is_over).with_context(|| format!("filling {name}"))?;
         }
         if let Some(scheduler) = device.scheduler() {
-            eprintln!(
+            say(format_args!(
                 "{name}: requests also wait in the kernel's scheduler {scheduler}; set it to none to measure the drive alone"
-            );
+            ));
         }
         Ok(Self::File { device: Box::new(device), name: name.to_owned() })
     }
@@ -225,7 +226,10 @@ fn lengthen(path: &Path, size: u64, write: bool) -> Result<()> {
 fn fill(device: &mut dyn Device, size: Option<u64>, is_over: &dyn Fn() -> bool) -> Result<()> {
     let capacity = device.facts().capacity.bytes();
     let bytes = size.map_or(capacity, |size| size.min(capacity)) / MIB * MIB;
-    eprintln!("filling {} MiB once, since reads of holes never reach the drive", bytes / MIB);
+    say(format_args!(
+        "filling {} MiB once, since reads of holes never reach the drive",
+        bytes / MIB
+    ));
     let area = (0, bytes);
     let stream = Stream { area, ..Stream::new(Operation::Write, MIB, 4, Order::Sequential) };
     let nothing = Amount { requests: 0, time: Nanos::ZERO };

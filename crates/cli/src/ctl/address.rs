@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use iofair_config::contracts::Contracts;
-use iofair_serve::control::client::{Address, Secured};
+use iofair_config::shell;
+use iofair_serve::control::client::{Address, Secured, host_and_port};
 
 use crate::failure::Usage;
 
@@ -26,6 +27,12 @@ pub(crate) fn unreachable(address: &Address, error: io::Error) -> anyhow::Error 
         }
         (Address::Unix(_), io::ErrorKind::NotFound) => {
             ": there is no such socket; is the server running?"
+        }
+        (_, io::ErrorKind::TimedOut) => {
+            ": it accepts connections; is it stopped (SIGSTOP), or busy with a change?"
+        }
+        (Address::Unix(_), io::ErrorKind::WouldBlock) => {
+            ": its queue of connections is full; is it stopped (SIGSTOP)?"
         }
         (_, io::ErrorKind::ConnectionRefused) => ": nothing listens there; is the server running?",
         _ => "",
@@ -88,17 +95,19 @@ impl Place {
                 );
                 return Err(Usage(message).into());
             }
+            let tcp = shell::with_brackets(text)
+                .or_else(|| text.parse::<std::net::SocketAddr>().is_ok().then(|| text.to_string()));
+            if let Some(tcp) = tcp {
+                let message = format!("\"{text}\": control over TCP needs TLS; write {HTTPS}{tcp}");
+                return Err(Usage(message).into());
+            }
             return Ok(Address::Unix(PathBuf::from(text)));
         };
-        let split = place.trim_end_matches('/').rsplit_once(':');
-        let parsed = split.and_then(|(host, port)| Some((host, port.parse().ok()?)));
-        let Some((host, port)) = parsed.filter(|(host, _)| !host.is_empty()) else {
-            return Err(Usage(format!(
-                "\"{text}\" is not a server address; write one like https://pool1:9720"
-            ))
-            .into());
-        };
-        self.secured(host.to_string(), port)
+        let (host, port) = host_and_port(place.trim_end_matches('/')).map_err(|wrong| {
+            let like = "write one like https://pool1:9720";
+            Usage(format!("\"{text}\" is not a server address; {like}: {wrong}"))
+        })?;
+        self.secured(host, port)
     }
     fn secured(&self, host: String, port: u16) -> Result<Address> {
         let (Some(authority), Some(certificate), Some(key)) =

@@ -11,6 +11,7 @@ use iofair_serve::{FileSystem, takes_direct};
 use super::client::splitmix;
 use super::temporary::{Temporaries, Temporary};
 use crate::failure::Usage;
+use crate::output::say;
 
 /// Written at once.
 const CHUNK: usize = 1 << 20;
@@ -46,20 +47,20 @@ impl Site {
             ));
         }
         let directory = temporaries.make(at)?;
-        eprintln!(
+        say(format_args!(
             "  writing {} in {} ({} free), which is removed at the end",
             gigabytes(bytes),
             directory.path.display(),
             gigabytes(found.free)
-        );
+        ));
         for client in clients {
             // As the server calls the file of a volume.
             let path = directory.path.join(format!("{client}.img"));
             fill(&path, size).with_context(|| format!("cannot write {}", path.display()))?;
             if client == &clients[0] && !takes_direct(&path) {
-                eprintln!(
+                say(format_args!(
                     "  {name} does not support direct I/O: reads may come from the page cache, not from the drive"
-                );
+                ));
             }
         }
         Ok(Self { directory })

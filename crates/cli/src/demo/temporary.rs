@@ -1,5 +1,6 @@
 //! Directories of the demo that are gone when it is, also when it is interrupted.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,7 +51,10 @@ impl Temporaries {
     pub(crate) fn make(&self, at: &Path) -> Result<Temporary> {
         let path = at.join(format!("iofair-demo-{}", std::process::id()));
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-        std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
         paths.push(path.clone());
         Ok(Temporary { path })
     }

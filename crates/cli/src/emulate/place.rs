@@ -13,6 +13,7 @@ use iofair_drive::profile::Profile;
 
 use crate::failure::Usage;
 use crate::loop_device::{self, command};
+use crate::output::say;
 
 /// The error number of a mount whose server has ended ("transport endpoint is not connected").
 const NOT_CONNECTED: i32 = 107;
@@ -101,7 +102,10 @@ pub(super) fn prepare(at: &Path) -> Result<PathBuf> {
     for device in left {
         release(&device, false)?;
         loop_device::detach(&device)?;
-        eprintln!("removed {}, which an emulated drive that was killed has left", device.display());
+        say(format_args!(
+            "removed {}, which an emulated drive that was killed has left",
+            device.display()
+        ));
     }
     let left = loop_device::below(&at);
     if !left.is_empty() {
@@ -172,7 +176,7 @@ impl Drop for Place {
         if self.is_loop
             && let Err(error) = loop_device::detach(&self.device)
         {
-            eprintln!("could not be detached: {error:#}");
+            say(format_args!("could not be detached: {error:#}"));
         }
     }
 }

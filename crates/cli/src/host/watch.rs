@@ -9,10 +9,11 @@ use iofair_host::Machine;
 use iofair_host::facts::Facts;
 use iofair_host::plan::Plan;
 use iofair_host::watch::{Step, Watch};
-use iofair_serve::Clock;
+use iofair_serve::{Clock, log};
 
 use crate::failure::Usage;
 use crate::interrupt;
+use crate::output::say;
 
 /// Runs until a signal, and restores everything.
 pub(super) fn run(
@@ -36,7 +37,7 @@ pub(super) fn run(
     }
     // On standard output and first: whoever started this may go on.
     let (promised, others) = (promised.join(", "), others.join(", "));
-    crate::output::write(&format!("watching {promised}; limiting {others} when needed\n"))?;
+    log::print(&format!("watching {promised}; limiting {others} when needed"));
     let clock = Clock::start();
     let mut last = clock.now();
     // The end comes first also when a step fails.
@@ -48,7 +49,7 @@ pub(super) fn run(
         let passed_us = now.since(last).0 / 1000;
         last = now;
         match watch.step(machine, facts, passed_us) {
-            Ok(Some(step)) if !quiet => eprintln!("{}", text(&step)),
+            Ok(Some(step)) if !quiet => say(format_args!("{}", text(&step))),
             Ok(_) => {}
             Err(error) => break Err(error),
         }
@@ -56,7 +57,7 @@ pub(super) fn run(
     };
     let done = watch.end(machine)?;
     let count = done.written.len();
-    eprintln!("restored {count} {}", if count == 1 { "value" } else { "values" });
+    say(format_args!("restored {count} {}", if count == 1 { "value" } else { "values" }));
     Ok(result?)
 }
 

@@ -8,6 +8,7 @@ use iofair_host::{Hierarchy, Machine, Version};
 
 use super::plan::Group;
 use crate::loop_device::write;
+use crate::output::say;
 
 /// Tries to remove a group whose processes have just ended, 5 ms apart: a process that was killed leaves its group only when
 /// it is reaped, which may take seconds on a busy machine.
@@ -105,13 +106,13 @@ impl Groups {
                 fs::remove_dir(&path).is_ok()
             });
             if !gone {
-                eprintln!("could not be removed: {}", path.display());
+                say(format_args!("could not be removed: {}", path.display()));
             }
         }
         // Those in groups that are gone, went with them.
         for file in self.enabled.drain(..).filter(|it| it.exists()) {
             if let Err(error) = write(&file, "-io") {
-                eprintln!("could not be restored: {error:#}");
+                say(format_args!("could not be restored: {error:#}"));
             }
         }
     }

@@ -20,6 +20,7 @@ use super::plan::plan;
 use super::usage::Usage;
 use super::{Target, Times, execute};
 use crate::live::Watch;
+use crate::output::say;
 
 /// Requests that a loop device has in flight (its `hw_queue_depth`).
 const LOOP_DEPTH: u32 = 128;
@@ -135,7 +136,7 @@ pub(super) fn kernel(probes: &Experiment, probe: usize, watch: &Watch) -> Result
     let (least, most) = (all[0].1.period, all[all.len() - 1].1.period);
     if most > VARIES_MAX * least {
         let percent = (most / least - 1.0) * 100.0;
-        eprintln!("the path varies by {percent:.0} %: is other work on this machine?");
+        say(format_args!("the path varies by {percent:.0} %: is other work on this machine?"));
     }
     let middle = all.len() / 2;
     Ok(all.swap_remove(middle))

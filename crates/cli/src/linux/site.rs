@@ -14,6 +14,7 @@ use iofair_serve::{Server, Timing, in_real_time};
 use super::groups::Groups;
 use super::plan::{PageCache, Queue};
 use crate::loop_device::{self, command, write};
+use crate::output::say;
 
 /// Bytes beside the clients' files on an emulated volume.
 const SLACK: u64 = 1 << 20;
@@ -228,18 +229,18 @@ impl Drop for Site {
         self.groups.remove();
         for (file, value) in self.before.drain(..) {
             if let Err(error) = write(&file, &value) {
-                eprintln!("could not be restored: {error:#}");
+                say(format_args!("could not be restored: {error:#}"));
             }
         }
         if self.is_loop
             && let Err(error) = loop_device::detach(&self.device)
         {
-            eprintln!("could not be detached: {error:#}");
+            say(format_args!("could not be detached: {error:#}"));
         }
         if let Some(server) = self.server.take()
             && let Err(error) = server.stop()
         {
-            eprintln!("the server with the drive could not be stopped: {error}");
+            say(format_args!("the server with the drive could not be stopped: {error}"));
         }
     }
 }

@@ -11,6 +11,7 @@ use iofair_core::time::Nanos;
 use iofair_lab::experiment::Experiment;
 
 use crate::interrupt;
+use crate::output::say;
 use crate::stolen::{Disturbed, undisturbed};
 
 /// How often a disturbed run is tried. Disturbances that were seen lasted for half a minute.
@@ -83,7 +84,10 @@ impl Watch {
         bar.set_style(style.context("the progress bar's own template")?);
         if !quiet {
             let all = runs.len();
-            eprintln!("live: {all} runs in real time, {}; Ctrl-C ends them", duration(time));
+            say(format_args!(
+                "live: {all} runs in real time, {}; Ctrl-C ends them",
+                duration(time)
+            ));
         }
         let over = interrupt::flag()?;
         let (finished, passed) = (AtomicUsize::new(0), AtomicU64::new(0));
@@ -98,7 +102,7 @@ impl Watch {
         let Some(run) = self.runs.get(number) else { return self.bar.finish_and_clear() };
         self.bar.set_message(run.clone());
         if self.bar.is_hidden() && !self.quiet {
-            eprintln!("  [{}/{}] {run}", number + 1, self.runs.len());
+            say(format_args!("  [{}/{}] {run}", number + 1, self.runs.len()));
         }
     }
     /// Where a socket of this name is.

@@ -10,6 +10,8 @@ use iofair_lab::experiment::Experiment;
 
 use super::{Evidence, Part, Row, fingerprint};
 
+use crate::output::say;
+
 /// Whose numbers are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum World {
@@ -71,7 +73,9 @@ impl Store {
         }
         if !self.done.experiments.is_empty() {
             let (count, file) = (self.done.experiments.len(), self.partial.display());
-            eprintln!("continues: {count} experiments are in {file}; delete it to start again");
+            say(format_args!(
+                "continues: {count} experiments are in {file}; delete it to start again"
+            ));
         }
         Ok(missing)
     }

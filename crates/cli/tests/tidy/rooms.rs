@@ -38,6 +38,8 @@ const CLOCK: &str = "crates/serve/src/clock.rs";
 const DETERMINISTIC: &[&str] = &["core", "policies", "historical", "drive", "lab", "trace"];
 /// Rooms that depend on no other crate.
 const BARE: &[&str] = &["core", "policies", "historical"];
+/// The files that write to standard output and standard error. The macros panic when that fails, and wait while nobody reads.
+const PRINTS: &[&str] = &["crates/serve/src/log.rs", "crates/cli/src/output.rs"];
 /// Rooms with unsafe code: what talks to the kernel, and the boundaries to C and Python.
 const UNSAFE: &[&str] = &["crates/serve/", "crates/capi/", "crates/python/"];
 
@@ -82,6 +84,28 @@ fn forbidden_dependencies(files: &[File]) -> Vec<String> {
             };
             if !fine {
                 complaints.push(format!("{}: {room} may not depend on {name}", file.path));
+            }
+        }
+    }
+    complaints
+}
+
+/// What writes to standard output or standard error, outside tests.
+fn prints(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files {
+        let is_test = file.path.contains("/tests") || PRINTS.contains(&file.path.as_str());
+        if is_test || file.room_of_source().is_none() {
+            continue;
+        }
+        for (number, line) in file.code() {
+            if line.contains("#[cfg(test)]") || line.contains("#[test]") {
+                break;
+            }
+            let writes = ["print!(", "println!(", "io::stdout()", "io::stderr()"];
+            if writes.iter().any(|it| line.contains(it)) && !line.contains(".is_terminal()") {
+                let instead = "use iofair_serve::log or crate::output";
+                complaints.push(format!("{}:{number}: {instead}", file.path));
             }
         }
     }
@@ -191,6 +215,12 @@ fn no_hash_maps_where_runs_repeat() {
     assert_none(&hash_maps(&all()));
 }
 
+/// Goal: no message ends or blocks a program. Method: two files write to the streams, without the macros.
+#[test]
+fn two_files_print() {
+    assert_none(&prints(&all()));
+}
+
 /// Goal: unsafe code lives in two rooms. Method: every other library forbids it.
 #[test]
 fn unsafe_code_lives_in_serve_and_capi() {
@@ -217,7 +247,11 @@ fn canaries() {
     caught(stray_clocks, "crates/lab/src/a.rs", "let now = std::time::Instant::now();");
     caught(sleeps, "crates/serve/src/a.rs", "std::thread::sleep(pause);");
     caught(hash_maps, "crates/drive/src/a.rs", "use std::collections::HashMap;");
+    caught(prints, "crates/csi/src/a.rs", "eprintln!(\"it failed\");");
+    caught(prints, "crates/cli/src/a.rs", "let mut out = std::io::stdout().lock();");
     caught(missing_forbid, "crates/lab/src/lib.rs", "//! The lab.");
+    let fine = [File::canary("crates/cli/src/a.rs", "let bar = io::stderr().is_terminal();")];
+    assert_none(&prints(&fine));
     let fine = [File::canary("crates/lab/src/a.rs", "// HashMap, Instant::now: never here")];
     assert_none(&hash_maps(&fine));
     assert_none(&stray_clocks(&fine));

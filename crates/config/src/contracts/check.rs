@@ -8,6 +8,7 @@ use iofair_core::contract::{
     Burst, Contract, Limits, Low, Rate, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
 };
 use iofair_core::controller::{Stack, StackError};
+use iofair_core::name::{GROUP_NAMES, VOLUME_NAMES, is_group_name, is_volume_name};
 use iofair_core::params::ParameterError;
 use iofair_core::policy::Table;
 use iofair_core::time::Nanos;
@@ -26,8 +27,6 @@ use crate::{ConfigError, Source, Spanned};
 
 /// How long a command may take, and the end of a server, unless the file says otherwise.
 const PATIENCE: Nanos = Nanos::from_secs(30);
-/// Longest name of a volume, so that it fits any client's idea of an export name.
-const NAME_BYTES_MAX: usize = 255;
 /// Longest name of a volume that is a file `NAME.img`: file systems end at 255 bytes.
 const FILE_NAME_BYTES_MAX: usize = 251;
 
@@ -301,13 +300,8 @@ fn groups(
     for group in written {
         let name = group.name.get_ref();
         let refuse = |message: String| source.error(group.name.span(), message);
-        let odd = name.len() > NAME_BYTES_MAX || name.contains(char::is_control);
-        if odd || name.split('/').any(str::is_empty) {
-            let message = format!("{name:?} is not a valid group name");
-            let allowed = format!(
-                "words separated by single slashes, at most {NAME_BYTES_MAX} bytes without control characters"
-            );
-            return Err(refuse(message).allowed(allowed));
+        if !is_group_name(name) {
+            return Err(refuse(format!("{name:?} is not a valid group name")).allowed(GROUP_NAMES));
         }
         if let Some(first) = lines.insert(name, group.name.span()) {
             let line = source.error(first, "").line();
@@ -476,11 +470,9 @@ fn volumes(
     let paths: HashSet<&str> = groups.iter().flat_map(|g| with_parents(g.name.as_str())).collect();
     for volume in written {
         let name = volume.name.get_ref();
-        let letters = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(letters) {
-            let message = format!("\"{name}\" is not a valid volume name");
-            let allowed = format!("1 to {NAME_BYTES_MAX} letters, digits, dashes, dots");
-            return Err(source.error(volume.name.span(), message).allowed(allowed));
+        if !is_volume_name(name) {
+            let message = format!("{name:?} is not a valid volume name");
+            return Err(source.error(volume.name.span(), message).allowed(VOLUME_NAMES));
         }
         if let Some(first) = lines.insert(name, volume.name.span()) {
             let line = source.error(first, "").line();

@@ -22,6 +22,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use iofair_core::contract::{Contract, Refusal};
+use iofair_core::name::{GROUP_NAMES, is_group_name};
 use serde::Deserialize;
 
 use super::{admission, check, raw};
@@ -220,16 +221,13 @@ fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<HostGroup>, Con
     let mut groups: Vec<HostGroup> = Vec::new();
     for group in written {
         let name = group.name.get_ref();
-        let parts: Vec<&str> = name.split('/').collect();
-        if name.contains(char::is_control)
-            || parts.iter().any(|part| part.is_empty() || *part == "." || *part == "..")
-        {
+        if !is_group_name(name) {
             let error =
                 source.error(group.name.span(), format!("{name:?} is not a valid group name"));
-            return Err(error.allowed(
+            return Err(error.allowed(format!(
                 "a systemd unit such as \"db.service\", \"machine:NAME\", \"container:ID\", or the path of a cgroup \
-                 below the root, such as \"system.slice/db.service\"",
-            ));
+                 below the root, such as \"system.slice/db.service\"; {GROUP_NAMES}"
+            )));
         }
         if let Some(first) = groups.iter().find(|it| it.name == *name) {
             let line = source.error(first.span.clone(), "").line();
@@ -320,6 +318,7 @@ mod tests {
         for (keys, message) in [
             ("name = '../a'", "is not a valid group name"),
             ("name = '/a'", "is not a valid group name"),
+            ("name = '-a'", "is not a valid group name"),
             ("name = 'a'\nclients = ['uid:0']", "`clients` is only"),
             ("name = 'a'\nmin_iops = 5", "`min_iops` is only"),
             ("name = 'a'\nlow = '1MB/s'", "`low` is only"),

@@ -42,7 +42,7 @@ use serde::Deserialize;
 use super::access::{self, Access};
 use super::{Contracts, raw};
 use crate::units::{Bytes, Time};
-use crate::{ConfigError, Source, Spanned};
+use crate::{ConfigError, Source, Spanned, shell};
 
 /// Connections at once, and the most that may be written.
 const CONNECTIONS: u32 = 1024;
@@ -295,8 +295,12 @@ pub(super) fn address(
 ) -> Result<Option<SocketAddr>, ConfigError> {
     let Some(tcp) = written else { return Ok(None) };
     let address = tcp.get_ref().parse::<SocketAddr>().map_err(|_| {
-        let message = format!("\"{}\" is not an address", tcp.get_ref());
-        source.error(tcp.span(), message).allowed("IP:PORT, as in \"127.0.0.1:10809\"")
+        let mut message = format!("\"{}\" is not an address", tcp.get_ref());
+        if let Some(right) = shell::with_brackets(tcp.get_ref()) {
+            message += &format!(": an IPv6 address needs brackets, \"{right}\"");
+        }
+        let allowed = "IP:PORT, as in \"127.0.0.1:10809\" or \"[::1]:10809\"";
+        source.error(tcp.span(), message).allowed(allowed)
     })?;
     Ok(Some(address))
 }

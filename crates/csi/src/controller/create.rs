@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::server::{Group, Server, Volume};
 use crate::servers::Servers;
 use crate::volume_id::{VolumeId, is_of_claim, volume_name};
+use iofair_serve::log;
 
 /// The size of a volume for which none is asked.
 const SIZE: u64 = 1 << 30;
@@ -235,13 +236,13 @@ pub(crate) async fn sweep(group: String, servers: Arc<Servers>, wait: Duration) 
 
 fn report(server: &Server, error: &Failure) {
     let status = error.status(&server.node);
-    eprintln!("groups without volumes stay: {}", status.message());
+    log::line(&format!("groups without volumes stay: {}", status.message()));
 }
 
 /// Removes groups that are unused now and were so before.
 async fn remove_unused(all: &str, server: &Server, before: &[String]) -> Result<(), Failure> {
     for name in unused(all, server).await?.iter().filter(|name| before.contains(name)) {
-        eprintln!("node {}: group {name} has no volume and is removed", server.node);
+        log::line(&format!("node {}: group {name} has no volume and is removed", server.node));
         server.remove_group(name).await?;
     }
     Ok(())

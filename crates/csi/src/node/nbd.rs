@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use iofair_serve::client::dial;
+use iofair_serve::log;
 
 use self::netlink::Netlink;
 
@@ -100,7 +101,7 @@ pub(super) fn keep(
                 Ok(numbers) => lost.extend(numbers),
                 // Messages may have been dropped, so any device may have lost its connection.
                 Err(error) => {
-                    eprintln!("lost connections of NBD devices: {error}");
+                    log::line(&format!("lost connections of NBD devices: {error}"));
                     lost.extend(devices().into_iter().map(|(number, _)| number));
                 }
             }
@@ -120,9 +121,9 @@ pub(super) fn keep(
                     Err(error) => waits
                         .insert(volume.clone())
                         .then(|| {
-                            eprintln!(
+                            log::line(&format!(
                                 "volume {volume}: /dev/nbd{number} waits for its server: {error}"
-                            );
+                            ));
                         })
                         .is_some(),
                 };

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
-use iofair_serve::control::client::{Address, Secured};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use iofair_serve::control::client::{Address, Secured, host_and_port};
 use serde::Deserialize;
 
 use crate::server::Server;
@@ -81,15 +81,13 @@ fn address(control: &str, tls: Option<&Tls>, near: &Path) -> Result<Address> {
         );
         return Ok(Address::Unix(control.into()));
     };
-    let port = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    let Some((host, port)) = port.filter(|(host, _)| !host.is_empty()) else {
-        bail!("control = \"{control}\" is not https://HOST:PORT");
-    };
+    let (host, port) = host_and_port(rest)
+        .map_err(|wrong| anyhow!("control = \"{control}\" is not https://HOST:PORT: {wrong}"))?;
     let Some(Tls { authority, certificate, key, name }) = tls else {
         bail!("control = \"{control}\" needs [tls] with authority, certificate and key");
     };
     Ok(Address::Tls(Secured {
-        host: host.to_string(),
+        host,
         name: name.clone(),
         port,
         authority: near.join(authority),

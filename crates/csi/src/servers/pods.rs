@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use futures::{Stream, StreamExt};
 use iofair_serve::control::client::{Address, Secured};
+use iofair_serve::log;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -76,7 +77,9 @@ impl Cluster {
                     servers.set(known.table(self));
                 }
             }
-            Some(Err(error)) => eprintln!("the Pods of servers cannot be followed now: {error}"),
+            Some(Err(error)) => {
+                log::line(&format!("the Pods of servers cannot be followed now: {error}"))
+            }
             // A watcher never ends.
             None => std::future::pending().await,
         }

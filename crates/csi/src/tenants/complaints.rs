@@ -1,5 +1,6 @@
 //! Complaints of the loop: each is logged when it begins, and not again in every round.
 
+use iofair_serve::log;
 use std::collections::HashSet;
 
 /// What was complained of in the round before and in the present one.
@@ -17,7 +18,7 @@ impl Complaints {
     /// Logs a complaint of the present round, unless the round before had the same one.
     pub(super) fn add(&mut self, complaint: String) {
         if self.is_new(&complaint) {
-            eprintln!("{complaint}");
+            log::line(&format!("{complaint}"));
         }
         self.now.insert(complaint);
     }

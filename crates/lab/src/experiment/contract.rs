@@ -3,12 +3,17 @@
 use iofair_config::contracts::{check_alone, check_burst};
 use iofair_config::{ConfigError, Source};
 use iofair_core::contract::{Contract, Limits, Low, WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::name::{GROUP_NAMES, is_group_name};
 
 use super::file::{ClientFile, GroupFile};
 use crate::scenario::GroupSpec;
 
 /// A group that the file names.
 pub(super) fn named_group(source: &Source, group: &GroupFile) -> Result<GroupSpec, ConfigError> {
+    if !is_group_name(group.name.get_ref()) {
+        let message = format!("{:?} is not a valid group name", group.name.get_ref());
+        return Err(source.error(group.name.span(), message).allowed(GROUP_NAMES));
+    }
     let keys = ClientFile {
         name: Some(group.name.clone()),
         min: group.min,

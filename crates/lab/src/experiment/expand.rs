@@ -4,6 +4,7 @@
 use iofair_config::{ConfigError, Source, Spanned};
 use iofair_core::controller::Stack;
 use iofair_core::group::Priority;
+use iofair_core::name::{GROUP_NAMES, is_group_name};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 
@@ -260,10 +261,15 @@ fn variants(
             let message = "a [[client]] without `name`";
             return Err(ConfigError::whole_file(source.path(), message));
         };
-        if name.get_ref() == "total" || name.get_ref().contains([' ', '/']) {
-            let message = format!("`{}` cannot name a client", name.get_ref());
-            let allowed = "a word without spaces and slashes, not `total`";
+        let is_word = is_group_name(name.get_ref()) && !name.get_ref().contains('/');
+        if name.get_ref() == "total" || !is_word {
+            let message = format!("{:?} cannot name a client", name.get_ref());
+            let allowed = format!("one word, not `total`; {GROUP_NAMES}");
             return Err(source.error(name.span(), message).allowed(allowed));
+        }
+        if let Some(group) = client.group.as_ref().filter(|group| !is_group_name(group)) {
+            let message = format!("{group:?} is not a valid group name");
+            return Err(source.error(name.span(), message).allowed(GROUP_NAMES));
         }
         if names.contains(&name.get_ref().as_str()) {
             let message = format!("client `{}` is there twice", name.get_ref());

@@ -7,25 +7,24 @@
 //! `, so no name can forge a line.
 //!
 //! Lines, files (a full file becomes `PATH.1`, and so on) and the number of files are bounded. Without a file, lines
-//! go to standard error, which systemd sends to the journal.
+//! go to standard error like all other messages, which systemd sends to the journal: they may be lost, and no change
+//! waits for them.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+mod file;
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::gate::Author;
-use crate::clock;
 use crate::trial::Mode;
+use crate::{clock, log};
+use file::LogFile;
 
-/// Bytes of a file before the next one begins.
-const FILE_MAX: u64 = 16 << 20;
-/// Files beside the present one: 80 MiB in all.
-const OLD_FILES: u32 = 4;
 /// Bytes of what a caller wrote that a line repeats.
 const TEXT_MAX: usize = 4 << 10;
 /// Bytes at the end of the file in which the last lines are looked for.
@@ -33,16 +32,12 @@ const TAIL_MAX: u64 = 1 << 20;
 
 /// The log.
 #[derive(Debug)]
-pub(super) struct Audit {
-    path: Option<PathBuf>,
-    log: Mutex<Log>,
-}
+pub(super) struct Audit(Mutex<Log>);
 
 #[derive(Debug)]
 struct Log {
     /// `None`: standard error.
-    file: Option<File>,
-    bytes: u64,
+    file: Option<LogFile>,
     number: u64,
 }
 
@@ -123,10 +118,8 @@ fn cut(text: &str) -> &str {
 impl Audit {
     /// Opens the log.
     pub(super) fn open(path: Option<&Path>, mode: &Mode) -> io::Result<Self> {
-        let file = path.map(|path| open(path, mode)).transpose()?;
-        let bytes = file.as_ref().map_or(Ok(0), |file| file.metadata().map(|data| data.len()))?;
-        let log = Mutex::new(Log { file, bytes, number: 0 });
-        Ok(Self { path: path.map(Path::to_path_buf), log })
+        let file = path.map(|path| LogFile::open(path, mode)).transpose()?;
+        Ok(Self(Mutex::new(Log { file, number: 0 })))
     }
     /// Writes down that a change begins. On an error it must not be made.
     pub(super) fn begin<'a>(
@@ -135,47 +128,39 @@ impl Audit {
         asked: Asked,
         revision: String,
     ) -> io::Result<Begun<'a>> {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         log.number += 1;
         let number = log.number;
         let begun = Begun { number, author, asked, revision };
-        self.write(&mut log, &begun.line("begin", None))?;
+        log.write(&begun.line("begin", None))?;
         Ok(begun)
     }
     /// Writes down how it ended.
     pub(super) fn end(&self, begun: &Begun<'_>, outcome: &Outcome<'_>) -> io::Result<()> {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        self.write(&mut log, &begun.line("end", Some(outcome)))
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        log.write(&begun.line("end", Some(outcome)))
     }
     /// Writes down a change that was refused before it began.
     pub(super) fn refused(&self, author: &Author, asked: Asked, outcome: &Outcome<'_>) {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         log.number += 1;
         let revision = outcome.revision.to_string();
         let begun = Begun { number: log.number, author, asked, revision };
         // Nothing was changed, so nothing depends on it.
-        let _ = self.write(&mut log, &begun.line("refused", Some(outcome)));
-    }
-    fn write(&self, log: &mut Log, line: &Line<'_>) -> io::Result<()> {
-        let mut text = serde_json::to_vec(line).map_err(io::Error::other)?;
-        text.push(b'\n');
-        let (Some(path), Some(_)) = (&self.path, &log.file) else {
-            return io::stderr().lock().write_all(&text);
-        };
-        if log.bytes + text.len() as u64 > FILE_MAX {
-            turn_over(path)?;
-            (log.file, log.bytes) = (Some(open(path, &Mode::Serve)?), 0);
-        }
-        let file = log.file.as_mut().expect("looked at above");
-        file.write_all(&text)?;
-        file.sync_data()?;
-        log.bytes += text.len() as u64;
-        Ok(())
+        let _ = log.write(&begun.line("refused", Some(outcome)));
     }
     /// The last lines, oldest first; `None`: they went to standard error.
     pub(super) fn last(&self, lines: usize) -> io::Result<Option<Vec<Json>>> {
-        let Some(path) = &self.path else { return Ok(None) };
-        let mut file = File::open(path)?;
+        let path = {
+            let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(file) = &log.file else { return Ok(None) };
+            file.path().to_path_buf()
+        };
+        let mut file = match File::open(path) {
+            // It was moved away, and the next line makes a new one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Vec::new())),
+            opened => opened?,
+        };
         let length = file.metadata()?.len();
         let skipped = length.saturating_sub(TAIL_MAX);
         file.seek(SeekFrom::Start(skipped))?;
@@ -186,6 +171,21 @@ impl Audit {
         let whole = text.lines().skip(usize::from(skipped > 0));
         let read: Vec<Json> = whole.filter_map(|line| serde_json::from_str(line).ok()).collect();
         Ok(Some(read[read.len().saturating_sub(lines)..].to_vec()))
+    }
+}
+
+impl Log {
+    fn write(&mut self, line: &Line<'_>) -> io::Result<()> {
+        let mut text = serde_json::to_string(line).map_err(io::Error::other)?;
+        let Some(file) = &mut self.file else {
+            log::line(&text);
+            return Ok(());
+        };
+        text.push('\n');
+        file.append(text.as_bytes()).map_err(|error| {
+            let told = format!("{}: {error}", file.path().display());
+            io::Error::new(error.kind(), told)
+        })
     }
 }
 
@@ -203,39 +203,6 @@ impl Begun<'_> {
             result: outcome.map(|outcome| cut(outcome.result)),
         }
     }
-}
-
-fn open(path: &Path, mode: &Mode) -> io::Result<File> {
-    if let Some(trial) = mode.trial().filter(|_| fs::symlink_metadata(path).is_err()) {
-        return trial.stand_in(path);
-    }
-    let mut options = OpenOptions::new();
-    let make = !mode.is_check();
-    options.append(true).create(make).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let file = options.open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        File::open(directory)?.sync_all()?;
-    }
-    Ok(file)
-}
-
-/// `PATH.1` becomes `PATH.2`, and so on; the oldest goes.
-fn turn_over(path: &Path) -> io::Result<()> {
-    let old = |number: u32| {
-        let mut name = path.as_os_str().to_os_string();
-        name.push(format!(".{number}"));
-        PathBuf::from(name)
-    };
-    for number in (1..OLD_FILES).rev() {
-        match fs::rename(old(number), old(number + 1)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    fs::rename(path, old(1))
 }
 
 /// As `2026-01-31T23:59:59.123Z`.
@@ -262,7 +229,10 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use file::FILE_MAX;
 
     /// Goal: dates are right, leap years too. Method: days whose dates are known.
     #[test]
@@ -305,14 +275,15 @@ mod tests {
         let long = "a".repeat(1 << 20);
         let asked = Asked::new("PUT", &long, &long, Some(long.as_bytes()));
 
-        audit.log.lock().unwrap().bytes = FILE_MAX;
+        File::options().append(true).open(&path).unwrap().set_len(FILE_MAX).unwrap();
         audit.refused(&author, asked, &Outcome { revision: "", status: Some(403), result: &long });
         assert_eq!(audit.last(9).unwrap().unwrap().len(), 1);
         assert!(fs::metadata(&path).unwrap().len() < 5 * TEXT_MAX as u64);
-        assert_eq!(fs::read_to_string(directory.join("audit.1")).unwrap(), text);
-        audit.log.lock().unwrap().file = Some(File::open("/dev/null").unwrap());
-        assert!(audit.begin(&author, Asked::default(), String::new()).is_err());
-        assert!(Audit::open(Some(Path::new("/dev/null")), &Mode::Serve).is_err());
+        let old = fs::read(directory.join("audit.1")).unwrap();
+        assert!(old.starts_with(text.as_bytes()) && old.len() as u64 == FILE_MAX);
         fs::remove_dir_all(&directory).unwrap();
+        let error = audit.begin(&author, Asked::default(), String::new()).err().unwrap();
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        assert!(Audit::open(Some(Path::new("/dev/null")), &Mode::Serve).is_err());
     }
 }

@@ -10,6 +10,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
+use iofair_config::shell;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -18,8 +19,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
-/// A call may take this long: a drain takes half a minute.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// A server that works responds to a question within this time.
+const QUESTION_MAX: Duration = Duration::from_secs(10);
+/// A change may take this long: a drain takes half a minute.
+const CHANGE_MAX: Duration = Duration::from_secs(60);
 
 /// The address of a server's control or metrics socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,8 +57,32 @@ impl std::fmt::Display for Address {
         match self {
             Self::Unix(path) => path.display().fmt(f),
             Self::Tcp(address) => f.write_str(address),
-            Self::Tls(Secured { host, port, .. }) => write!(f, "https://{host}:{port}"),
+            Self::Tls(secured) => write!(f, "https://{}", secured.place()),
         }
+    }
+}
+
+impl Secured {
+    /// HOST:PORT, as in a URL.
+    fn place(&self) -> String {
+        let Self { host, port, .. } = self;
+        let lacks_brackets = host.contains(':') && !host.starts_with('[');
+        if lacks_brackets { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+/// Reads HOST:PORT.
+///
+/// # Errors
+/// The text says what is wrong, and what is allowed.
+pub fn host_and_port(text: &str) -> Result<(String, u16), String> {
+    if let Some(right) = shell::with_brackets(text) {
+        return Err(format!("\"{text}\": an IPv6 address needs brackets, {right}"));
+    }
+    let split = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    match split {
+        Some((host, port)) if !host.is_empty() => Ok((host.to_string(), port)),
+        _ => Err(format!("\"{text}\" is not HOST:PORT, such as pool1:9720 or [::1]:9720")),
     }
 }
 
@@ -92,6 +119,10 @@ impl Call {
     pub fn new(method: &str, path: &str) -> Self {
         Self { method: method.into(), path: path.into(), ..Self::default() }
     }
+    /// How long the response may take.
+    fn patience(&self) -> Duration {
+        if self.method == "GET" { QUESTION_MAX } else { CHANGE_MAX }
+    }
     /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: Json) -> Self {
@@ -123,7 +154,10 @@ pub fn escaped(name: &str) -> String {
     text
 }
 
-/// Makes one call and waits for the response.
+/// Makes one call and waits for the response, but not for ever.
+///
+/// # Errors
+/// There is no response. With [`io::ErrorKind::TimedOut`], a change may be made nevertheless.
 pub fn call(address: &Address, call: &Call) -> io::Result<Reply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let work = async {
@@ -139,12 +173,22 @@ pub fn call(address: &Address, call: &Call) -> io::Result<Reply> {
                 let connector = TlsConnector::from(Arc::new(config(secured)?));
                 let stream = TcpStream::connect((host, secured.port)).await?;
                 let stream = connector.connect(name, stream).await?;
-                exchange(stream, &secured.host, call).await
+                exchange(stream, &secured.place(), call).await
             }
         }
     };
-    let timed = async { tokio::time::timeout(TIMEOUT, work).await };
-    runtime.block_on(timed).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    let patience = call.patience();
+    let timed = async { tokio::time::timeout(patience, work).await };
+    let ended = runtime.block_on(timed);
+    // Looking up a name may still block a thread.
+    runtime.shutdown_background();
+    ended.unwrap_or_else(|_| {
+        let mut message = format!("no response within {} s", patience.as_secs());
+        if call.method != "GET" {
+            message += "; the change may still be made";
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, message))
+    })
 }
 
 /// What a caller over TLS trusts and shows.

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::layout::create_private;
+
 /// A contract file.
 #[derive(Debug)]
 pub(super) struct ContractFile {
@@ -33,7 +35,7 @@ impl ContractFile {
         let mut name = self.path.as_os_str().to_os_string();
         name.push(".new");
         let pending = Pending { file: self, fresh: name.into() };
-        let mut fresh = File::create(&pending.fresh)?;
+        let mut fresh = create_private(&pending.fresh)?;
         fresh.set_permissions(fs::metadata(&self.path)?.permissions())?;
         fresh.write_all(text.as_bytes())?;
         fresh.sync_all()?;

@@ -9,6 +9,7 @@ use iofair_config::contracts::Detail;
 
 use super::live::{GroupMoment, Moment, VolumeMoment, bounds, seconds};
 use crate::engine::tally::{Step, Times};
+use crate::log;
 use crate::pool::zeroing::Progress;
 
 /// What the text is.
@@ -79,6 +80,8 @@ fn server(page: &mut Page, moment: &Moment) {
     page.one("iofair_reactor_busy_seconds_total", counter, help, seconds(moment.reactor_busy));
     let help = "Processor time of the reactor for clients that have not chosen a volume.";
     page.one("iofair_handshake_cpu_seconds_total", counter, help, seconds(moment.handshake_cpu));
+    let help = "Lines of the log that were not written: too many from one source, or standard error or output failed.";
+    page.one("iofair_log_lines_lost_total", counter, help, log::lost());
     page.family("iofair_policy", gauge, "Counters of the policies, in the unit of their name.");
     for (name, value) in &moment.gauges {
         page.line("iofair_policy", &[("gauge", name)], value);

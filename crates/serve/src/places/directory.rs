@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -17,7 +17,7 @@ use crate::back::uring::Storage;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated};
-use crate::layout::sync_parent;
+use crate::layout::{create_private, sync_parent};
 use crate::trial::Mode;
 
 /// The name of the file of owners.
@@ -54,8 +54,10 @@ impl Owners {
     /// All or nothing.
     fn save(&self, directory: &Path) -> io::Result<()> {
         let (path, fresh) = (directory.join(OWNERS), directory.join(format!("{OWNERS}.new")));
-        fs::write(&fresh, serde_json::to_vec_pretty(self).map_err(io::Error::other)?)?;
-        fs::File::open(&fresh)?.sync_all()?;
+        let text = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
+        let mut file = create_private(&fresh)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
         fs::rename(&fresh, &path)?;
         sync_parent(&path)
     }

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use iofair_config::contracts::{Back, Contracts};
+use iofair_config::shell;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -95,7 +96,7 @@ fn complain(path: &Path, message: impl Into<String>) -> ServeError {
 
 /// What is wrong with a pool, and which command helps.
 pub(crate) fn told(path: &Path, error: PoolError) -> ServeError {
-    let name = path.display();
+    let name = shell::path(path);
     let message = match error {
         PoolError::Absent if fs::exists(sidecar(path)).is_ok_and(|there| there) => format!(
             "it is a pool of an earlier version: `iofair pool import {name} --contracts FILE` takes it over with its \
@@ -124,7 +125,7 @@ pub(crate) fn told(path: &Path, error: PoolError) -> ServeError {
         PoolError::Broken => {
             "a change failed half way; what is durable is read when the server starts again".into()
         }
-        PoolError::System(error) => return ServeError::system(name.to_string())(error),
+        PoolError::System(error) => return ServeError::system(path.display().to_string())(error),
     };
     complain(path, message)
 }
@@ -146,10 +147,11 @@ fn check_kind(path: &Path, may_create: bool) -> Result<(), ServeError> {
                 return Err(complain(path, "there is no such device"));
             }
             if !may_create {
-                let name = path.display();
                 let message = format!(
-                    "it is not there: `iofair pool create {name}` makes a pool in a new file, and so does `back \
-                     = \"file:{name}\"`"
+                    "it is not there: `iofair pool create {}` makes a pool in a new file, and so does `back \
+                     = \"file:{}\"`",
+                    shell::path(path),
+                    path.display()
                 );
                 return Err(complain(path, message));
             }
@@ -275,11 +277,12 @@ fn fill(path: &Path) -> Result<Summary, PoolError> {
 
 /// Whether there is data at its start, or a pool.
 fn refuse_used(path: &Path, medium: &FileMedium) -> Result<(), ServeError> {
-    let name = path.display();
     let survey = Survey::of(medium).map_err(|error| told(path, error.into()))?;
     if survey.superblocks.iter().any(|one| *one != Err(Defect::Absent)) {
-        let message =
-            format!("there is a pool on it already: `iofair pool check {name}` looks at it");
+        let message = format!(
+            "there is a pool on it already: `iofair pool check {}` looks at it",
+            shell::path(path)
+        );
         return Err(complain(
             path,
             message + "; --force makes a new one, and all volumes are lost",
@@ -343,7 +346,7 @@ pub fn check(path: &Path) -> Result<Report, ServeError> {
     let problem = problem.or_else(|| {
         let message =
             "one superblock is damaged, the other is as new: a server writes it again, and so does";
-        damaged.then(|| format!("{message} `iofair pool check --repair {}`", path.display()))
+        damaged.then(|| format!("{message} `iofair pool check --repair {}`", shell::path(path)))
     });
     Ok(Report { good, copies, problem, summary })
 }

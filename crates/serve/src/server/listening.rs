@@ -10,6 +10,7 @@ use std::time::Duration;
 use iofair_config::contracts::Listen;
 
 use crate::error::ServeError;
+use crate::log;
 use crate::reactor::Listener;
 use crate::socket::{self, Allowed};
 use crate::supervisor;
@@ -67,10 +68,10 @@ pub(super) fn listen(
         add(socket.file, true);
     }
     if let Some(address) = tcp.filter(|_| listen.plain_tcp()) {
-        eprintln!(
+        log::line(&format!(
             "warning: NBD over TCP without TLS at {address} (insecure = true): anyone who reaches the port \
              can read and write every volume that is open to \"*\""
-        );
+        ));
     }
     Ok(Listening { listeners, tcp, bound })
 }
