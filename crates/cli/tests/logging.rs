@@ -263,6 +263,7 @@ fn needs_root_a_full_disk_tears_no_record() {
     let contracts =
         CONTRACTS.replace("'control.sock'\n", "'control.sock'\naudit = 'small/audit'\n");
     let served = Served::ready(&directory, &contracts, Stdio::null());
+    served.does("group set g weight=2");
     small.fill();
     // There is no such volume, so that each try is records and nothing else.
     let refusal = loop {

@@ -175,6 +175,21 @@ fn needs_box_the_page_about_operation_is_true() {
     assert!(text(&ended).ends_with("ALL DONE\n"), "{}", text(&ended));
 }
 
+/// Goal: the unit that gives contracts to the kernel may do what that needs, and nothing beyond. Method: under the unit, a
+/// probe in place of the program: it writes what the program writes, and tries what must be refused.
+#[test]
+#[ignore = "needs box: root, systemd, overlayfs"]
+fn needs_box_the_unit_of_hosts_allows_what_it_needs() {
+    let directory = Directory::new();
+    let unit = "iofair-host.service";
+    fs::copy(top().join("packaging/systemd").join(unit), directory.path(unit)).unwrap();
+    fs::write(directory.path("script"), include_str!("packaging/host.sh")).unwrap();
+    let ended = Command::new(top().join("scripts/box")).arg(&directory.0).arg("100").output();
+    let told = text(&ended.unwrap());
+    assert!(told.ends_with("ALL DONE\n") && !told.contains("failed: "), "{told}");
+    assert_eq!(told.matches("ok: ").count(), 12, "{told}");
+}
+
 /// Goal: what the page says of errors is what the program says. Method: each quoted message stands in the sources.
 #[test]
 fn errors_of_the_page_are_the_programs() {

@@ -26,6 +26,7 @@
 pub mod contracts;
 mod error;
 pub mod fio;
+pub mod name;
 mod set;
 pub mod shell;
 mod source;

@@ -84,7 +84,6 @@ pub mod controller;
 pub mod error;
 pub mod group;
 pub mod minimum;
-pub mod name;
 pub mod params;
 pub mod parts;
 pub mod policy;

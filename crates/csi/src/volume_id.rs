@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use iofair_core::name::is_volume_name;
+use iofair_serve::control::client::is_volume_name;
 use uuid::Uuid;
 
 /// Longest identifier, in bytes, by the interface.

@@ -32,7 +32,7 @@ const QUEUE_MAX: usize = 1024;
 /// Bytes of one line of a source.
 const LINE_MAX: usize = 4096;
 /// Bytes of any other message, such as a record of the audit log.
-const TEXT_MAX: usize = 64 << 10;
+const TEXT_MAX: usize = 128 << 10;
 /// How long a program that ends waits for its last lines to be written.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 const SECOND: Nanos = Nanos::from_secs(1);

@@ -8,7 +8,6 @@ use iofair_core::contract::{
     Burst, Contract, Limits, Low, Rate, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
 };
 use iofair_core::controller::{Stack, StackError};
-use iofair_core::name::{GROUP_NAMES, VOLUME_NAMES, is_group_name, is_volume_name};
 use iofair_core::params::ParameterError;
 use iofair_core::policy::Table;
 use iofair_core::time::Nanos;
@@ -22,6 +21,7 @@ use super::{
     Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, inside, listen,
     paths, raw, reaches,
 };
+use crate::name::{GROUP_NAMES, VOLUME_NAMES, is_group_name, is_volume_name};
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
 

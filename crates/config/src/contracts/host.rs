@@ -22,10 +22,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use iofair_core::contract::{Contract, Refusal};
-use iofair_core::name::{GROUP_NAMES, is_group_name};
 use serde::Deserialize;
 
 use super::{admission, check, raw};
+use crate::name::{GROUP_NAMES, is_group_name};
 use crate::units::Rate;
 use crate::{ConfigError, Source, Spanned};
 

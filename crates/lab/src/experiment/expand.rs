@@ -1,10 +1,10 @@
 //! From a file to what is run: variants and sweeps multiplied out, processes counted out, stacks and
 //! host resolved. Every mistake that the parser cannot see is found here, with its place in the file.
 
+use iofair_config::name::{GROUP_NAMES, is_group_name};
 use iofair_config::{ConfigError, Source, Spanned};
 use iofair_core::controller::Stack;
 use iofair_core::group::Priority;
-use iofair_core::name::{GROUP_NAMES, is_group_name};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 

@@ -191,6 +191,8 @@ fn mistakes_are_shown_with_their_line() {
         ("job = \"randread\"", "job = \"randraed\"", "job = \"randread\"", "`randraed`"),
         ("job = \"randread\"", "", "name = \"target\"", "no `job`"),
         ("name = \"reader\"", "name = \"target\"", "name = \"reader\"", "twice"),
+        ("name = \"reader\"", "name = \"..\"", "name = \"reader\"", "\"..\" cannot name a client"),
+        ("weight = 300", "group = \"-rf\"", "name = \"target\"", "not a valid group name"),
         ("client.target.job", "client.tarket.job", "client.target.job", "no client `tarket`"),
         ("client.target.job", "client.target.jib", "client.target.job", "unknown key `jib`"),
         ("key = \"count\"", "key = \"cuont\"", "key = \"count\"", "unknown key `cuont`"),

@@ -17,13 +17,11 @@ pub const GROUP_NAMES: &str = "words separated by single slashes, at most 255 by
      with a letter, digit or underscore";
 
 /// Whether a volume may have this name.
-#[must_use]
 pub fn is_volume_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.is_ascii() && is_word(name, PUNCTUATION)
 }
 
 /// Whether a group may have this name.
-#[must_use]
 pub fn is_group_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.split('/').all(|word| is_word(word, GROUP_PUNCTUATION))
 }
