@@ -80,6 +80,8 @@ impl Flags {
     pub const READ_AHEAD: Self = Self(16);
     /// No related request follows, so a scheduler should not idle after this one.
     pub const NO_IDLE: Self = Self(32);
+    /// A further piece of a request whose first piece was submitted before: ceilings on requests do not count it again.
+    pub const CONTINUES: Self = Self(64);
 
     /// These and `other`.
     #[must_use]

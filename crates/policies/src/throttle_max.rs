@@ -33,7 +33,11 @@
 //! ceilings, and by none of the parameters: a request leaves when the buckets of all such groups around it have room,
 //! and is charged to all at once. In any time `t`, at most `max(burst, largest request) + rate * t` passes. A burst
 //! that is not written is what the rate gives in 100 ms. Groups that wait for the same bucket take turns by weight.
-//! Other groups are limited as above.
+//! Other groups are limited as above. A wake-up that comes up to 5 ms late loses nothing: what it lets go is charged as
+//! of the time at which it was due.
+//!
+//! *What counts.* A request as its client sent it, whether it is merged with others afterwards or sent to the drive in
+//! pieces. Write-zeroes count with their full length, since the drive may have to write them.
 //!
 //! *Source.* Linux `block/blk-throttle.c`, 4.18 (RHEL 8) and 7.0; stated there: all of the above. *Our choice*,
 //! where we differ: the root group may have a ceiling, too; requests that pass the root leave in the order of their

@@ -16,7 +16,7 @@ impl Controller {
         done: &mut Vec<Completion>,
     ) {
         self.note(now, id, EventKind::Completed);
-        let Request { operation, dispatched, asked_tag: asked, .. } = self.requests[id];
+        let Request { operation, dispatched, .. } = self.requests[id];
         self.leave_stack(now, id);
         let first = done.len();
         let is_cut = self.requests.is_cut(id);
@@ -29,9 +29,7 @@ impl Controller {
             if operation.modifies() {
                 flushes.write_done(request.client, request.epoch);
             }
-            // Merged before the throttles: it came with the request that took it in.
-            let own = request.asked_tag;
-            let released = if own == Instant::MAX { asked } else { own };
+            let released = request.asked_tag;
             done.push(Completion { part, operation, released, dispatched, completed: now, status });
         });
         if is_cut {

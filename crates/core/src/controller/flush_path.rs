@@ -34,6 +34,7 @@ impl Controller {
             self.kernel.on_flush();
             self.start(now, id);
         }
+        self.send_plugged(now);
     }
     /// A flush has passed all throttles: what it is to the scheduler.
     pub(super) fn weigh_flush(&mut self, id: RequestId) {

@@ -1,7 +1,7 @@
 //! Changing the stack while requests are on their way: nobody waits for the drive, and no request is lost.
 //!
 //! Requests that wait, wherever they are in the old stack, enter the new one in the order of their submission, as if they
-//! came now: its throttles and scheduler hold them by its own rules from the change on. Commands that the drive has
+//! came now, also those that were merged: its throttles and scheduler hold them by its own rules from the change on. Commands that the drive has
 //! are *orphans*: they keep their tags, their clients get their completions, and the new policies, which never
 //! dispatched them, are not told. What is left of a request of which the drive has had a piece goes to the drive
 //! as one more piece, before anything else: it was dispatched already. Flushes that wait for writes are in no stack and
@@ -31,6 +31,7 @@ impl Controller {
         for id in waiting {
             self.start(now, id);
         }
+        self.send_plugged(now);
     }
     /// The rest of a request of which an earlier stack gave a piece to the drive.
     pub(super) fn next_cut(&mut self) -> Option<RequestId> {

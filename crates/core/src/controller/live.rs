@@ -176,6 +176,7 @@ impl Controller {
         self.per_client[id.index()] = Counters::default();
         self.positions[id.index()] = Sectors::ZERO;
         self.tags.add_client(id);
+        self.plugged.add_client(id);
         self.slots.add_client(id);
         self.kernel.resize(self.per_client.len());
         self.tell(now, Change::ClientAdded(id));

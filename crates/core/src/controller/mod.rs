@@ -153,7 +153,7 @@ pub struct Controller {
     latest: Instant,
     went_back: u64,
     per_client: Vec<Counters>,
-    plugged: Vec<RequestId>,
+    plugged: plug::Plugged,
 }
 
 /// Everything a policy call needs, borrowed from the controller's other fields.
@@ -236,7 +236,7 @@ impl Controller {
             latest: Instant::ZERO,
             went_back: 0,
             per_client: Vec::new(),
-            plugged: Vec::new(),
+            plugged: plug::Plugged::default(),
         };
         this.tell_everything(Instant::ZERO);
         Ok(this)
@@ -280,58 +280,8 @@ impl Controller {
         let group = self.reserve(&submission)?;
         let id = self.admit(now, &submission, group);
         self.start_admitted(now, id);
+        self.send_plugged(now);
         Ok(id)
-    }
-
-    /// Submits all requests of a plug; adjacent requests are merged. On an error, the requests that are left in the plug were
-    /// not submitted. A plug that was filled only by [`Self::gather`] is never refused.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::submit`], for the first request that is left in the plug.
-    pub fn unplug(&mut self, now: Instant, plug: &mut Plug) -> Result<(), EngineError> {
-        let now = self.present(now);
-        let mut result = Ok(());
-        let mut taken = 0;
-        let mut last: Option<(Submission, RequestId)> = None;
-        for (submission, group) in &plug.gathered {
-            let group = match group.map_or_else(|| self.reserve(submission), Ok) {
-                Ok(group) => group,
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
-            };
-            let id = self.admit(now, submission, group);
-            taken += 1;
-            let max = self.setup.facts.max_request;
-            let merges = last.as_ref().is_some_and(|(before, head)| {
-                let head = &self.requests[*head];
-                let before = Submission { start: head.start, ..*before };
-                plug::follows(&before, head.length, submission, max)
-            });
-            match last {
-                Some((_, head)) if merges => self.merge_plugged(now, head, id),
-                _ => {
-                    self.plugged.push(id);
-                    last = Some((*submission, id));
-                }
-            }
-        }
-        plug.gathered.drain(..taken);
-        let mut heads = core::mem::take(&mut self.plugged);
-        for id in heads.drain(..) {
-            self.start_admitted(now, id);
-        }
-        self.plugged = heads;
-        result
-    }
-
-    fn merge_plugged(&mut self, now: Instant, head: RequestId, id: RequestId) {
-        self.requests.merge_back(head, id);
-        self.note(now, id, EventKind::Merged { into: head });
-        let client = self.requests[id].client;
-        self.per_client[client.index()].merged += 1;
     }
 
     /// Adds a request that has a slot to the pool.
@@ -401,12 +351,16 @@ impl Controller {
             self.let_go(now, stage, Some((sender, id)));
             return;
         }
+        self.plug(now, sender, id);
+    }
+
+    /// Gives a request that has passed all throttles to the scheduler.
+    fn schedule(&mut self, now: Instant, (sender, id): (Sender, RequestId)) {
         let is_flush = self.requests[id].operation == Operation::Flush;
         if is_flush {
             self.weigh_flush(id);
         }
         let mut cx = context!(self, now);
-        cx.requests[id].asked_tag = now;
         if !is_flush && self.scheduler.try_merge(&mut cx, id) {
             let client = self.requests[id].client;
             self.per_client[client.index()].merged += 1;
@@ -449,6 +403,7 @@ impl Controller {
         for stage in 0..self.throttles.len() {
             self.let_go(now, stage, None);
         }
+        self.send_plugged(now);
         while self.tags.has_waiters() {
             let next = self.tags.next_waiter(now, &mut self.requests, &*self.scheduler);
             let Some(id) = next else { break };

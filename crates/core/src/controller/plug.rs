@@ -1,12 +1,18 @@
-//! Plugging: a client that submits several requests at once gathers them first, so that adjacent ones are merged before
-//! any policy sees them.
+//! Plugging: adjacent requests become one before the scheduler sees them.
+//!
+//! A client that submits several requests at once gathers them in a [`Plug`]. Each of them passes the throttles on its own, so
+//! that ceilings count what the client sent. What leaves the last throttle in the same call is gathered again: a request that
+//! follows the last one of its client there is merged into it. Then all of it goes to the scheduler.
 
 use alloc::vec::Vec;
 
-use super::Submission;
-use crate::group::GroupId;
-use crate::request::{Flags, Operation};
-use crate::unit::Sectors;
+use super::tags::Sender;
+use super::{Controller, Submission};
+use crate::error::EngineError;
+use crate::group::{ClientId, GroupId};
+use crate::request::RequestId;
+use crate::time::Instant;
+use crate::trace::EventKind;
 
 /// Number of requests after which a plug must be submitted (32 in the kernel since 5.16).
 pub const PLUG_MAX: usize = 32;
@@ -46,13 +52,81 @@ impl Plug {
     }
 }
 
-/// May `next` be appended to `last` (both as submitted), `length` being what `last` has grown to?
-pub(super) fn follows(last: &Submission, length: Sectors, next: &Submission, max: Sectors) -> bool {
-    matches!(last.operation, Operation::Read | Operation::Write)
-        && last.operation == next.operation
-        && last.client == next.client
-        && last.flags == next.flags
-        && !last.flags.has(Flags::NO_MERGE)
-        && last.start + length == next.start
-        && length + next.length <= max
+/// Requests that have passed the throttles in the present call.
+#[derive(Debug, Default)]
+pub(super) struct Plugged {
+    /// In the order of their release, with who sends each to the scheduler.
+    requests: Vec<(Sender, RequestId)>,
+    /// By client: the last of its requests among these.
+    last: Vec<Option<RequestId>>,
+}
+
+impl Plugged {
+    pub(super) fn add_client(&mut self, client: ClientId) {
+        let bound = self.last.len().max(client.index() + 1);
+        self.last.resize(bound, None);
+    }
+}
+
+impl Controller {
+    /// Submits all requests of a plug. On an error, the requests that are left in the plug were not submitted. A plug that was
+    /// filled only by [`Self::gather`] is never refused.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::submit`], for the first request that is left in the plug.
+    pub fn unplug(&mut self, now: Instant, plug: &mut Plug) -> Result<(), EngineError> {
+        let now = self.present(now);
+        let mut result = Ok(());
+        let mut taken = 0;
+        for (submission, group) in &plug.gathered {
+            let group = match group.map_or_else(|| self.reserve(submission), Ok) {
+                Ok(group) => group,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            };
+            let id = self.admit(now, submission, group);
+            taken += 1;
+            self.start_admitted(now, id);
+        }
+        plug.gathered.drain(..taken);
+        self.send_plugged(now);
+        result
+    }
+
+    /// A request has passed all throttles: merges it into the one before it, or keeps it until [`Self::send_plugged`].
+    pub(super) fn plug(&mut self, now: Instant, sender: Sender, id: RequestId) {
+        let request = &mut self.requests[id];
+        request.asked_tag = now;
+        let client = request.client.index();
+        let max = self.setup.facts.max_request;
+        let last = self.plugged.last[client];
+        match last.filter(|last| self.requests.can_merge(*last, id, max)) {
+            Some(into) => {
+                self.requests.merge_back(into, id);
+                self.note(now, id, EventKind::Merged { into });
+                self.per_client[client].merged += 1;
+            }
+            None => {
+                self.plugged.last[client] = Some(id);
+                self.plugged.requests.push((sender, id));
+            }
+        }
+    }
+    /// Gives the scheduler what has passed the throttles.
+    pub(super) fn send_plugged(&mut self, now: Instant) {
+        if self.plugged.requests.is_empty() {
+            return;
+        }
+        let mut requests = core::mem::take(&mut self.plugged.requests);
+        for (_, id) in &requests {
+            self.plugged.last[self.requests[*id].client.index()] = None;
+        }
+        for sent in requests.drain(..) {
+            self.schedule(now, sent);
+        }
+        self.plugged.requests = requests;
+    }
 }

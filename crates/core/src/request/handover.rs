@@ -3,14 +3,14 @@
 
 use alloc::vec::Vec;
 
-use super::{MERGED, NIL, NO_STAGE, Operation, RequestId, Requests, SHARES};
+use super::{MERGED, NIL, NO_STAGE, RequestId, Requests, SHARES};
 use crate::parts::fifo::Fifo;
 use crate::time::Instant;
 use crate::unit::Sectors;
 
 impl Requests {
     /// Takes all requests from a stack that is replaced. Returns those that wait, in the order of submission and as they
-    /// were before they entered it, except that merged ones stay merged; and the number of tags that orphans hold.
+    /// were before they entered it, those that were merged one by one; and the number of tags that orphans hold.
     ///
     /// A request of which the drive has had a piece is an orphan as a whole: it joins `cut` if something of it is left.
     /// Flushes that wait for writes are in no stack, and those that share the next command have left theirs.
@@ -24,8 +24,7 @@ impl Requests {
                 continue;
             }
             if slot.request.dispatched == Instant::MAX && stage != SHARES {
-                self.forget_stack(index);
-                waiting.push(RequestId(index));
+                self.forget_stack(index, &mut waiting);
                 continue;
             }
             tags += u32::from(slot.tagged);
@@ -41,20 +40,20 @@ impl Requests {
         }
         (waiting, tags)
     }
-    fn forget_stack(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
-        (slot.fifo_next, slot.fifo_prev, slot.place) = (NIL, NIL, NIL);
-        slot.tagged = false;
-        let request = &mut slot.request;
-        (request.stage, request.got_tag) = (NO_STAGE, Instant::MAX);
-        if request.operation == Operation::Flush {
-            (request.start, request.length) = (slot.own_start, slot.own_length);
-        }
-        let mut part = slot.first_part;
+    /// A request that waits becomes what was submitted, and so does each that was merged into it.
+    fn forget_stack(&mut self, index: u32, waiting: &mut Vec<RequestId>) {
+        let mut part = self.slots[index as usize].first_part;
         while part != NIL {
             let slot = &mut self.slots[part as usize];
-            slot.request.asked_tag = Instant::MAX;
-            part = slot.next_part;
+            waiting.push(RequestId(part));
+            (slot.fifo_next, slot.fifo_prev, slot.place) = (NIL, NIL, NIL);
+            (slot.first_part, slot.last_part) = (part, part);
+            slot.tagged = false;
+            let request = &mut slot.request;
+            (request.start, request.length) = (slot.own_start, slot.own_length);
+            request.stage = NO_STAGE;
+            (request.asked_tag, request.got_tag) = (Instant::MAX, Instant::MAX);
+            part = core::mem::replace(&mut slot.next_part, NIL);
         }
     }
     /// Was this request, or that of this piece, given to the drive by an earlier stack?

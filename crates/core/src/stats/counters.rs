@@ -12,7 +12,7 @@ pub struct Counters {
     pub bytes: [u64; 2],
     /// Sum of the times from submission to completion.
     pub latency: [Nanos; 2],
-    /// Requests that were merged into others.
+    /// Merges of requests into others.
     pub merged: u64,
     /// Flushes completed.
     pub flushes: u64,

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use iofair_core::group::Change;
 use iofair_core::params::Values;
 use iofair_core::policy::{Build, Context, Policy, Row};
 use iofair_core::request::{Operation, RequestId};
@@ -29,6 +30,8 @@ enum How {
     ForgetsWhenLate,
     MergesAnything,
     MergesTooMuch,
+    MergesFirst,
+    LetsSomeThrough,
 }
 
 /// Every canary and the clause that must catch it.
@@ -57,8 +60,18 @@ pub(crate) fn throttles() -> impl Iterator<Item = (&'static str, &'static Row)> 
     const ORDER: [&str; 3] = [crate::RESTLESS, crate::CONFUSED, crate::REPEATABLE];
     let alike =
         |(clause, row): &(&str, &Row)| !ORDER.contains(clause) && !row.name.starts_with("merges");
-    CANARIES.iter().copied().filter(alike).chain(GATHERING.iter().copied())
+    let all = CANARIES.iter().copied().filter(alike).chain(GATHERING.iter().copied());
+    all.chain(CEILINGS.iter().copied())
 }
+
+/// Throttles that claim to keep ceilings.
+static CEILINGS: &[(&str, &Row)] = &[
+    ("ceilings", &Row { short: "max", ..row("merges-first", |b| limiting(b, How::MergesFirst)) }),
+    (
+        "ceilings",
+        &Row { short: "max", ..row("lets-some-through", |b| limiting(b, How::LetsSomeThrough)) },
+    ),
+];
 
 static GATHERING: &[(&str, &Row)] = &[
     (crate::RESTLESS, &row("counts-calls", |b| gathering(b, How::CountsCalls))),
@@ -73,8 +86,14 @@ fn broken(build: &Build<'_>, how: How) -> Box<dyn Policy + Send> {
 fn gathering(build: &Build<'_>, how: How) -> Box<dyn Policy + Send> {
     Box::new(Broken { gathers: true, ..new(build, how) })
 }
+fn limiting(build: &Build<'_>, how: How) -> Box<dyn Policy + Send> {
+    Box::new(around("max", build, how))
+}
 fn new(build: &Build<'_>, how: How) -> Broken {
-    let row = TABLE.find("noop").expect("in the table");
+    around("noop", build, how)
+}
+fn around(whole: &str, build: &Build<'_>, how: How) -> Broken {
+    let row = TABLE.find(whole).expect("in the table");
     let values = Values::new(row.parameters, row.overrides);
     let whole = (row.build)(&Build { values: &values, ..*build });
     Broken { whole, how, gathers: false, calls: 0, held: Vec::new(), wakeup: None }
@@ -143,6 +162,17 @@ impl Policy for Broken {
                 self.wakeup.get_or_insert(cx.now + Nanos::from_millis(1));
                 return self.held.push(id);
             }
+            How::LetsSomeThrough if self.calls.is_multiple_of(5) => return self.held.push(id),
+            // As if a plug above had merged them: the ceilings see one request.
+            How::MergesFirst => {
+                let longest = cx.facts.max_request;
+                let last = self.held.pop().filter(|last| cx.requests.head(*last).is_some());
+                if let Some(last) = last.filter(|last| cx.requests.can_merge(*last, id, longest)) {
+                    self.held.push(last);
+                    return cx.requests.merge_back(last, id);
+                }
+                self.held.push(id);
+            }
             _ if self.keeps_all() => {
                 if self.gathers {
                     self.wakeup.get_or_insert(cx.now + Nanos::from_millis(1));
@@ -187,6 +217,7 @@ impl Policy for Broken {
                 return self.take_held(cx);
             }
             How::MergesAnything | How::MergesTooMuch => return self.take_held(cx),
+            How::LetsSomeThrough if !self.held.is_empty() => return self.take_held(cx),
             _ if self.keeps_all() => {
                 if self.wakeup.is_some_and(|at| cx.now < at) {
                     return None;
@@ -200,6 +231,11 @@ impl Policy for Broken {
         let id = self.whole.dispatch(cx)?;
         self.calls += 1;
         match self.how {
+            How::MergesFirst => {
+                self.held.retain(|held| *held != id);
+                let parts: Vec<_> = cx.requests.parts(id).map(|(part, _)| part).collect();
+                parts.into_iter().for_each(|part| cx.requests[part].asked_tag = cx.now);
+            }
             How::Doubles if self.calls.is_multiple_of(7) => self.whole.submit(cx, id),
             How::Damages if self.calls.is_multiple_of(7) => cx.requests[id].length += Sectors(1),
             How::Invents if self.calls.is_multiple_of(7) => {
@@ -215,7 +251,11 @@ impl Policy for Broken {
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         self.whole.complete(cx, id);
     }
+    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
+        self.whole.change(cx, change);
+    }
     fn next_wakeup(&self) -> Option<Instant> {
-        self.wakeup.filter(|_| self.how != How::HoldsAsleep)
+        let own = self.wakeup.filter(|_| self.how != How::HoldsAsleep);
+        own.into_iter().chain(self.whole.next_wakeup()).min()
     }
 }

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 
 use iofair_core::controller::{Completion, Dispatch, Setup};
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::group::{ClientId, GroupId, Groups, Priority};
 use iofair_core::request::{Flags, Operation, Part};
 use iofair_core::stats::counters::Counters;
-use iofair_core::time::Instant;
+use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+
+use crate::ceilings::{Ceilings, Promise};
 
 /// A submission as the engine took it in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +53,8 @@ pub(crate) enum Event<'a> {
     Settled(&'a Settled),
     /// A wake-up was served.
     Woken,
+    /// Groups, their contracts or the stack are others from now on.
+    Changed(&'a Groups, Option<Promise>),
     /// A client is about to go, or the run is over: what the engine counted for it.
     Counted(ClientId, &'a Counters),
     /// Everything was completed and every wake-up served that could be.
@@ -63,8 +67,8 @@ pub(crate) trait Checker {
     fn see(&mut self, now: Instant, event: &Event<'_>) -> Result<(), String>;
 }
 
-/// All clauses for a drive and its limits.
-pub(crate) fn all(setup: &Setup) -> Vec<Box<dyn Checker>> {
+/// All clauses for a drive and its limits, and an owner that serves wake-ups so late.
+pub(crate) fn all(setup: &Setup, late: Nanos) -> Vec<Box<dyn Checker>> {
     vec![
         Box::new(Ledger::default()),
         Box::new(FlushOrder::default()),
@@ -72,10 +76,11 @@ pub(crate) fn all(setup: &Setup) -> Vec<Box<dyn Checker>> {
         Box::new(WakeUps::default()),
         Box::new(Bounds { setup: *setup }),
         Box::new(Counts::default()),
+        Box::new(Ceilings::new(setup, late)),
     ]
 }
 
-fn law(holds: bool, text: impl FnOnce() -> String) -> Result<(), String> {
+pub(crate) fn law(holds: bool, text: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(text()) }
 }
 

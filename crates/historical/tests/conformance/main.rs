@@ -21,6 +21,7 @@
 #[path = "../support/broken.rs"]
 mod broken;
 mod canaries;
+mod ceilings;
 mod check;
 mod operations;
 mod random;
@@ -33,7 +34,8 @@ use std::ops::Range;
 use iofair_core::controller::Stack;
 use iofair_core::group::ClientId;
 use iofair_core::stats::counters::Counters;
-use iofair_core::time::Instant;
+use iofair_core::time::{Instant, Nanos};
+use iofair_policies::parts::token_bucket::LATE_MAX;
 
 use crate::operations::{Generator, Step};
 use crate::random::Random;
@@ -100,8 +102,11 @@ fn vary(stack: &mut Stack, random: &mut Random) {
 
 fn case(seed: u64, mut stack: Stack) -> Case {
     let mut random = Random::new(seed);
-    let setup = operations::setup(&mut random);
+    let mut setup = operations::setup(&mut random);
     vary(&mut stack, &mut random);
+    if seed % 2 == 1 && ceilings::Promise::of(&stack, ceilings::TAGS).is_some() {
+        setup.tags = ceilings::TAGS;
+    }
     let steps = Generator::new(&mut random, &setup).list(STEPS[usize::from(seed % 10 == 9)]);
     let none = iofair_historical::TABLE.stack("none-none").expect("in the table");
     Case { seed, setup, stacks: vec![stack, none], steps }
@@ -110,8 +115,12 @@ fn case(seed: u64, mut stack: Stack) -> Case {
 /// Two stacks that replace each other again and again.
 fn case_of_two(seed: u64, mut stacks: [Stack; 2]) -> Case {
     let mut random = Random::new(seed);
-    let setup = operations::setup(&mut random);
+    let mut setup = operations::setup(&mut random);
     stacks.iter_mut().for_each(|stack| vary(stack, &mut random));
+    let promises = |stack| ceilings::Promise::of(stack, ceilings::TAGS).is_some();
+    if seed % 2 == 1 && stacks.iter().any(promises) {
+        setup.tags = ceilings::TAGS;
+    }
     let mut generator = Generator::new(&mut random, &setup);
     generator.switch_often();
     let steps = generator.list(STEPS_OF_TWO);
@@ -122,7 +131,8 @@ fn case_of_two(seed: u64, mut stacks: [Stack; 2]) -> Case {
 fn verify(case: &Case, only: Option<&str>) -> Result<Vec<Line>, Failure> {
     let wanted = |name: &str| only.is_none_or(|only| only == name);
     let run = |mood| {
-        let mut checkers = check::all(&case.setup);
+        let late = if mood == Mood::Late { LATE_MAX } else { Nanos::ZERO };
+        let mut checkers = check::all(&case.setup, late);
         checkers.retain(|checker| wanted(checker.name()));
         run(case, mood, checkers)
     };
@@ -319,7 +329,8 @@ fn every_canary_among_throttles_is_caught() {
 fn a_mistake_that_is_accepted_is_caught() {
     let stack = iofair_historical::TABLE.stack("none-none").expect("in the table");
     let case = case(0, stack);
-    let failure = run(&case, Mood::Misled, check::all(&case.setup)).expect_err("it is accepted");
+    let failure =
+        run(&case, Mood::Misled, check::all(&case.setup, Nanos::ZERO)).expect_err("it is accepted");
     assert_eq!(failure.clause, "mistakes", "{failure:?}");
 }
 
@@ -327,9 +338,10 @@ fn a_mistake_that_is_accepted_is_caught() {
 /// spoil, are spoilt by hand.
 #[test]
 fn every_checker_has_a_canary() {
-    for checker in check::all(&operations::setup(&mut Random::new(0))) {
+    for checker in check::all(&operations::setup(&mut Random::new(0)), Nanos::ZERO) {
         let name = checker.name();
-        let has_one = canaries::CANARIES.iter().any(|(clause, _)| *clause == name);
+        let mut canaries = canaries::CANARIES.iter().copied().chain(canaries::throttles());
+        let has_one = canaries.any(|(clause, _)| clause == name);
         assert!(has_one || name == "counts", "{name}");
     }
     let mut counts = check::Counts::default();

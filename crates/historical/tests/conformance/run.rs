@@ -10,6 +10,7 @@ use iofair_core::request::{CommandId, Flags, Operation, Part};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
+use crate::ceilings::Promise;
 use crate::check::{Accepted, Checker, Event, Settled};
 use crate::operations::{NewRequest, Step};
 use crate::random::Random;
@@ -167,6 +168,7 @@ impl<'a> World<'a> {
             self.add_group(number, Contract::default());
             self.add_client(number + 1, Priority::default());
         }
+        self.tell_contracts()?;
         for step in &self.case.steps {
             self.take(step)?;
             self.step += 1;
@@ -238,7 +240,23 @@ impl<'a> World<'a> {
                 self.engine.switch(self.now, self.case.stacks[index].clone());
             }
         }
+        if let Step::AddGroup { .. }
+        | Step::UpdateGroup { .. }
+        | Step::RemoveGroup { .. }
+        | Step::Switch { .. } = step
+        {
+            self.tell_contracts()?;
+        }
         self.settle()
+    }
+    fn tell_contracts(&mut self) -> Result<(), Broken> {
+        let tags = self.case.setup.tags;
+        let (groups, promise) = (self.engine.groups(), Promise::of(self.engine.stack(), tags));
+        for checker in &mut self.checkers {
+            let seen = checker.see(self.now, &Event::Changed(groups, promise));
+            seen.map_err(|text| (checker.name(), text))?;
+        }
+        Ok(())
     }
     fn add_group(&mut self, parent: u64, contract: Contract) {
         self.groups_made += 1;

@@ -43,8 +43,8 @@
 //! - A group may have requests of its own beside groups inside it: they count as one more child of weight 100. (The
 //!   kernel forbids this, but lets such requests pass.) The root group's own requests pass freely, as in the
 //!   kernel.
-//! - Requests that the scheduler merges have been charged in full before; the kernel sees merges first, and charges
-//!   only the pages. Requests that one plug merged count as one here, too.
+//! - Requests that are merged have been charged in full before; the kernel sees merges first, and charges only the
+//!   pages.
 //! - Metadata stands for the requests that the kernel issues as root (there is no swap here). A client in debt is
 //!   delayed at its group's next requests; the kernel puts the task to sleep on its return to user space.
 //! - Times are in nanoseconds, not microseconds. Periods stop after one without submissions and completions, if no

@@ -15,7 +15,7 @@ use super::meter::{Limit, Meter, Rule};
 use super::tree::{Arena, NodeId, Summary, Tree};
 use iofair_core::group::GroupId;
 use iofair_core::parts::fifo::Fifo;
-use iofair_core::request::{Direction, Operation, RequestId, Requests};
+use iofair_core::request::{Direction, Flags, Operation, RequestId, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::SECTOR_BYTES;
 
@@ -42,12 +42,13 @@ pub const fn group_of(at: usize) -> u64 {
     (at - 1) as u64
 }
 
-/// What a request costs: bytes, requests. A discard counts as one sector.
+/// What a request costs: bytes, requests. A discard counts as one sector, which its first piece pays.
 pub fn cost(requests: &Requests, id: RequestId) -> [u64; 2] {
     let request = &requests[id];
+    let first = u64::from(!request.flags.has(Flags::CONTINUES));
     match request.operation {
-        Operation::Discard => [SECTOR_BYTES, 1],
-        _ => [request.length.bytes(), 1],
+        Operation::Discard => [SECTOR_BYTES * first, first],
+        _ => [request.length.bytes(), first],
     }
 }
 
@@ -417,12 +418,14 @@ impl<A: Account> Levels<A> {
     }
     /// The timer of a level went off: what its children may send goes one level up.
     pub fn serve(&mut self, now: Instant, requests: &mut Requests, at: usize) {
+        let first = self.nodes.first(&self.levels[at].waiting).map(|node| self.nodes.key(node));
+        let times = (now, first.unwrap_or(now));
         while let Some(node) = self.nodes.first(&self.levels[at].waiting) {
             if self.nodes.key(node) > now {
                 break;
             }
             let child = self.nodes.value(node).0 as usize;
-            self.take_turn(now, requests, child);
+            self.take_turn(times, requests, child);
             match self.holds(child) {
                 true => self.schedule(now, requests, child),
                 false => self.unschedule(child),
@@ -433,7 +436,13 @@ impl<A: Account> Levels<A> {
             self.schedule(now, requests, at);
         }
     }
-    fn take_turn(&mut self, now: Instant, requests: &mut Requests, at: usize) {
+    /// `planned`: when this should have been.
+    fn take_turn(
+        &mut self,
+        (now, planned): (Instant, Instant),
+        requests: &mut Requests,
+        at: usize,
+    ) {
         for direction in Direction::BOTH {
             let direction = direction as usize;
             for _ in 0..TURN[direction] {
@@ -442,21 +451,21 @@ impl<A: Account> Levels<A> {
                 if self.wait(now, at, direction, cost).is_some() {
                     break;
                 }
-                self.send_up(now, requests, (at, direction), cost);
+                self.send_up((now, planned), requests, (at, direction), cost);
             }
         }
     }
     /// The request whose turn it is goes one level up.
     fn send_up(
         &mut self,
-        now: Instant,
+        (now, planned): (Instant, Instant),
         requests: &mut Requests,
         (at, direction): (usize, usize),
         cost: [u64; 2],
     ) {
         let id = self.pop(requests, at, direction);
         let level = &mut self.levels[at];
-        level.meters[self.rule.meter(direction)].charge(now, cost);
+        level.meters[self.rule.meter(direction)].charge_held(now, planned, cost);
         level.account.charged(direction, cost);
         let parent = level.parent;
         if parent == TOP {

@@ -2,7 +2,7 @@
 //! page of `throttle-max` has the equations.
 
 use crate::parts::scale::scale;
-use crate::parts::token_bucket::TokenBucket;
+use crate::parts::token_bucket::{TokenBucket, due};
 use iofair_core::time::{Instant, Nanos};
 
 /// How rates are enforced; the same for all groups.
@@ -183,13 +183,16 @@ impl Meter {
                 let wait = slice.wait(now, (rule, limit), cost, queued);
                 (wait > 0).then(|| Instant((now.saturating_add(wait)).saturating_mul(MS)))
             }
-            Self::Buckets(buckets) => {
-                let ready = buckets.iter().zip(cost).filter_map(|(bucket, cost)| {
-                    bucket.as_ref().map(|bucket| bucket.ready_at(cost))
-                });
-                ready.max().filter(|at| *at > now)
-            }
+            Self::Buckets(buckets) => ready_at(buckets, cost).filter(|at| *at > now),
         }
+    }
+    /// A request goes that was held, at a wake-up that was planned earlier.
+    pub fn charge_held(&mut self, now: Instant, planned: Instant, cost: [u64; 2]) {
+        let at = match self {
+            Self::Buckets(buckets) => due(now, planned, ready_at(buckets, cost).unwrap_or(now)),
+            Self::Slices(_) => now,
+        };
+        self.charge(at, cost);
     }
     /// A request goes.
     pub fn charge(&mut self, now: Instant, cost: [u64; 2]) {
@@ -241,6 +244,11 @@ impl Meter {
             }
         }
     }
+}
+
+fn ready_at(buckets: &[Option<TokenBucket>; 2], cost: [u64; 2]) -> Option<Instant> {
+    let ready = buckets.iter().zip(cost);
+    ready.filter_map(|(bucket, cost)| Some(bucket.as_ref()?.ready_at(cost))).max()
 }
 
 /// Nanoseconds in a tick of blk-throttle's clock, a millisecond (`HZ` = 1000).

@@ -3,11 +3,25 @@
 //! The bucket counts in units times nanoseconds, so neither filling nor waiting rounds anything away:
 //! over any time t from full, what was let go is at most `rate * (t + burst)` and one request. A request
 //! larger than the bucket goes when the bucket is full and leaves a debt that the next one waits for.
+//!
+//! A request that waits is let go by a wake-up, which comes late: timers are coarse, and the processor has other work.
+//! Meanwhile a small bucket would be full, and the rate would not be reached. Therefore the request is taken out as of the
+//! time at which it was due ([`due`]), and what was let go exceeds the bound by what the rate gives in that time.
 
 use iofair_core::time::{Instant, Nanos};
 
 /// Nanoseconds in a second: one unit, in the bucket's own measure.
 const UNIT: i128 = 1_000_000_000;
+
+/// Longest time by which a wake-up may come late without a loss: a turn of the processor of another program (3 to 4 ms on
+/// Linux).
+pub const LATE_MAX: Nanos = Nanos::from_millis(5);
+
+/// The time as of which a request is taken out of buckets that were `ready` for it, where a wake-up at `planned` came `now`:
+/// at most [`LATE_MAX`] ago.
+pub fn due(now: Instant, planned: Instant, ready: Instant) -> Instant {
+    ready.max(planned).max(now.saturating_sub(LATE_MAX)).min(now)
+}
 
 /// A bucket that fills at a rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +80,7 @@ impl TokenBucket {
         let wait = (missing as u128).div_ceil(u128::from(self.rate));
         self.at + Nanos(u64::try_from(wait).unwrap_or(u64::MAX))
     }
-    /// Takes `units` out, whether or not they are there.
+    /// Takes `units` out, whether or not they are there; not before the last time that anything was taken.
     pub fn take(&mut self, now: Instant, units: u64) {
         self.fill(now);
         self.level -= i128::from(units) * UNIT;
@@ -133,6 +147,24 @@ mod tests {
             bucket.change_to(Instant(0), full(rate, 0));
             assert_eq!(bucket.ready_at(0), Instant(ready * MS), "{rate}");
         }
+    }
+
+    /// Goal: what comes late is not lost, as far as it may come late, and no time is counted twice. Method: a bucket of one
+    /// unit, 1,000 a second, each taken half a unit late; then one after a second, and one that was not late.
+    #[test]
+    fn what_is_taken_late_counts_as_of_its_time() {
+        let mut bucket = TokenBucket::of_depth(Instant(0), 1000, 1);
+        bucket.take(Instant(0), 1);
+        for turn in 1..=100 {
+            let ready = bucket.ready_at(1);
+            assert_eq!(ready, Instant(turn * MS));
+            bucket.take(due(Instant(ready.0 + MS / 2), ready, ready), 1);
+        }
+        let late = Instant(1000 * MS);
+        bucket.take(due(late, Instant(0), bucket.ready_at(1)), 1);
+        assert_eq!(bucket.ready_at(1), Instant(late.0 - LATE_MAX.0 + MS));
+        bucket.take(due(late, late, bucket.ready_at(1)), 1);
+        assert_eq!(bucket.ready_at(1), Instant(late.0 + MS));
     }
 
     /// Goal: exact over long runs, whatever the sizes. Method: random requests, each taken when ready.

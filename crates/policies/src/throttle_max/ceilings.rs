@@ -6,8 +6,11 @@
 //! the same time. Hence in any time `t`, at every group:
 //!
 //! ```text
-//! passed <= max(burst, largest request) + rate * t
+//! passed <= max(burst, largest request) + rate * (t + late)
 //! ```
+//!
+//! where `late` is the time by which wake-ups came late, as far as the buckets make up for it
+//! ([`LATE_MAX`](crate::parts::token_bucket::LATE_MAX)).
 //!
 //! blk-throttle charges a request at its own group first and may then hold it at a parent, so that a group can exceed
 //! its ceiling when the parent lets go.
@@ -28,7 +31,7 @@ mod tests;
 use alloc::vec::Vec;
 
 use crate::parts::levels::cost;
-use crate::parts::token_bucket::TokenBucket;
+use crate::parts::token_bucket::{TokenBucket, due};
 use crate::parts::tree::{Arena, NodeId, Summary, Tree};
 use iofair_core::contract::{BURST_DEFAULT, Limits, WEIGHT_DEFAULT, WEIGHT_MAX};
 use iofair_core::group::{GroupId, Groups};
@@ -172,8 +175,9 @@ pub(super) struct Ceilings {
     timers: Tree,
     /// The path from the root to the request that leaves.
     path: Vec<usize>,
-    /// The time of the last call.
+    /// The time of the last call, and the time for which it was planned: earlier than that if the wake-up came late.
     now: Instant,
+    planned: Instant,
 }
 
 /// Changes of groups.
@@ -185,7 +189,7 @@ impl Ceilings {
         (groups, requests): (&Groups, &Requests),
         id: GroupId,
     ) {
-        self.now = now;
+        self.begin(now);
         if !self.levels.is_empty() {
             self.put(now, groups, id);
             if self.levels[id.index()].held > 0 {
@@ -256,6 +260,15 @@ impl Ceilings {
 
 /// Requests in and out.
 impl Ceilings {
+    /// Before anything else in a call: what is due.
+    fn begin(&mut self, now: Instant) {
+        if now != self.now {
+            (self.now, self.planned) = (now, now);
+        }
+        if let Some(first) = self.waiting.first(&self.timers) {
+            self.planned = self.planned.min(self.waiting.key(first));
+        }
+    }
     /// Charges a request that passes, and returns `None`. Otherwise the request is held, and the index of the group that holds it is
     /// returned.
     pub(super) fn submit(
@@ -267,7 +280,7 @@ impl Ceilings {
         if self.levels.is_empty() {
             return None;
         }
-        self.now = now;
+        self.begin(now);
         let (group, direction) = (requests[id].group, requests[id].operation.direction() as usize);
         let cost = cost(requests, id);
         let (mut limited, mut full) = (None, None);
@@ -323,7 +336,7 @@ impl Ceilings {
         if self.held() == 0 {
             return None;
         }
-        self.now = now;
+        self.begin(now);
         while let Some(node) = self.waiting.first(&self.timers) {
             if self.waiting.key(node) > now {
                 break;
@@ -465,7 +478,8 @@ impl Ceilings {
         let id = self.levels[at].queues[direction].requests.pop_front(requests);
         let id = id.expect("requests stand in `ready` while there are some");
         let cost = cost(requests, id);
-        self.charge(now, at, direction, cost);
+        let ready = path.iter().map(|at| self.levels[*at].ready_at(direction, cost)).max();
+        self.charge(due(now, self.planned, ready.unwrap_or(now)), at, direction, cost);
         self.count(&path, direction, cost);
         for at in path.iter().rev() {
             self.arrange(now, requests, *at);

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use iofair_core::controller::Submission;
-use iofair_core::request::Operation;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 
@@ -77,7 +77,10 @@ impl Engine {
     }
     /// Gives the controller the next piece, for which there must be room.
     pub(super) fn feed_one(&mut self, now: Instant, key: usize) {
-        let Op { operation, flags, volume, .. } = self.ops[key];
+        let Op { operation, mut flags, volume, cut, .. } = self.ops[key];
+        if cut > 0 {
+            flags = flags.with(Flags::CONTINUES);
+        }
         let volume = &self.volumes[volume];
         let (client, op) = (volume.client, &self.ops[key]);
         let (offset, together) = volume.map().locate(op.offset + u64::from(op.cut));

@@ -429,3 +429,65 @@ fn the_rate_is_reached() {
         assert!(got >= want * 0.99 && got <= want * 1.03, "{got} of {want}");
     }
 }
+
+/// Goal: the rate is reached with any burst, however late wake-ups come, up to what is made up for; and nothing passes
+/// beyond burst, rate and that. Method: 10,000 requests a second with bursts of one and more, 100 always queued,
+/// the same in bytes, under a parent that holds as much; wake-ups late by times drawn up to a bound.
+#[test]
+fn late_wake_ups_lose_nothing() {
+    const RATE: u64 = 10_000;
+    let iops = |burst| Limits {
+        total: Total { bytes_per_s: None, iops: Some(RATE) },
+        burst: Burst { bytes: None, requests: Some(burst) },
+        ..Limits::NONE
+    };
+    let bytes = |units| Limits { burst: burst(units * KIB_4), ..Limits::both(RATE * KIB_4) };
+    let parents: [fn(Limits) -> Limits; 2] = [|_| Limits::NONE, |max| max];
+    for (max, parent) in [iops(0), iops(1), iops(3), bytes(0), bytes(1), bytes(3)]
+        .into_iter()
+        .flat_map(|max| parents.map(|parent| (max, parent(max))))
+    {
+        for latest in [0, 20_000, 300_000, 5 * MS] {
+            let mut rig = Rig::new();
+            rig.group("p", 100, parent);
+            let client = rig.client("p/a", max);
+            rig.send(client, (Write, KIB_4), 100);
+            let (mut state, end) = (latest, Instant(2000 * MS));
+            loop {
+                rig.go();
+                // As much is always queued, so that it also comes in when a wake-up is overdue.
+                let queued = rig.sent - rig.log.len() as u64;
+                rig.send(client, (Write, KIB_4), 100 - queued);
+                state = u64::wrapping_mul(state, 6_364_136_223_846_793_005).wrapping_add(1);
+                let late = (state >> 33) % (latest + 1);
+                let wakeup = rig.controller.next_wakeup().expect("something waits");
+                rig.now = rig.now.max(Instant(wakeup.0 + late));
+                if rig.now > end {
+                    break;
+                }
+            }
+            let got = rig.log.len() as u64;
+            assert!(got >= 2 * RATE * 99 / 100, "{max:?}, {latest} ns late: {got} in 2 s");
+            let made_up = latest * RATE / 1_000_000_000;
+            let most =
+                max.burst.requests.or(max.burst.bytes.map(|b| b / KIB_4)).unwrap_or(0).max(1);
+            let beyond = beyond(RATE, rig.log.iter().map(|left| (left.at, 1)));
+            assert!(beyond <= most + made_up, "{max:?}, {latest} ns late: {beyond} beyond");
+        }
+    }
+}
+
+/// Goal: a stop of the server that is longer than what is made up for is lost, as far as it exceeds the burst. Method: a
+/// burst of one, asked after a second.
+#[test]
+fn a_long_stop_is_not_made_up_for() {
+    let mut rig = Rig::new();
+    let total = Total { bytes_per_s: None, iops: Some(1000) };
+    let burst = Burst { bytes: None, requests: Some(1) };
+    let client = rig.client("a", Limits { total, burst, ..Limits::NONE });
+    rig.send(client, (Write, KIB_4), 100);
+    rig.run(0);
+    rig.now = Instant(1000 * MS);
+    rig.run(1001);
+    assert_eq!(rig.times(), [(0, 1), (1000, 6), (1001, 1)]);
+}
