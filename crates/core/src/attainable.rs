@@ -23,7 +23,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::contract::{Contract, Rate};
+use crate::contract::{Contract, ExactRate, Rate};
 use crate::time::Nanos;
 
 /// Part of the drive's time that may be promised, in millionths. With the rest the scheduler catches up on delays.
@@ -178,7 +178,7 @@ impl fmt::Display for Unattainable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Minimum { group, in_ios, asked, others, load, .. } => {
-                write!(f, "group \"{group}\": {} cannot be kept", Shown(*asked, *in_ios))?;
+                write!(f, "group \"{group}\": {} cannot be kept", Asked(*asked, *in_ios))?;
                 match others {
                     0 => {}
                     1 => write!(f, " beside another minimum")?,
@@ -193,8 +193,8 @@ impl fmt::Display for Unattainable {
             Self::Inside { group, in_ios, asked, parent, has, .. } => write!(
                 f,
                 "group \"{group}\": {} cannot be kept inside \"{parent}\", which has {} for all in it",
-                Shown(*asked, *in_ios),
-                Rate(*has)
+                Asked(*asked, *in_ios),
+                ExactRate(*has)
             ),
             Self::Latency { group, asked, reaches } => write!(
                 f,
@@ -214,6 +214,18 @@ impl fmt::Display for Shown {
         match self {
             Self(bytes, true) => write!(f, "{} I/Os a second", bytes / SMALL_READ),
             Self(bytes, false) => Rate(*bytes).fmt(f),
+        }
+    }
+}
+
+/// The same, exactly.
+struct Asked(u64, bool);
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(_, true) => Shown(self.0, true).fmt(f),
+            Self(bytes, false) => ExactRate(*bytes).fmt(f),
         }
     }
 }
@@ -283,7 +295,7 @@ pub fn check(drive: &Attainable, groups: &[Claimant]) -> Result<(), Unattainable
 /// The load of minimums on a drive, in the worst case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load {
-    /// The part of the drive's time, in millionths, rounded up; it may exceed a million.
+    /// The part of the drive's time, in millionths, each minimum's rounded down; it may exceed a million.
     pub millionths: u64,
     /// Rate of long reads and writes in the remaining time, in bytes a second, rounded down.
     pub left: u64,
@@ -314,9 +326,9 @@ struct Sum {
     time: u64,
 }
 
-/// Parts of a second, in millionths, rounded up.
+/// Parts of a second, in millionths, rounded down: parts that are exactly what may be promised do not exceed it together.
 fn parts(bytes: u64, per_second: u64) -> u64 {
-    let parts = (u128::from(bytes) * u128::from(WHOLE)).div_ceil(u128::from(per_second));
+    let parts = u128::from(bytes) * u128::from(WHOLE) / u128::from(per_second);
     u64::try_from(parts).unwrap_or(u64::MAX)
 }
 
@@ -338,7 +350,7 @@ impl Tree<'_> {
         }
         sums
     }
-    /// The part of the drive's time that the minimums take at worst, in millionths, rounded up.
+    /// The part of the drive's time that the minimums take at worst, in millionths.
     fn load(&self, minimums: &[Option<u64>]) -> u64 {
         let all = self.sums(minimums)[self.groups.len()];
         if self.drive.has_head() {
@@ -348,7 +360,7 @@ impl Tree<'_> {
         let slower = |(group, min): (&Claimant, &Option<u64>)| {
             let (speed, alone) = (self.drive.speed(group), self.drive.alone_of(group));
             let more = u128::from((*min)?.min(RATE_MAX)) * u128::from(speed - alone);
-            let more = (more * u128::from(WHOLE)).div_ceil(u128::from(alone) * u128::from(speed));
+            let more = more * u128::from(WHOLE) / (u128::from(alone) * u128::from(speed));
             Some(u64::try_from(more).unwrap_or(u64::MAX))
         };
         let slowest = self.groups.iter().zip(minimums).filter_map(slower).max().unwrap_or(0);

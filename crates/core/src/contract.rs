@@ -228,9 +228,10 @@ impl Sibling {
         let claim = match by_time {
             None => contract.min,
             Some([min, alone]) => {
+                // Rounded down, so that claims that are exactly the worst case together do not exceed it.
                 let claim = u128::from(worst_case) * u128::from(min) * 100;
-                let claim = claim.div_ceil(u128::from(alone) * u128::from(KEPT_PERCENT));
-                Some(u64::try_from(claim).unwrap_or(u64::MAX))
+                let claim = claim / (u128::from(alone) * u128::from(KEPT_PERCENT));
+                Some(u64::try_from(claim).unwrap_or(u64::MAX).max(u64::from(min > 0)))
             }
         };
         Self { name: name.into(), claim, by_time, weight: contract.weight }
@@ -255,15 +256,15 @@ impl fmt::Display for Refusal {
         write!(
             f,
             "the minimums add up to {} but the drive keeps only {} at its worst: {} too much (",
-            Rate(self.asked),
-            Rate(self.worst_case),
-            Rate(over)
+            ExactRate(self.asked),
+            ExactRate(self.worst_case),
+            ExactRate(over)
         )?;
         for (i, group) in self.groups.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}{} {}", group.name, Rate(group.claim.unwrap_or(0)))?;
+            write!(f, "{comma}{} {}", group.name, ExactRate(group.claim.unwrap_or(0)))?;
             if let Some([min, alone]) = group.by_time {
-                write!(f, " for {} of {} alone", Rate(min), Rate(alone))?;
+                write!(f, " for {} of {} alone", ExactRate(min), ExactRate(alone))?;
             }
         }
         f.write_str(")")
@@ -291,6 +292,25 @@ impl fmt::Display for Rate {
     }
 }
 
+/// As [`Rate`], with as many decimals as it has: rates that are displayed add up. `12.345678 MB/s`, `12.00 MB/s`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ExactRate(pub(crate) u64);
+
+impl fmt::Display for ExactRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, bytes, mut digits) = match self.0 {
+            0..1_000 => return write!(f, "{} B/s", self.0),
+            1_000..1_000_000 => ("kB", 1_000, 3),
+            _ => ("MB", 1_000_000, 6),
+        };
+        let mut fraction = self.0 % bytes;
+        while digits > 2 && fraction % 10 == 0 {
+            (fraction, digits) = (fraction / 10, digits - 1);
+        }
+        write!(f, "{}.{fraction:0digits$} {unit}/s", self.0 / bytes)
+    }
+}
+
 /// Admits sibling groups on a drive whose worst-case rate is `worst_case` bytes a second, and returns the
 /// weight that each must get.
 ///
@@ -304,11 +324,12 @@ impl fmt::Display for Rate {
 ///
 /// A claim therefore raises its group's share up to the claim and no further, and the rest is shared by weight among all
 /// other groups, with or without claims. Weights are scaled so that the largest is [`WEIGHT_MAX`]; rounding
-/// favours groups with claims.
+/// favours groups with claims. There is no weight of zero, so a group without a claim has the smallest weight even where the
+/// claims leave nothing.
 ///
 /// # Errors
 ///
-/// [`Refusal`] if the claims, and a thousandth for those without one, add up to more than `worst_case`.
+/// [`Refusal`] if the claims add up to more than `worst_case`.
 pub fn admit(worst_case: u64, groups: &[Sibling]) -> Result<Vec<u32>, Refusal> {
     let asked: u64 = groups.iter().filter_map(|group| group.claim).fold(0, u64::saturating_add);
     if asked == 0 {
@@ -316,9 +337,6 @@ pub fn admit(worst_case: u64, groups: &[Sibling]) -> Result<Vec<u32>, Refusal> {
     }
     let unclaimed = groups.iter().filter(|group| group.claim.is_none());
     let free: u64 = unclaimed.map(|group| u64::from(group.weight)).sum();
-    // At least 1/1000 must be left for every group that has no minimum: weights have no zero.
-    let reserve = if free > 0 { worst_case / u64::from(WEIGHT_MAX) } else { 0 };
-    let asked = asked.saturating_add(reserve);
     if asked > worst_case {
         let mut siblings: Vec<_> = groups.iter().filter(|g| g.claim.is_some()).cloned().collect();
         siblings.sort_by(|a, b| b.claim.cmp(&a.claim).then_with(|| a.name.cmp(&b.name)));
@@ -424,7 +442,7 @@ mod tests {
     fn minimums_by_time() {
         const MIN: u64 = 10_000_000;
         let random = by_time(MIN, 23_000_000);
-        assert_eq!(random.claim, Some(77_294_686), "10/20.7 of 160 MB/s, rounded up");
+        assert_eq!(random.claim, Some(77_294_685), "10/20.7 of 160 MB/s, rounded down");
         let mut groups = alloc::vec![by_time(MIN, 400_000_000); 15];
         groups.push(random.clone());
         let weights = admit(WORST, &groups).expect("0.48 and 15 x 0.028 of the time");
@@ -440,12 +458,43 @@ mod tests {
         assert!(
             refusal
                 .to_string()
-                .contains("(t 77.29 MB/s for 10.00 MB/s of 23.00 MB/s alone, u 10.00"),
+                .contains("(t 77.294685 MB/s for 10.00 MB/s of 23.00 MB/s alone, u 10.00"),
             "{refusal}"
         );
         let random: Vec<_> = (0..3).map(|_| random.clone()).collect();
         admit(WORST, &random[..2]).expect("two fit");
         admit(WORST, &random).expect_err("three do not");
+    }
+
+    /// Goal: claims that fill the worst case exactly are admitted, one byte more is not, and the numbers of the refusal add up.
+    /// Method: tenths and thirds, by rate and by time, with a group without a claim beside them, which has the smallest weight.
+    #[test]
+    fn claims_that_fill_the_worst_case_fit() {
+        const RATE: u64 = 100_000_000;
+        let thirds = [33_333_333, 33_333_333, 33_333_334];
+        let by_rate = |mins: &[u64]| mins.iter().map(|min| group("c", Some(*min), 100)).collect();
+        // A third of the time each: 30 of 100 MB/s alone, of which 90 are kept.
+        let contract = Contract { min: Some(30_000_000), alone: Some(RATE), ..Contract::default() };
+        let by_time = alloc::vec![Sibling::new("t", &contract, RATE); 3];
+        let sets: [Vec<Sibling>; 3] = [by_rate(&[10_000_000; 10]), by_rate(&thirds), by_time];
+        for mut groups in sets {
+            admit(RATE, &groups).expect("exactly all of it");
+            groups.push(group("rest", None, 1000));
+            let weights = admit(RATE, &groups).expect("exactly all of it, beside another group");
+            assert_eq!(weights.last(), Some(&WEIGHT_MIN), "{weights:?}");
+            groups.push(group("more", Some(1_000), 100));
+            let refusal = admit(RATE, &groups).expect_err("a little more");
+            let claims: u64 = refusal.groups.iter().filter_map(|group| group.claim).sum();
+            assert_eq!(refusal.asked, claims);
+        }
+        let mut groups: Vec<Sibling> = by_rate(&thirds);
+        groups.push(group("rest", None, 100));
+        groups.push(group("more", Some(1), 100));
+        assert_eq!(
+            admit(RATE, &groups).expect_err("a byte too much").to_string(),
+            "the minimums add up to 100.000001 MB/s but the drive keeps only 100.00 MB/s at its worst: 1 B/s too much \
+             (c 33.333334 MB/s, c 33.333333 MB/s, c 33.333333 MB/s, more 1 B/s)"
+        );
     }
 
     /// Goal: extreme numbers neither overflow nor pass. Method: the largest of each.

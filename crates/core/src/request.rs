@@ -216,6 +216,8 @@ struct Slot {
     live: bool,
     /// Does it hold a tag?
     tagged: bool,
+    /// Was it submitted in a plug?
+    plugged: bool,
     /// What this slot itself was submitted with, whatever was merged into it since.
     own_start: Sectors,
     own_length: Sectors,
@@ -311,6 +313,7 @@ impl Requests {
             request,
             live: true,
             tagged: false,
+            plugged: false,
             fifo_next: NIL,
             fifo_prev: NIL,
             first_part: index,
@@ -470,6 +473,13 @@ impl Requests {
         self.remove_parts(id, each);
     }
 
+    /// The request was submitted in a plug.
+    pub(crate) fn set_plugged(&mut self, id: RequestId) {
+        self.slots[id.0 as usize].plugged = true;
+    }
+    pub(crate) fn is_plugged(&self, id: RequestId) -> bool {
+        self.slots[id.0 as usize].plugged
+    }
     /// The request got a tag.
     pub(crate) fn set_tagged(&mut self, id: RequestId) {
         self.slots[id.0 as usize].tagged = true;

@@ -1,6 +1,6 @@
 //! The journey itself, with the simplest policies.
 
-use iofair_core::contract::{Contract, Limits};
+use iofair_core::contract::{Burst, Contract, Limits, Total};
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Held, Plug, Setup, Submission};
 use iofair_core::error::EngineError;
 use iofair_core::group::ClientId;
@@ -129,6 +129,87 @@ fn a_plug_merges_adjacent_requests() {
     let single = c.dispatch(Instant(1)).expect("the far one");
     assert_eq!(complete(&mut c, single.command), [4]);
     assert_eq!(c.counters(client).merged, 2);
+}
+
+/// Goal: a ceiling counts what a client sent, and what it lets go together is merged. Method: 100 requests a second with a
+/// burst of four, and blk-throttle's slice of ten, for a plug of adjacent writes; then the rest one by one.
+#[test]
+fn a_ceiling_counts_what_a_plug_merges() {
+    let spaced = Burst { bytes: None, requests: Some(4) };
+    for (burst, first) in [(spaced, 4), (Burst::default(), 10)] {
+        let stack = iofair_historical::TABLE.stack("max-none").expect("in the table");
+        let mut c = Controller::new(setup(), stack);
+        let max = Limits { iops: [Some(100); 2], burst, ..Limits::NONE };
+        let contract = Contract { max, ..Contract::default() };
+        let group = c.add_group(Instant::ZERO, "a", contract).expect("new");
+        let client = c.add_client(Instant::ZERO, group, Priority::default()).expect("new");
+        let mut plug = Plug::new();
+        for tag in 0..12 {
+            plug.add(request(client, tag, Operation::Write, 8 * tag));
+        }
+        c.unplug(Instant(1), &mut plug).expect("accepted");
+        let sent = c.dispatch(Instant(1)).expect("what may go at once");
+        assert_eq!(sent.length, Sectors(8 * first), "as one command");
+        assert_eq!(complete(&mut c, sent.command), (0..first).collect::<Vec<_>>());
+        assert_eq!(c.dispatch(Instant(1)), None);
+        let mut left = 12 - first;
+        while left > 0 {
+            let wakeup = c.next_wakeup().expect("some are held");
+            let sent = c.dispatch(wakeup).expect("it is due");
+            left -= complete(&mut c, sent.command).len() as u64;
+            let passed = 12 - left - first;
+            assert!(wakeup.0 / 10_000_000 + first >= passed, "{passed} more at {wakeup:?}");
+        }
+    }
+}
+
+/// Goal: the pieces of a request that is cut before the engine count as one for a ceiling, also as trims. Method: one request
+/// a second with a burst of two: of two requests in three pieces each all pass, and then nothing for a second.
+#[test]
+fn pieces_count_as_the_request() {
+    for operation in [Operation::Read, Operation::Write, Operation::Discard] {
+        let stack = iofair_historical::TABLE.stack("max-none").expect("in the table");
+        let mut c = Controller::new(setup(), stack);
+        let burst = Burst { bytes: Some(1024), requests: Some(2) };
+        let total = Total { bytes_per_s: None, iops: Some(1) };
+        let trims = Total { bytes_per_s: Some(512), ..total };
+        let total = if operation == Operation::Discard { trims } else { total };
+        let contract =
+            Contract { max: Limits { total, burst, ..Limits::NONE }, ..Contract::default() };
+        let group = c.add_group(Instant::ZERO, "a", contract).expect("new");
+        let client = c.add_client(Instant::ZERO, group, Priority::default()).expect("new");
+        let mut plug = Plug::new();
+        for tag in 0..7 {
+            let flags = if tag % 3 == 0 { Flags::NONE } else { Flags::CONTINUES };
+            plug.add(Submission { flags, ..request(client, tag, operation, 100 * tag) });
+        }
+        c.unplug(Instant(1), &mut plug).expect("accepted");
+        let sent: Vec<_> = core::iter::from_fn(|| c.dispatch(Instant(1))).collect();
+        assert_eq!(sent.len(), 6.min(setup().facts.depth as usize), "{operation:?}: {sent:?}");
+        assert_eq!(c.next_wakeup(), Some(Instant(1_000_000_001)));
+    }
+}
+
+/// Goal: what was merged in a stack that is replaced counts for the ceilings of the next one, one by one. Method: a plug of
+/// eight under a scheduler alone, then a ceiling with a burst of two.
+#[test]
+fn merged_requests_are_handed_over_one_by_one() {
+    let table = &iofair_historical::TABLE;
+    let mut c = Controller::new(setup(), table.stack("none-noop").expect("in the table"));
+    let burst = Burst { bytes: None, requests: Some(2) };
+    let max = Limits { iops: [Some(1); 2], burst, ..Limits::NONE };
+    let contract = Contract { max, ..Contract::default() };
+    let group = c.add_group(Instant::ZERO, "a", contract).expect("new");
+    let client = c.add_client(Instant::ZERO, group, Priority::default()).expect("new");
+    let mut plug = Plug::new();
+    for tag in 0..8 {
+        plug.add(request(client, tag, Operation::Read, 8 * tag));
+    }
+    c.unplug(Instant(1), &mut plug).expect("accepted");
+    c.switch(Instant(2), table.stack("max-noop").expect("in the table"));
+    let sent = c.dispatch(Instant(2)).expect("two of them");
+    assert_eq!(complete(&mut c, sent.command), [0, 1]);
+    assert_eq!((c.dispatch(Instant(2)), c.pending()), (None, 6));
 }
 
 /// Goal: what cannot be taken is refused and changes nothing. Method: each rule once.

@@ -11,7 +11,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use iofair_core::attainable::{Attainable, Claimant, Unattainable, check};
-use iofair_core::contract::{Contract, Refusal, Sibling, WEIGHT_MAX, admit};
+use iofair_core::contract::{Contract, Refusal, Sibling, admit};
+use iofair_core::group::Class;
 
 use super::{Back, Contracts, Group};
 use crate::ConfigError;
@@ -187,17 +188,49 @@ impl Contracts {
     }
 }
 
+/// Sibling groups that want the drive at the same time. Those of the most urgent class share it by weight; the others get what
+/// is left over, and are promised nothing.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Rivals {
+    class: Option<Class>,
+    /// Sum of the weights in the class.
+    weights: u64,
+}
+
+impl Rivals {
+    /// These groups, each with its weight and its class.
+    pub fn new(groups: impl IntoIterator<Item = (u32, Class)>) -> Self {
+        let mut rivals = Self::default();
+        groups.into_iter().for_each(|group| rivals.add(group));
+        rivals
+    }
+    fn add(&mut self, (weight, class): (u32, Class)) {
+        if self.class.is_none_or(|known| class < known) {
+            *self = Self { class: Some(class), weights: 0 };
+        }
+        self.weights += if self.class == Some(class) { u64::from(weight) } else { 0 };
+    }
+    /// The part of one of them.
+    pub fn part(&self, (weight, class): (u32, Class)) -> f64 {
+        match self.class == Some(class) {
+            true => f64::from(weight) / self.weights as f64,
+            false => 0.0,
+        }
+    }
+}
+
 /// Each group's part of the drive while all groups are busy; parents come first.
 pub fn shares(groups: &[(String, Contract)]) -> Vec<f64> {
     let parent = |name: &str| name.rfind('/').unwrap_or(0);
-    let mut sums: HashMap<&str, u64> = HashMap::new();
+    let mut rivals: HashMap<&str, Rivals> = HashMap::new();
     for (name, contract) in groups {
-        *sums.entry(&name[..parent(name)]).or_default() += u64::from(contract.weight);
+        let siblings = rivals.entry(&name[..parent(name)]).or_default();
+        siblings.add((contract.weight, contract.class));
     }
     let mut shares: HashMap<&str, f64> = HashMap::new();
     for (name, contract) in groups {
         let above = &name[..parent(name)];
-        let part = f64::from(contract.weight) / sums[above] as f64;
+        let part = rivals[above].part((contract.weight, contract.class));
         shares.insert(name, shares.get(above).copied().unwrap_or(1.0) * part);
     }
     groups.iter().map(|(name, _)| shares[name.as_str()]).collect()
@@ -275,18 +308,8 @@ impl Tree {
         if own.claim.is_some() {
             return own.claim;
         }
-        let children = self.children(path);
-        let asked: Vec<Option<u64>> = children.iter().map(|child| self.claims[child]).collect();
-        let sum = asked.iter().flatten().fold(0, |sum: u64, claim| sum.saturating_add(*claim));
-        if sum == 0 {
-            return None;
-        }
-        // A child without a minimum still needs the smallest weight there is (see `admit`).
-        let all_ask = asked.iter().all(Option::is_some);
-        let smallest = u128::from(WEIGHT_MAX);
-        let more = (u128::from(sum) * smallest).div_ceil(smallest - 1) + 1;
-        let more = u64::try_from(more).unwrap_or(u64::MAX);
-        Some(if all_ask { sum } else { more })
+        let claims = self.children(path).iter().filter_map(|child| self.claims[child]);
+        Some(claims.fold(0, u64::saturating_add)).filter(|sum| *sum > 0)
     }
     fn admit_below(&mut self, parent: &str, rate: u64) -> Result<(), Refusal> {
         let children = self.children(parent);

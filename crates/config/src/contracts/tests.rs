@@ -426,7 +426,7 @@ fn admission_by_time() {
         let weights: Vec<_> = admitted.iter().map(|(path, c)| (path.as_str(), c.weight)).collect();
         let inside = [("t/order", 563), ("t/random", 1000)];
         assert_eq!(weights[2..], inside, "the quarter is 9/16 of four ninths: {weights:?}");
-        assert_eq!(weights[..2], [("batch", 439), ("t", 1000)], "25/36 of the time, rounded up");
+        assert_eq!(weights[..2], [("batch", 440), ("t", 1000)], "25/36 of the time");
     }
     let refusal = read("201MB/s").admitted(None).expect_err("4/9 and 5/9 leave nothing");
     assert!(refusal.to_string().contains("too much (t "), "{refusal}");
@@ -466,7 +466,7 @@ fn nested_promises_take_nothing_from_other_groups() {
     let wide = shares(&groups, 160_000_000).expect("60 of 160 fits");
     assert_eq!(wide[..3], [40_000_000, 40_000_000, 80_000_000]);
     assert!(wide[3] >= 50_000_000 && wide[4] >= 29_000_000, "{wide:?}");
-    // 90: tenants get the 50 and what Bob's smallest weight needs, the others 20 each.
+    // 90: tenants get the 50, of which Bob has the smallest weight, the others 20 each.
     let tight = shares(&groups, 90_000_000).expect("60 of 90 fits");
     assert!(tight[3] >= 49_900_000 && tight[3] <= 51_000_000, "{tight:?}");
     assert!(tight[0] >= 19_000_000 && tight[1] >= 19_000_000, "{tight:?}");

@@ -72,6 +72,27 @@ fn groups_that_say_what_they_reach() {
     check(&HITACHI, &[says(40 * MB, 60 * MB), group("h", 200_000)]).expect_err("0.67 + 0.41");
 }
 
+/// Goal: minimums that take exactly what may be promised are admitted, whatever they are divided into, and a little more is
+/// not. Method: 95 % of a disk and of flash in 1 to 50 parts, the same with a group around them.
+#[test]
+fn what_may_be_promised_may_be_divided() {
+    let disk = drive(60 * MB, 60 * MB, 1_000_000, 12_000);
+    let flash = Attainable { small: Some(100 * MB), ..drive(500 * MB, 400 * MB, 100 * MB, 100) };
+    for (drive, most) in [(disk, 950_000), (flash, 95 * MB)] {
+        for parts in 1..=50u64 {
+            let mut groups = equal(parts as usize, most / parts);
+            groups[0].min = Some(most - most / parts * (parts - 1));
+            assert_eq!(check(&drive, &groups), Ok(()), "{parts} parts of {most}");
+            let parent = Claimant { name: "p".into(), min: Some(most), ..Claimant::default() };
+            let inside = groups.iter().map(|group| Claimant { parent: Some(0), ..group.clone() });
+            let nested: Vec<_> = core::iter::once(parent).chain(inside).collect();
+            assert_eq!(check(&drive, &nested), Ok(()), "{parts} parts of {most} in a group");
+            groups[0].min = groups[0].min.map(|min| min + most / 1000);
+            check(&drive, &groups).expect_err("a thousandth more");
+        }
+    }
+}
+
 /// Goal: a refusal names the group, what it asks, what all ask, and what would fit beside the others. Method: the group that
 /// asks most; a new one, which is asked to give way; and sets in which no single group is the reason.
 #[test]

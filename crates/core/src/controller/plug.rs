@@ -2,7 +2,7 @@
 //!
 //! A client that submits several requests at once gathers them in a [`Plug`]. Each of them passes the throttles on its own, so
 //! that ceilings count what the client sent. What leaves the last throttle in the same call is gathered again: a request that
-//! follows the last one of its client there is merged into it. Then all of it goes to the scheduler.
+//! follows the last one of its client there is merged into it, if both came in a plug. Then all of it goes to the scheduler.
 
 use alloc::vec::Vec;
 
@@ -57,7 +57,7 @@ impl Plug {
 pub(super) struct Plugged {
     /// In the order of their release, with who sends each to the scheduler.
     requests: Vec<(Sender, RequestId)>,
-    /// By client: the last of its requests among these.
+    /// By client: the last of its requests among these, if that came in a plug.
     last: Vec<Option<RequestId>>,
 }
 
@@ -88,6 +88,7 @@ impl Controller {
                 }
             };
             let id = self.admit(now, submission, group);
+            self.requests.set_plugged(id);
             taken += 1;
             self.start_admitted(now, id);
         }
@@ -102,7 +103,7 @@ impl Controller {
         request.asked_tag = now;
         let client = request.client.index();
         let max = self.setup.facts.max_request;
-        let last = self.plugged.last[client];
+        let last = self.plugged.last[client].filter(|_| self.requests.is_plugged(id));
         match last.filter(|last| self.requests.can_merge(*last, id, max)) {
             Some(into) => {
                 self.requests.merge_back(into, id);
@@ -110,7 +111,7 @@ impl Controller {
                 self.per_client[client].merged += 1;
             }
             None => {
-                self.plugged.last[client] = Some(id);
+                self.plugged.last[client] = Some(id).filter(|id| self.requests.is_plugged(*id));
                 self.plugged.requests.push((sender, id));
             }
         }

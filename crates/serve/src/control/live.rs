@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use iofair_core::group::{Group, GroupId};
+use iofair_config::contracts::admission::Rivals;
+use iofair_core::group::{Class, Group, GroupId};
 use iofair_core::minimum::Minimum;
 use iofair_core::policy::Gauges;
 use iofair_core::time::Nanos;
@@ -46,7 +47,8 @@ pub(super) struct GroupMoment {
     pub(super) minimum: Minimum,
     pub(super) tally: GroupTally,
     pub(super) holds: Holds,
-    /// Part of the drive that its weight gives it among those who wanted it in the last second.
+    /// Part of the drive that its class and weight give it: among those who wanted it in the last second, or among all if it
+    /// did not.
     pub(super) promised: f64,
     /// Part of all bytes of the last second.
     pub(super) got: f64,
@@ -165,9 +167,19 @@ struct Copied {
     parent: Option<GroupId>,
     name: String,
     weight: u32,
+    class: Class,
     minimum: Minimum,
     tally: GroupTally,
     holds: Holds,
+}
+
+impl Copied {
+    fn rival(&self) -> (u32, Class) {
+        (self.weight, self.class)
+    }
+    fn is_busy(&self) -> bool {
+        self.tally.last.busy > Nanos::ZERO
+    }
 }
 
 fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
@@ -180,6 +192,7 @@ fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
         parent: group.parent,
         name: group.name.clone(),
         weight: group.contract.weight,
+        class: group.contract.class,
         minimum: group.contract.minimum(),
         tally: seen.engine.tally(id).clone(),
         holds: Holds::of(seen, id),
@@ -198,20 +211,20 @@ fn in_order(copied: Vec<Copied>, total: u64) -> Vec<GroupMoment> {
         }
     }
     let mut groups: Vec<GroupMoment> = Vec::new();
-    let mut level: VecDeque<(Copied, Option<(usize, u64)>)> = level.into();
+    let mut level: VecDeque<(Copied, Option<(usize, f64)>)> = level.into();
     while let Some((one, above)) = level.pop_front() {
+        let promised = above.map_or(1.0, |(parent, part)| groups[parent].promised * part);
         let Copied { id, name, weight, minimum, tally, holds, .. } = one;
-        // Among those who wanted it, and itself: a share that it would have is a share, too.
-        let wanted = tally.last.busy > Nanos::ZERO;
-        let promised = above.map_or(1.0, |(parent, wanting)| {
-            let sum = wanting + if wanted { 0 } else { u64::from(weight) };
-            groups[parent].promised * f64::from(weight) / sum as f64
-        });
         let below = children.remove(&id).unwrap_or_default();
-        let wants = below.iter().filter(|child| child.tally.last.busy > Nanos::ZERO);
-        let wanting: u64 = wants.map(|child| u64::from(child.weight)).sum();
+        // Among those who wanted it; without a wish, what is right whoever wants it.
+        let all = Rivals::new(below.iter().map(Copied::rival));
+        let busy = Rivals::new(below.iter().filter(|one| one.is_busy()).map(Copied::rival));
         let index = groups.len();
-        level.extend(below.into_iter().map(|child| (child, Some((index, wanting)))));
+        level.extend(below.into_iter().map(|child| {
+            let rivals = if child.is_busy() { busy } else { all };
+            let part = rivals.part(child.rival());
+            (child, Some((index, part)))
+        }));
         let got = tally.last.bytes as f64 / total.max(1) as f64;
         let parent = above.map(|(parent, _)| parent);
         let why = None;
@@ -323,4 +336,68 @@ pub(super) fn bounds() -> impl Iterator<Item = f64> {
 
 pub(super) fn seconds(time: Nanos) -> f64 {
     time.0 as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use iofair_core::contract::Contract;
+
+    /// A group of a class and a weight, which was busy in the last second or not.
+    type Case = (&'static str, Class, u32, bool);
+
+    fn promised(cases: &[Case]) -> Vec<f64> {
+        let contract = |class, weight| Contract { class, weight, ..Contract::default() };
+        let groups =
+            cases.iter().map(|(name, class, weight, _)| (*name, contract(*class, *weight)));
+        let controller = testing::controller(groups);
+        let busy: BTreeMap<&str, bool> =
+            cases.iter().map(|(name, .., busy)| (*name, *busy)).collect();
+        let copied = controller.groups().iter().map(|(id, group)| {
+            let mut tally = GroupTally::default();
+            if busy.get(group.name.as_str()) == Some(&true) {
+                tally.last.busy = Nanos::from_millis(1);
+            }
+            Copied {
+                id,
+                parent: group.parent,
+                name: group.name.clone(),
+                weight: group.contract.weight,
+                class: group.contract.class,
+                minimum: Minimum::NONE,
+                tally,
+                holds: Holds { slots: 0, memory: 0 },
+            }
+        });
+        let groups = in_order(copied.collect(), 0);
+        let of = |name: &str| groups.iter().find(|group| group.name == name).map(|it| it.promised);
+        cases.iter().map(|(name, ..)| of(name).expect("all are there")).collect()
+    }
+
+    /// Goal: a group is promised what it has whoever wants the drive, and while it wants it itself, what it has beside those who
+    /// do; a less urgent class beside another one is promised nothing. Method: by hand.
+    #[test]
+    fn shares_that_are_promised() {
+        use Class::{BestEffort, Idle, RealTime};
+        let five = ["a", "b", "c", "d", "e"].map(|name| (name, BestEffort, 100, false));
+        assert_eq!(promised(&five), [0.2; 5], "nobody wants anything");
+        let mut two_busy = five;
+        (two_busy[0].3, two_busy[1].3) = (true, true);
+        assert_eq!(promised(&two_busy), [0.5, 0.5, 0.2, 0.2, 0.2]);
+        for is_busy in [false, true] {
+            let groups = [("a", BestEffort, 300, is_busy), ("z", Idle, 100, is_busy)];
+            assert_eq!(promised(&groups), [1.0, 0.0], "{is_busy}");
+        }
+        let alone = [("a", BestEffort, 300, false), ("z", Idle, 100, true)];
+        assert_eq!(promised(&alone), [1.0, 1.0], "nobody else wants it");
+        let nested = [
+            ("a", BestEffort, 100, true),
+            ("b", BestEffort, 300, true),
+            ("b/x", RealTime, 1, true),
+            ("b/y", BestEffort, 1000, true),
+            ("b/z", BestEffort, 1000, false),
+        ];
+        assert_eq!(promised(&nested), [0.25, 0.75, 0.75, 0.0, 0.0]);
+    }
 }

@@ -151,7 +151,7 @@ fn groups(page: &mut Page, groups: &[GroupMoment]) {
     each("iofair_group_minimum_ios_per_second", "gauge", help, minimum);
     let help = "Weight in force.";
     each("iofair_group_weight", "gauge", help, |g| Some(f64::from(g.weight)));
-    let help = "Share of the drive by weight, among the groups that were busy in the last second.";
+    let help = "Share of the drive by class and weight: among the groups that were busy in the last second, or among all groups if it was not.";
     each("iofair_group_share_promised", "gauge", help, |g| Some(g.promised));
     let help = "Share of all bytes of the last second that the group got.";
     each("iofair_group_share_got", "gauge", help, |g| Some(g.got));

@@ -471,6 +471,9 @@ fn flags(new: &NewOp, stamp: &Stamp) -> Flags {
     if new.hints.fua {
         flags = flags.with(Flags::FUA);
     }
+    if new.hints.continues {
+        flags = flags.with(Flags::CONTINUES);
+    }
     let is_whole = (new.offset | u64::from(new.length)).is_multiple_of(SECTOR_BYTES);
     if !is_whole || new.hints.extents > 0 {
         flags = flags.with(Flags::NO_MERGE);

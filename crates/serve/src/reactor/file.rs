@@ -129,7 +129,7 @@ impl File {
     /// Cuts a call into requests; only zeroes are so long that there are several.
     fn ask(
         &mut self,
-        (operation, hints): (Operation, Hints),
+        (operation, mut hints): (Operation, Hints),
         range: std::ops::Range<u64>,
         mut data: Data,
         reply: Reply,
@@ -138,6 +138,7 @@ impl File {
         let cookie = self.inside.insert(Inside { reply, left: pieces, status: 0 }) as u64;
         let volume = self.volume;
         for piece in 0..u64::from(pieces) {
+            hints.continues = piece > 0;
             let offset = range.start + piece * ZEROES_MAX;
             let length = (range.end - offset).min(ZEROES_MAX) as u32;
             let data = std::mem::take(&mut data);

@@ -176,6 +176,8 @@ pub struct Hints {
     pub fua: bool,
     /// Read: the number of extents to report at most, from the start of the range; zero for a read of data.
     pub extents: u16,
+    /// A further part of what the client asked for in one call: ceilings on requests have counted the first.
+    pub continues: bool,
 }
 
 /// A new request from a front end.

@@ -103,3 +103,59 @@ fn what_is_written_comes_first() {
         assert_eq!((quiet.asks_reaches(), quiet.unchecked(&Known::default())), (None, None));
     }
 }
+
+/// Goal: minimums that fill the worst case exactly are admitted at every level, under stacks of both kinds, and refused with
+/// numbers that add up. Method: ten groups of a tenth, beside others without a minimum, flat and nested, in two units.
+#[test]
+fn minimums_that_fill_the_worst_case_fit() {
+    let known = Known::default();
+    for stack in ["promise", "prop-bfq"] {
+        let drive = format!("worst_case = '100MB/s'\nstack = '{stack}'");
+        let names: Vec<String> = (0..10).map(|number| format!("g{number}")).collect();
+        let mut groups: Vec<(&str, &str)> =
+            names.iter().map(|name| (name.as_str(), "min = '10MB/s'")).collect();
+        groups.push(("rest", ""));
+        read(&drive, &groups).admit(&known, None).expect("ten times ten");
+        let mixed = [("a", "min = '50MiB/s'"), ("b", "min = '47571200B/s'"), ("rest", "")];
+        read(&drive, &mixed).admit(&known, None).expect("100,000,000 bytes a second");
+        for min in ["", "min = '60MB/s'"] {
+            let nested = [
+                ("t", min),
+                ("t/a", "min = '20MB/s'"),
+                ("t/b", ""),
+                ("t/c/d", "min = '40MB/s'"),
+                ("t/c/e", ""),
+                ("u", "min = '40MB/s'"),
+                ("rest", ""),
+            ];
+            read(&drive, &nested).admit(&known, None).expect("20 and 40 are the 60 of t");
+        }
+        let over = [("a", "min = '50MiB/s'"), ("b", "min = '47571201B/s'"), ("rest", "")];
+        match read(&drive, &over).admit(&known, None) {
+            Err(AdmissionError::Sum(refusal)) => assert_eq!(
+                refusal.to_string(),
+                "the minimums add up to 100.000001 MB/s but the drive keeps only 100.00 MB/s at its worst: 1 B/s too \
+                 much (a 52.4288 MB/s, b 47.571201 MB/s)"
+            ),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Goal: groups of a less urgent class beside others are promised no share, at every level. Method: by hand.
+#[test]
+fn shares_by_class() {
+    let groups = [
+        ("a", "weight = 300"),
+        ("b", ""),
+        ("b/x", "class = 'realtime'"),
+        ("b/y", "class = 'idle'"),
+        ("c", "class = 'idle'"),
+        ("c/z", ""),
+    ];
+    let admitted = read("", &groups).admit(&Known::default(), None).expect("no minimums");
+    assert_eq!(shares(&admitted), [0.75, 0.25, 0.25, 0.0, 0.0, 0.0]);
+    let alone = read("", &[("c", "class = 'idle'"), ("d", "class = 'idle'")]);
+    let admitted = alone.admit(&Known::default(), None).expect("no minimums");
+    assert_eq!(shares(&admitted), [0.5, 0.5]);
+}
