@@ -8,13 +8,16 @@ mod guest;
 mod rig;
 
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::thread;
+use std::time::Instant;
 
 use guest::{BLOCK, Guest, SLOTS};
 use iofair_serve::control::client::Call;
 use rig::Directory;
 use rig::controlled::Controlled;
+use rig::wire::{WRITE, Wire};
 use serde_json::{Value as Json, json};
 use vhost::VhostBackend;
 
@@ -96,6 +99,54 @@ fn guests_are_charged_to_their_group() {
     }
     let all = 30 + QUEUES as u64 * u64::from(SLOTS);
     assert_eq!(held["requests"], json!([all, 30]));
+}
+
+/// Goal: ceilings count the requests that clients send, although adjacent ones are merged. Method: adjacent writes that are
+/// sent at once, under one request a second and a burst of four, through NBD and by a guest: no more are answered than burst
+/// and time allow.
+#[test]
+fn ceilings_count_what_clients_send() {
+    const WRITES: u64 = 32;
+    let rig = start("vhost = 'DIR/NAME.sock'", "");
+    let change = |group: &str, change: Json| {
+        let path = format!("/v1/groups/{group}");
+        assert!(rig.ask(&Call::new("PATCH", &path).body(change)).is_good(), "{group}");
+    };
+    let groups = ["tenants%2Falice", "batch"];
+    let max = json!({ "write_iops": 1, "burst_requests": 4 });
+    groups.iter().for_each(|group| change(group, json!({ "max": max, "min": null })));
+    let within = |answered: u64, begun: Instant| {
+        // A late wake-up is made up for, at most 5 ms.
+        let most = 4.0 + begun.elapsed().as_secs_f64() + 0.005;
+        assert!(answered as f64 <= most, "{answered} answered, {most} allowed");
+    };
+
+    let mut wire = Wire::connect(&rig.directory.path("socket"));
+    let mut bytes = Vec::new();
+    for number in 0..WRITES {
+        bytes.extend(wire.request(WRITE, 0, number * BLOCK as u64, BLOCK as u32));
+        bytes.extend([7; BLOCK]);
+    }
+    let begun = Instant::now();
+    wire.stream.write_all(&bytes).unwrap();
+    for answered in 1..=6 {
+        assert_eq!(wire.receive().unwrap().error, 0);
+        within(answered, begun);
+    }
+    let mut guest = Guest::connected(&rig.directory.path("w.sock"), 1);
+    let begun = Instant::now();
+    for slot in 0..SLOTS {
+        let head = guest.prepare(0, slot, u64::from(slot), Some(&[7; BLOCK]));
+        guest.publish(0, head);
+    }
+    guest.kick(0);
+    for answered in 1..=6 {
+        guest.used(0);
+        within(answered, begun);
+    }
+    groups.iter().for_each(|group| change(group, json!({ "max": null })));
+    (6..WRITES).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+    (6..SLOTS).for_each(|_| drop(guest.used(0)));
 }
 
 /// Goal: messages of a guest's monitor are handled by other threads than the reactor's, and are charged to its group all

@@ -3,6 +3,7 @@
 
 mod rig;
 
+use iofair_core::contract::{Burst, Contract, Limits, Total};
 use iofair_core::request::Operation;
 use iofair_core::time::Instant;
 use iofair_policies::TABLE;
@@ -68,7 +69,11 @@ fn giant_zeroes_do_not_block_others() {
 
 /// An engine over memory with one volume that lies on it in pieces.
 fn scattered(runs: &[Run]) -> Engine {
-    let stack = TABLE.stack("none-none").unwrap();
+    limited(runs, "none-none", Limits::NONE)
+}
+/// The same with ceilings.
+fn limited(runs: &[Run], stack: &str, max: Limits) -> Engine {
+    let stack = TABLE.stack(stack).unwrap();
     let end = runs.iter().map(|run| run.drive + run.length).max().unwrap();
     let mut engine = Engine::new(Box::new(Memory::new(end).unwrap()), stack.clone());
     let map = Map::new(runs.to_vec()).unwrap();
@@ -83,7 +88,8 @@ fn scattered(runs: &[Run]) -> Engine {
         entry: Default::default(),
         stamp: Default::default(),
     };
-    let (groups, volumes) = (vec![("g".into(), Default::default())], vec![volume]);
+    let contract = Contract { max, ..Contract::default() };
+    let (groups, volumes) = (vec![("g".into(), contract)], vec![volume]);
     let (closed, timeouts, faults) = (Vec::new(), Default::default(), Default::default());
     engine.apply(Instant::ZERO, &Plan { stack, groups, volumes, closed, timeouts, faults });
     engine
@@ -179,4 +185,79 @@ fn status(engine: &mut Engine, offset: u64, length: u32, limit: u16) -> Vec<(u64
     let op = engine.next_finished().unwrap();
     let Data::Extents(told) = op.data else { panic!("no extents: {op:?}") };
     told.iter().map(|extent| (extent.length >> 10, extent.hole)).collect()
+}
+
+/// Submits requests one after the other on the volume, from its start on and again.
+fn submit_all(engine: &mut Engine, operation: Operation, length: u32, count: u64, parts: bool) {
+    let size = engine.size(0) / u64::from(length) * u64::from(length);
+    for cookie in 0..count {
+        let data = match operation {
+            Operation::Write => {
+                Data::Lent(Lent::new(&Arc::new(vec![7; length as usize]), 0..length as usize))
+            }
+            _ => Data::None,
+        };
+        let hints = Hints { continues: parts && cookie > 0, ..Hints::default() };
+        let (owner, volume, offset) = (0, 0, cookie * u64::from(length) % size);
+        let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
+        assert!(engine.submit(Instant::ZERO, new).is_ok());
+    }
+}
+/// Number of requests that finish at a time.
+fn finish(engine: &mut Engine, now: Instant) -> u64 {
+    let mut finished = 0;
+    loop {
+        let before = finished;
+        engine.turn(now);
+        engine.keep_lent();
+        while let Some(op) = engine.next_finished() {
+            assert_eq!(op.status, 0);
+            engine.ops().release(op.data);
+            finished += 1;
+        }
+        if finished == before {
+            return finished;
+        }
+    }
+}
+
+/// Goal: ceilings count what clients ask for: each request once, be it merged with others or cut into pieces; the bytes of
+/// writes, of zeroes whatever the back end makes of them, and a sector for a trim of any length. Method: more than the burst
+/// lets through, of each operation, short and adjacent or long and on two places of the drive; then a second later.
+#[test]
+fn ceilings_count_what_is_asked_for() {
+    const MIB: u64 = 1 << 20;
+    let piece = |volume, drive, length| Run { volume, drive, length };
+    let runs = [piece(0, 9 * MIB, 5 * MIB), piece(5 * MIB, 0, 3 * MIB)];
+    let second = Instant(1_000_000_000);
+    let ios = Total { bytes_per_s: None, iops: Some(1) };
+    let four = Burst { bytes: None, requests: Some(4) };
+    use Operation::{Discard, Read, Write, WriteZeroes};
+    for operation in [Read, Write, Discard, WriteZeroes] {
+        for length in [4096, 4 << 20] {
+            let max = Limits { total: ios, burst: four, ..Limits::NONE };
+            let mut engine = limited(&runs, "max-none", max);
+            submit_all(&mut engine, operation, length, 8, false);
+            let finished = [Instant::ZERO, second].map(|now| finish(&mut engine, now));
+            assert_eq!(finished, [4, 1], "{operation:?} of {length}");
+        }
+    }
+    for (operation, length, cost) in [
+        (Write, 8192, 8192),
+        (WriteZeroes, 8192, 8192),
+        (WriteZeroes, 4 << 20, 4 << 20),
+        (Discard, 8192, 512),
+        (Discard, 4 << 20, 512),
+    ] {
+        let total = Total { bytes_per_s: Some(cost), iops: None };
+        let burst = Burst { bytes: Some(4 * cost), requests: None };
+        let mut engine = limited(&runs, "max-none", Limits { total, burst, ..Limits::NONE });
+        submit_all(&mut engine, operation, length, 8, false);
+        let finished = [Instant::ZERO, second].map(|now| finish(&mut engine, now));
+        assert_eq!(finished, [4, 1], "{operation:?} of {length}");
+    }
+    // What a front end had to cut.
+    let mut engine = limited(&runs, "max-none", Limits { total: ios, burst: four, ..Limits::NONE });
+    submit_all(&mut engine, WriteZeroes, 1 << 20, 16, true);
+    assert_eq!(finish(&mut engine, Instant::ZERO), 16);
 }
