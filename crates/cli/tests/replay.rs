@@ -174,7 +174,7 @@ fn errors_say_what_was_wrong() {
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
     for note in
-        ["1: times earlier", "1: requests of 0 bytes", "1: requests longer", "1: requests beyond"]
+        ["1: times earlier", "1: requests of 0 bytes", "1: reads and writes longer", "1: requests beyond"]
     {
         assert!(told.contains(&format!("note: {note}")), "{told}");
     }

@@ -16,7 +16,7 @@ use crate::{Factories, bad, interruptible};
 
 /// Replays a trace under stacks; the JSON of `iofair replay --json`.
 #[pyfunction]
-#[pyo3(signature = (traces, *, stacks, drive, format, mode, scale, duration, contracts, groups, seed, policies))]
+#[pyo3(signature = (traces, *, stacks, drive, format, columns, mode, scale, duration, contracts, groups, seed, policies))]
 #[allow(clippy::too_many_arguments)] // keyword arguments of Python
 pub(crate) fn replay(
     py: Python<'_>,
@@ -24,6 +24,7 @@ pub(crate) fn replay(
     mut stacks: Vec<String>,
     drive: Option<String>,
     format: Option<String>,
+    columns: Option<String>,
     mode: &str,
     scale: f64,
     duration: Option<&str>,
@@ -48,7 +49,7 @@ pub(crate) fn replay(
     let request = Request {
         traces,
         format,
-        columns: None,
+        columns,
         stacks,
         table,
         drive,

@@ -85,6 +85,7 @@ def replay(
     stacks: Sequence[str],
     drive: Optional[str],
     format: Optional[str],
+    columns: Optional[str],
     mode: str,
     scale: float,
     duration: Optional[str],

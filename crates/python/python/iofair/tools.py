@@ -55,6 +55,7 @@ def replay(
     stacks: Sequence[str] | None = None,
     drive: str | None = None,
     format: str | None = None,
+    columns: Mapping[str, str | int] | None = None,
     mode: str = "open",
     scale: float = 1,
     duration: str | None = None,
@@ -65,10 +66,11 @@ def replay(
 ) -> Replay:
     """Replays a trace in the simulator: what would other policies have done with this load?
 
-    traces: a file or several, whose requests are merged by time; compressed with gzip or zstd if you like.
+    traces: a file or several, whose requests are merged by time; compressed with gzip, zstd, xz or bzip2 if you like.
     stacks: policy stacks, besides the recorded one.
     drive: drive model or profile; by default the recorded one.
     format: format of the files; by default it is recognised.
+    columns: what the columns of a table are, such as {"time:us": "ts", "op": 3}; by default their names say it.
     mode: when requests are sent: at their recorded times ("open"), when what they waited for is complete ("closed"), or
         after the recorded pause as well ("think").
     scale: how many times as fast as recorded.
@@ -85,6 +87,7 @@ def replay(
         stacks=list(stacks or []),
         drive=drive,
         format=format,
+        columns=None if columns is None else ",".join(f"{field}={it}" for field, it in columns.items()),
         mode=mode,
         scale=scale,
         duration=duration,

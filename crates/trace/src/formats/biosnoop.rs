@@ -15,7 +15,7 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::events::letters;
 use super::fields::{Fault, decimal, number};
-use super::head::has_number;
+use super::head::is_words;
 use super::lines::{CUT, UNKNOWN};
 use crate::error::Result;
 use crate::input::{Input, Lines};
@@ -68,7 +68,7 @@ impl Biosnoop {
                 self.over = true;
                 return Ok(());
             };
-            if !has_number(line) {
+            if is_header(line) || (self.number == 0 && is_words(line)) {
                 // The header, again for every file that was put behind the first one, or words before it.
                 self.has_queue = line.contains("QUE(ms)");
                 continue;

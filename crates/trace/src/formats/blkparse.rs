@@ -14,7 +14,7 @@ use iofair_core::time::Instant;
 
 use super::events::{Action, Event, Requests, letters};
 use super::fields::{Fault, Fields, number};
-use super::head::has_number;
+use super::head::is_words;
 use super::lines::CUT;
 use crate::error::Result;
 use crate::input::{Input, Lines};
@@ -145,7 +145,7 @@ impl Source for Blkparse {
             if !is_event {
                 let is_summary = is_summary(line);
                 self.place = match self.place {
-                    Place::Begin if is_summary || !has_number(line) => Place::Begin,
+                    Place::Begin if is_summary || is_words(line) => Place::Begin,
                     Place::Events if is_summary => Place::Summary,
                     Place::Summary => Place::Summary,
                     _ => {

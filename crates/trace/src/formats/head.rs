@@ -33,7 +33,7 @@ impl<'a> Head<'a> {
     }
     /// The lines before the first one that has a number.
     pub(super) fn words(&self) -> impl Iterator<Item = &'a str> + '_ {
-        self.lines().take_while(|line| !has_number(line))
+        self.lines().take_while(|line| is_words(line))
     }
     /// What an error about the whole shows: the first line with a number, and the first line of all; with its number.
     pub(super) fn shown(&self) -> Option<(u64, String)> {
@@ -49,8 +49,14 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Whether one of a line's fields is a number. A header has none.
-pub(super) fn has_number(line: &str) -> bool {
+/// Whether a line may be a header, or what a program prints before the requests: it has no number, and no zeroes, which a file
+/// system that lost its power leaves.
+pub(super) fn is_words(line: &str) -> bool {
+    !has_number(line) && !line.contains(|c: char| c.is_control() && c != '\t')
+}
+
+/// Whether one of a line's fields is a number.
+fn has_number(line: &str) -> bool {
     let fields = line.split(|c: char| c.is_whitespace() || ",;|".contains(c));
     let is_number = |field: &str| {
         let digits = field.trim_matches('"').trim_start_matches('-').replacen('.', "", 1);

@@ -4,7 +4,7 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 
 use super::fields::Fault;
-use super::head::has_number;
+use super::head::is_words;
 use crate::error::Result;
 use crate::input::{Input, Lines};
 use crate::names::Names;
@@ -91,8 +91,8 @@ impl<F: LineFormat> Source for LineSource<F> {
                     return Ok(Some(record));
                 }
                 Ok(Parsed::Unknown) => self.unknown += 1,
-                Ok(Parsed::Nothing) if self.has_begun || has_number(line) => {}
-                Err(fault) if self.has_begun || has_number(line) => {
+                Ok(Parsed::Nothing) if self.has_begun || !is_words(line) => {}
+                Err(fault) if self.has_begun || !is_words(line) => {
                     return Err(self.lines.wrong(fault));
                 }
                 Ok(Parsed::Nothing) | Err(_) => line.clone_into(&mut self.header),
