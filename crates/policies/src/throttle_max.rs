@@ -157,8 +157,10 @@ impl Policy for ThrottleMax {
         let cost = cost(cx.requests, id);
         let mut from = at;
         while at != TOP {
-            let holds = self.levels.queued(at, direction) > 0;
-            if holds || self.levels.wait(cx.now, at, direction, cost).is_some() {
+            // A further piece of a request that has passed does not wait again behind others.
+            let free = cost[1] == 0 && self.levels.limit(cx.now, at, direction).is_free(cost);
+            let holds = !free && self.levels.queued(at, direction) > 0;
+            if holds || !free && self.levels.wait(cx.now, at, direction, cost).is_some() {
                 self.levels.hold(cx.now, cx.requests, (at, from), id);
                 let sequence = cx.requests[id].sequence;
                 let subject = Subject::Request { id, sequence };

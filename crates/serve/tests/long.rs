@@ -228,13 +228,13 @@ fn finish(engine: &mut Engine, now: Instant) -> u64 {
 fn ceilings_count_what_is_asked_for() {
     const MIB: u64 = 1 << 20;
     let piece = |volume, drive, length| Run { volume, drive, length };
-    let runs = [piece(0, 9 * MIB, 5 * MIB), piece(5 * MIB, 0, 3 * MIB)];
+    let runs = [piece(0, 9 * MIB, 4 * MIB), piece(4 * MIB, 0, 4 * MIB)];
     let second = Instant(1_000_000_000);
     let ios = Total { bytes_per_s: None, iops: Some(1) };
     let four = Burst { bytes: None, requests: Some(4) };
     use Operation::{Discard, Read, Write, WriteZeroes};
     for operation in [Read, Write, Discard, WriteZeroes] {
-        for length in [4096, 4 << 20] {
+        for length in [4096, 3 << 20] {
             let max = Limits { total: ios, burst: four, ..Limits::NONE };
             let mut engine = limited(&runs, "max-none", max);
             submit_all(&mut engine, operation, length, 8, false);

@@ -33,6 +33,10 @@ impl Rule {
 pub struct Limit(pub [Option<u64>; 2]);
 
 impl Limit {
+    /// Whether a request costs nothing here: a further piece of one that was charged.
+    pub fn is_free(self, cost: [u64; 2]) -> bool {
+        self.0.iter().zip(cost).all(|(limit, cost)| limit.is_none() || cost == 0)
+    }
     /// Whether there is none at all.
     pub fn is_none(self) -> bool {
         self == Self::default()

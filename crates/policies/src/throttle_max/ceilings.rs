@@ -65,6 +65,10 @@ impl Gate {
     const fn is_open(&self) -> bool {
         matches!(self.0, [None, None])
     }
+    /// Whether a request costs nothing here: a further piece of one that was charged.
+    fn is_free(&self, cost: [u64; 2]) -> bool {
+        self.0.iter().zip(cost).all(|(bucket, cost)| bucket.is_none() || cost == 0)
+    }
     /// Sets rates and bursts. A new bucket begins full.
     fn change(&mut self, now: Instant, rates: [Option<u64>; 2], bursts: [Option<u64>; 2]) {
         for ((bucket, rate), burst) in self.0.iter_mut().zip(rates).zip(bursts) {
@@ -155,6 +159,9 @@ struct Level {
 impl Level {
     fn is_open(&self, direction: usize) -> bool {
         self.gates[direction].is_open() && self.total.is_open()
+    }
+    fn is_free(&self, direction: usize, cost: [u64; 2]) -> bool {
+        self.gates[direction].is_free(cost) && self.total.is_free(cost)
     }
     fn ready_at(&self, direction: usize, cost: [u64; 2]) -> Instant {
         self.gates[direction].ready_at(cost).max(self.total.ready_at(cost))
@@ -283,10 +290,13 @@ impl Ceilings {
         self.begin(now);
         let (group, direction) = (requests[id].group, requests[id].operation.direction() as usize);
         let cost = cost(requests, id);
+        // A further piece of a request that has passed does not wait again behind others.
+        let continues = cost[1] == 0;
         let (mut limited, mut full) = (None, None);
         for at in self.ancestry(group.index()) {
             let level = &self.levels[at];
-            if !level.is_open(direction) {
+            let free = continues && level.is_free(direction, cost);
+            if !free && !level.is_open(direction) {
                 let waits = level.held > 0 || level.ready_at(direction, cost) > now;
                 limited = limited.or(Some(at));
                 full = full.or(waits.then_some(at));
@@ -294,6 +304,7 @@ impl Ceilings {
         }
         // Requests before it may still wait although the ceilings were removed.
         let queued = !self.levels[group.index()].queues[direction].requests.is_empty();
+        let queued = queued && (limited.is_some() || !continues);
         match full.or(queued.then_some(group.index())) {
             None => {
                 if limited.is_some() {
