@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use iofair_serve::{Signal, Signals};
+use iofair_serve::{Signal, Signals, log};
 
 /// The exit code after Ctrl-C, as shells have it.
 const INTERRUPTED: i32 = 130;
@@ -40,6 +40,7 @@ impl Temporaries {
                     // Held to the end, so that no other directory is made.
                     let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
                     paths.iter().for_each(|path| remove(path));
+                    log::flush();
                     std::process::exit(INTERRUPTED);
                 }
                 Ok(None) => {}
