@@ -147,7 +147,7 @@ enum Volume {
         /// Other keys as in the contract file, such as read_only=true.
         #[arg(value_name = "KEY=VALUE")]
         keys: Vec<String>,
-        /// Take over data that is kept under this name for another group.
+        /// Take over data that is kept under this name for another group, or begin anew if the kept file is missing.
         #[arg(long)]
         take_over: bool,
     },

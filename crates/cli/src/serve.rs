@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// Allow this volume to shrink to the size in the file; data beyond that size is lost. May be repeated.
     #[arg(long, value_name = "VOLUME")]
     shrink: Vec<String>,
-    /// Give this volume's data, kept for another group, to the group in the file. May be repeated.
+    /// Give this volume's data, kept for another group, to the group in the file; if its file is missing, begin with an
+    /// empty volume. May be repeated.
     #[arg(long, value_name = "VOLUME")]
     take_over: Vec<String>,
 }

@@ -10,7 +10,7 @@
 //! determined the positions.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -151,18 +151,11 @@ impl Layout {
         if fs::read_to_string(path).is_ok_and(|old| old == text) {
             return Ok(());
         }
-        let fresh = path.with_extension("volumes.new");
-        let write = || {
-            if let Some(trial) = &self.trial {
-                return trial.stand_in(&fresh).map(drop);
-            }
-            let mut file = create_private(&fresh)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&fresh, path)?;
-            sync_parent(path)
+        let written = match &self.trial {
+            Some(trial) => trial.stand_in(path).map(drop),
+            None => replace(path, text.as_bytes()),
         };
-        write().map_err(ServeError::system(path.display().to_string()))
+        written.map_err(ServeError::system(path.display().to_string()))
     }
 }
 
@@ -173,6 +166,18 @@ pub(crate) fn sidecar(pool: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Replaces a file that only its user may read, all or nothing.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut fresh = path.as_os_str().to_os_string();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
+    let mut file = create_private(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)?;
+    sync_parent(path)
+}
+
 /// Creates a file that only its owner may read. What an interrupted call has left in its place is removed, not written to:
 /// it may be a link.
 pub(crate) fn create_private(path: &Path) -> io::Result<fs::File> {
@@ -180,7 +185,7 @@ pub(crate) fn create_private(path: &Path) -> io::Result<fs::File> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Makes the entry of a file in its directory durable.

@@ -5,13 +5,19 @@
 //! this happens on the thread that changes the contracts, never on the reactor's.
 
 mod directory;
+pub(crate) mod marker;
+mod owners;
+mod store_file;
 
+use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iofair_config::contracts::{Back, Contracts, Volume};
 
+use crate::back::uring::Storage;
 use crate::back::uring::files::slot_base;
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use crate::error::ServeError;
@@ -21,12 +27,13 @@ use crate::pool::zeroing::Demand;
 use crate::reactor::handle::ReactorHandle;
 use crate::trial::Mode;
 use directory::Directory;
+use store_file::StoreFile;
 
 /// Where volumes are.
 #[derive(Clone, Debug)]
 pub(crate) enum Places {
-    /// On an emulated drive or in memory.
-    Shared(Layout),
+    /// On an emulated drive, perhaps with a file, or in memory.
+    Shared(Layout, Option<Arc<StoreFile>>),
     /// On the pool of a device or file.
     Pool(Served),
     /// In a file or on a device each.
@@ -38,7 +45,8 @@ pub(crate) enum Places {
 pub struct Consent {
     /// May shrink; data beyond the new size is lost.
     pub shrink: Vec<String>,
-    /// May be created again in another group than the one for which their data was kept.
+    /// May be created again in another group than the one for which their data was kept, or empty, if their file is
+    /// missing.
     pub take_over: Vec<String>,
     /// Are removed from the contracts together with their data.
     pub delete: Vec<String>,
@@ -50,6 +58,32 @@ pub(crate) enum Made {
     Nothing,
     Files(directory::Made),
     Extents(served::Made),
+}
+
+/// A file that has no name any more: somebody has removed it, and its data is lost when the server closes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unlinked {
+    /// The only volume in it; `None`: all volumes are.
+    pub(crate) volume: Option<String>,
+    /// Where it was.
+    pub(crate) path: PathBuf,
+    /// Its descriptor.
+    descriptor: i32,
+}
+
+impl Unlinked {
+    fn new(volume: Option<String>, path: &Path, file: &fs::File) -> Self {
+        Self { volume, path: path.to_path_buf(), descriptor: file.as_raw_fd() }
+    }
+    /// What happened, and what saves the data.
+    pub(crate) fn message(&self) -> String {
+        let (path, process) = (self.path.display(), std::process::id());
+        format!(
+            "{path} was removed, and its data is lost when the server ends; to keep it, let its clients close it, then \
+             `cp --sparse=always /proc/{process}/fd/{} {path}`, then restart the server",
+            self.descriptor
+        )
+    }
 }
 
 impl Made {
@@ -69,10 +103,14 @@ impl Places {
         Ok(match &contracts.drive.back {
             Back::File(path) => Self::Pool(Served::open(contracts, path, mode)?),
             Back::Emulated(name) => match name.split_once('@') {
-                Some((_, path)) => Self::Shared(Layout::beside(Path::new(path))?.under(mode)),
-                None => Self::Shared(Layout::default()),
+                Some((_, path)) => {
+                    let file = StoreFile::open(Path::new(path), mode)?;
+                    let layout = Layout::beside(Path::new(path))?.under(mode);
+                    Self::Shared(layout, Some(Arc::new(file)))
+                }
+                None => Self::Shared(Layout::default(), None),
             },
-            Back::Memory(_) => Self::Shared(Layout::default()),
+            Back::Memory(_) => Self::Shared(Layout::default(), None),
             Back::Directory(path) => Self::Own(Directory::open(path, mode)?),
         })
     }
@@ -83,7 +121,7 @@ impl Places {
         consent: &Consent,
     ) -> Result<(), ServeError> {
         match self {
-            Self::Shared(layout) => layout.place(volumes),
+            Self::Shared(layout, _) => layout.place(volumes),
             Self::Own(directory) => directory.place(volumes, consent),
             Self::Pool(pool) => pool.place(volumes, consent),
         }
@@ -91,7 +129,7 @@ impl Places {
     /// Bytes that new volumes can have. `capacity`: that of a shared drive.
     pub(crate) fn free_bytes(&self, capacity: Option<u64>) -> io::Result<u64> {
         match self {
-            Self::Shared(layout) => Ok(capacity.unwrap_or(0).saturating_sub(layout.end())),
+            Self::Shared(layout, _) => Ok(capacity.unwrap_or(0).saturating_sub(layout.end())),
             Self::Own(directory) => directory.free_bytes(),
             Self::Pool(pool) => pool.free_bytes(),
         }
@@ -99,8 +137,33 @@ impl Places {
     /// The end of the last volume on a shared drive.
     pub(crate) fn end(&self) -> u64 {
         match self {
-            Self::Shared(layout) => layout.end(),
+            Self::Shared(layout, _) => layout.end(),
             Self::Own(_) | Self::Pool(_) => 0,
+        }
+    }
+    /// The file of an emulated drive.
+    pub(crate) fn store(&self) -> Option<&fs::File> {
+        match self {
+            Self::Shared(_, Some(store)) => Some(store.file()),
+            _ => None,
+        }
+    }
+    /// Where a directory with a file per volume is, or what stands in for it in a check.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Own(directory) => Some(directory.path()),
+            _ => None,
+        }
+    }
+    /// Files that have no name any more.
+    pub(crate) fn unlinked(&self) -> Vec<Unlinked> {
+        let pool = |storage: &Arc<Storage>, path: &Path| {
+            storage.is_unlinked().then(|| Unlinked::new(None, path, storage.file()))
+        };
+        match self {
+            Self::Shared(_, store) => store.iter().filter_map(|store| store.unlinked()).collect(),
+            Self::Own(directory) => directory.unlinked(),
+            Self::Pool(served) => pool(served.storage(), served.path()).into_iter().collect(),
         }
     }
     /// The pool, if it is one.
@@ -122,13 +185,17 @@ impl Places {
         pool.lacking(&contracts.volumes, consent)
     }
     /// Makes volumes and lengthens them, durably.
-    pub(crate) fn make(&mut self, contracts: &Contracts) -> Result<Made, ServeError> {
+    pub(crate) fn make(
+        &mut self,
+        contracts: &Contracts,
+        consent: &Consent,
+    ) -> Result<Made, ServeError> {
         Ok(match self {
-            Self::Shared(layout) => {
+            Self::Shared(layout, _) => {
                 layout.save()?;
                 Made::Nothing
             }
-            Self::Own(directory) => Made::Files(directory.make(&contracts.volumes)?),
+            Self::Own(directory) => Made::Files(directory.make(&contracts.volumes, consent)?),
             Self::Pool(pool) => Made::Extents(pool.make()?),
         })
     }
@@ -140,7 +207,7 @@ impl Places {
                 (VolumeId(base.into()), Arc::new(Map::linear(base, volume.size_bytes)))
             };
             let ((id, map), storage) = match self {
-                Self::Shared(layout) => {
+                Self::Shared(layout, _) => {
                     let place = layout.find(&volume.name).expect("every volume was placed");
                     (linear(place.base), None)
                 }
@@ -160,7 +227,7 @@ impl Places {
     /// ones.
     pub(crate) fn finish(&mut self, new: &[Volume], consent: &Consent) -> Result<(), ServeError> {
         match self {
-            Self::Shared(_) => Ok(()),
+            Self::Shared(..) => Ok(()),
             Self::Own(directory) => directory.finish(new, consent),
             Self::Pool(pool) => pool.finish(new, consent),
         }
@@ -180,7 +247,7 @@ impl Places {
             if new.iter().any(|volume| volume.name == *name) {
                 return refuse("its data cannot be removed while the contracts have it");
             }
-            if matches!(self, Self::Shared(_)) {
+            if matches!(self, Self::Shared(..)) {
                 return refuse(
                     "its data is on an emulated drive or in memory, and cannot be deleted",
                 );

@@ -40,6 +40,7 @@ use crate::wake;
 use admission::{Facts, admit};
 use backs::open_back;
 use listening::{Listening, bind_unix, listen};
+pub(crate) use room::Survey;
 
 /// Steps of a change after which a failure must be undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +110,7 @@ impl Prepared {
         confine::check(&contracts)?;
         let mut places = Places::open(&contracts, mode)?;
         places.place(&contracts.volumes, consent)?;
-        let back = around(open_back(&contracts, &mut places, mode)?);
+        let back = around(open_back(&contracts, &mut places)?);
         let capacity = match contracts.drive.back {
             // A pool knows its room, and files of their own have what their file system has.
             BackSpec::File(_) | BackSpec::Directory(_) => None,
@@ -117,7 +118,7 @@ impl Prepared {
         };
         let facts = Facts::new(back.worst_case_rate(), capacity);
         let mut plan = admit(&contracts, &places, &facts, None)?;
-        let made = places.make(&contracts)?;
+        let made = places.make(&contracts, consent)?;
         plan.volumes = places.plan(&contracts.volumes);
         let description = back.describe();
         let blocks = Blocks::new(back.facts().rotational);
@@ -349,7 +350,7 @@ impl Server {
         let bind_disk = |path: &Path| bind_unix(path, disks, &Mode::Serve).map(UnixListener::from);
         let sockets = self.disks.prepare(&contracts.volumes, bind_disk, false)?;
         self.passes(Step::Make)?;
-        let made = places.make(&contracts)?;
+        let made = places.make(&contracts, consent)?;
         self.passes(Step::Devices)?;
         let devices = self.blocks.prepare(&contracts)?;
         plan.volumes = places.plan(&contracts.volumes);

@@ -218,6 +218,10 @@ fn lengthen(path: &Path, size: u64, write: bool) -> Result<()> {
     if path.starts_with("/dev") && !path.exists() {
         return Err(Usage(format!("{}: there is no such device", place())).into());
     }
+    if path.exists() {
+        // Refuses a file that a server uses, before it is made longer.
+        drop(FileDevice::open(path, Access::Write).with_context(place)?);
+    }
     let file = File::options().write(true).create(true).truncate(false).open(path);
     file.and_then(|file| file.set_len(size)).with_context(place)
 }

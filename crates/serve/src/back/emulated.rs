@@ -23,7 +23,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_drive::{Command, Done, Drive};
 
 use super::store::Store;
-use super::{Back, Completed, Job, memory};
+use super::{Back, Completed, Job, Loss, memory};
 use crate::request::entry::Entry;
 use crate::request::op::Ops;
 
@@ -40,6 +40,7 @@ pub struct Emulated {
     /// Commands in the model that are not completed before the file is durable.
     durable: Vec<RequestId>,
     entries: Vec<Entry>,
+    losses: Vec<Loss>,
     timing: Arc<Timing>,
     /// Whether others have a timing in common with it: it is a drive for their software then, and no part of a server.
     is_drive: bool,
@@ -88,6 +89,7 @@ impl Emulated {
             done,
             durable,
             entries,
+            losses: Vec::new(),
             timing,
             is_drive: false,
             inside,
@@ -199,6 +201,9 @@ impl Back for Emulated {
     fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         Some(&mut self.entries)
     }
+    fn take_losses(&mut self) -> Option<&mut Vec<Loss>> {
+        Some(&mut self.losses)
+    }
     fn on_ring(
         &mut self,
         user_data: u32,
@@ -206,6 +211,9 @@ impl Back for Emulated {
         _: &mut Ops,
         completed: &mut Vec<Completed>,
     ) {
+        if result < 0 {
+            self.losses.push(Loss { range: 0..u64::MAX, status: -result });
+        }
         let status = self.status(-result.min(0));
         completed.push(Completed { id: RequestId(user_data), status });
     }

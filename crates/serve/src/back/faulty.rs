@@ -19,7 +19,7 @@ use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use iofair_drive::Command;
 use iofair_drive::fault::{self, Fault, Rule};
 
-use super::{Back, Completed, Job, Lookup};
+use super::{Back, Completed, Job, Lookup, Loss};
 use crate::back::uring::Storage;
 use crate::back::volume::PlannedVolume;
 use crate::request::entry::Entry;
@@ -210,6 +210,9 @@ impl Back for Faulty {
     }
     fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
         self.inner.take_closing()
+    }
+    fn take_losses(&mut self) -> Option<&mut Vec<Loss>> {
+        self.inner.take_losses()
     }
     fn separate_flushes(&self) -> bool {
         self.inner.separate_flushes()

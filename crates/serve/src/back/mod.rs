@@ -13,6 +13,7 @@ pub mod uring;
 pub mod volatile;
 pub mod volume;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use iofair_config::contracts::faults::Faults;
@@ -58,6 +59,15 @@ pub struct Lookup {
     pub find: Box<dyn FnOnce() -> Vec<Extent> + Send>,
 }
 
+/// Writes that were completed before may be lost: making them durable failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// Where on the drive.
+    pub range: Range<u64>,
+    /// The error number.
+    pub status: i32,
+}
+
 /// What holds the data.
 pub trait Back: Send {
     /// What the engine is told of it.
@@ -101,6 +111,10 @@ pub trait Back: Send {
     }
     /// Files of volumes that are gone, to be closed by another thread: the kernel may take long to free their blocks.
     fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
+        None
+    }
+    /// Losses since the last call, each once. The operating system tells of each only once, whichever client's flush asks.
+    fn take_losses(&mut self) -> Option<&mut Vec<Loss>> {
         None
     }
     /// Whether each volume must be made durable separately. Flushes of two volumes are then two commands.

@@ -10,6 +10,7 @@ use std::ptr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::uring::set_length;
 use crate::guard::Watch;
 use crate::request::extent::Extent;
 use crate::request::place::{Place, PlaceMut};
@@ -148,7 +149,7 @@ impl Store {
     /// The contents of a file, which is extended to at least this length. All of it counts as written.
     pub fn file(file: &File, bytes: u64) -> io::Result<Self> {
         let bytes = bytes.max(file.metadata()?.len());
-        file.set_len(bytes)?;
+        set_length(file, bytes)?;
         let mut store = Self::map(bytes, libc::MAP_SHARED, file.as_raw_fd())?;
         store.written.fill(u64::MAX);
         store.file = Some(file.try_clone()?);

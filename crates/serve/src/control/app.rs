@@ -22,6 +22,7 @@ use call::unescape;
 
 use super::audit::Audit;
 use super::file::{ContractFile, revision};
+use super::files::Files;
 use super::gate::Gate;
 use super::live::{self, GroupMoment, Live, Wanted};
 use super::metrics;
@@ -37,7 +38,7 @@ use crate::places::Consent;
 use crate::pool::zeroing::Progress;
 use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
-use crate::server::Server;
+use crate::server::{Server, Survey};
 
 /// A drain that takes longer is called off: somebody's limit or a broken drive holds requests.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -112,6 +113,8 @@ pub(super) struct App {
     pub(super) alive: Mutex<Option<Receiver<()>>>,
     /// How far zeroing of a pool is.
     zeroing: Option<Arc<Progress>>,
+    /// The files that hold volumes.
+    pub(super) files: Files,
     gate: Mutex<Arc<Gate>>,
     pub(super) audit: Audit,
     /// The name of the recording.
@@ -149,6 +152,7 @@ impl App {
             zeroing: server.zeroing().cloned(),
             gate: Mutex::new(Arc::new(gate)),
             audit,
+            files: Files::default(),
             pages: Default::default(),
             monitor: Monitor::default(),
             recording: Mutex::default(),
@@ -161,6 +165,11 @@ impl App {
     }
     pub(super) fn server<T>(&self, look: impl FnOnce(&Server) -> T) -> Result<T, ServeError> {
         lock(&self.served).server().map(look)
+    }
+    /// A look at the server's files, unless a change is being made.
+    pub(super) fn survey(&self) -> Option<Survey> {
+        let served = self.served.try_lock().ok()?;
+        Some(served.server().ok()?.survey())
     }
     pub(super) fn is_over(&self) -> bool {
         let ended = || lock(&self.served).server.as_ref().is_none_or(Server::is_over);
@@ -276,6 +285,7 @@ impl App {
             (seen.now, seen.connections, engine.pending(), in_flight, engine.busy_time(seen.now))
         })?;
         let contracts = server.contracts();
+        let files = self.files.look(&server.survey());
         let absolute = |path: &PathBuf| std::path::absolute(path).ok();
         let status = resources::Status {
             revision: served.revision.clone(),
@@ -289,7 +299,8 @@ impl App {
             listen_unix: contracts.listen.unix.as_ref().and_then(absolute),
             listen_tcp: server.tcp().map(|address| address.to_string()),
             fuse_mount: contracts.mount.as_ref().and_then(absolute),
-            free_bytes: server.free_bytes().ok(),
+            free_bytes: files.free_bytes,
+            removed_files: files.removed,
             uptime_seconds: self.clock.now().0 as f64 / 1e9,
             groups: contracts.groups.len(),
             volumes: contracts.volumes.len(),
@@ -453,7 +464,7 @@ impl App {
         let (groups, volumes) = (detail >= Detail::Groups, detail >= Detail::Volumes);
         let render = || -> Result<Vec<u8>> {
             let moment = live::gather(&self.reactor, Wanted { groups, volumes, whys: false })?;
-            Ok(metrics::page(&moment, self.zeroing.as_deref(), detail).into_bytes())
+            Ok(metrics::page(&moment, &self.files, self.zeroing.as_deref(), detail).into_bytes())
         };
         let caller = call.caller.as_ref();
         let body = self.pages[detail as usize].get(|| self.clock.now(), caller, render)?;

@@ -16,7 +16,12 @@ impl App {
     pub(super) fn health(&self, query: &str) -> ApiResponse {
         let (alive, state) = (self.is_alive(), *lock(&self.state));
         let good = alive && (query != "ready" || state == State::Serving);
-        let body = json!({ "alive": alive, "state": state.word() });
+        let mut body = json!({ "alive": alive, "state": state.word() });
+        // Those who would restart the server for that would lose the data.
+        match self.files.removed() {
+            0 => {}
+            removed => body["removed_files"] = removed.into(),
+        }
         ApiResponse::json(if good { 200 } else { 503 }, None, &body)
     }
     /// Asks the reactor one question at a time, however many ask here: one that hangs gathers none.

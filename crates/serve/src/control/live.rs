@@ -65,6 +65,7 @@ pub(super) struct VolumeMoment {
     pub(super) bytes: [u64; 2],
     pub(super) flushes: u64,
     pub(super) failed: u64,
+    pub(super) losses: u64,
 }
 
 struct List(Vec<(&'static str, u64)>);
@@ -157,6 +158,7 @@ fn copy_volumes(seen: &Seen<'_>, first: usize) -> (Vec<VolumeMoment>, Next) {
         bytes: stats.bytes,
         flushes: stats.flushes,
         failed: stats.failed,
+        losses: stats.losses,
     };
     (volumes.map(copy).collect(), next)
 }

@@ -7,6 +7,7 @@ use std::fmt::{Display, Write as _};
 
 use iofair_config::contracts::Detail;
 
+use super::files::Files;
 use super::live::{GroupMoment, Moment, VolumeMoment, bounds, seconds};
 use crate::engine::tally::{Step, Times};
 use crate::log;
@@ -45,9 +46,15 @@ impl Page {
 }
 
 /// The page.
-pub(super) fn page(moment: &Moment, zeroing: Option<&Progress>, detail: Detail) -> String {
+pub(super) fn page(
+    moment: &Moment,
+    files: &Files,
+    zeroing: Option<&Progress>,
+    detail: Detail,
+) -> String {
     let mut page = Page(String::new());
     server(&mut page, moment);
+    storage(&mut page, files);
     if let Some(zeroing) = zeroing {
         pool(&mut page, zeroing);
     }
@@ -86,6 +93,14 @@ fn server(page: &mut Page, moment: &Moment) {
     for (name, value) in &moment.gauges {
         page.line("iofair_policy", &[("gauge", name)], value);
     }
+}
+
+fn storage(page: &mut Page, files: &Files) {
+    if let Some(free) = files.free_bytes() {
+        page.one("iofair_free_bytes", "gauge", "Bytes that new volumes can have.", free);
+    }
+    let help = "Files that hold volumes and were removed while they are served.";
+    page.one("iofair_removed_files", "gauge", help, files.removed());
 }
 
 fn pool(page: &mut Page, zeroing: &Progress) {
@@ -228,6 +243,8 @@ fn volumes(page: &mut Page, moment: &Moment) {
     };
     each("iofair_volume_flushes_total", "counter", "Completed flushes.", |volume| volume.flushes);
     each("iofair_volume_failures_total", "counter", "Failed requests.", |volume| volume.failed);
+    let help = "Failed flushes after which completed writes may be lost.";
+    each("iofair_volume_losses_total", "counter", help, |volume| volume.losses);
     let connections: Of<u64> = |volume| volume.connections.into();
     each("iofair_volume_connections", "gauge", "Connected clients.", connections);
 }

@@ -22,6 +22,7 @@ mod audited;
 pub mod client;
 mod diff;
 mod file;
+mod files;
 mod gate;
 mod health;
 mod http;
@@ -44,6 +45,7 @@ mod why;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use iofair_config::contracts::Contracts;
 
@@ -67,6 +69,8 @@ pub struct Control {
     app: Arc<App>,
     /// Gone once stopped.
     http: Option<Http>,
+    /// Ends the thread that looks at files.
+    watch: Option<Sender<()>>,
 }
 
 /// What control needs beside the server.
@@ -122,7 +126,8 @@ impl Control {
         }
         let app = Arc::new(App::new(file, server, gate, audit)?);
         let http = Http::start(places, &app)?;
-        Ok(Self { app, http: Some(http) })
+        let watch = Some(files::watch(&app)?);
+        Ok(Self { app, http: Some(http), watch })
     }
     /// Checks whether [`Self::start_with`] would start a server. Runs everything that a start runs before clients are
     /// served, and changes nothing on disk. What a running server with this file uses counts as free. Returns notes
@@ -171,6 +176,7 @@ impl Control {
         self.end()
     }
     fn end(&mut self) -> Result<(), ServeError> {
+        self.watch = None;
         let ended = self.app.stop();
         if let Some(http) = self.http.take() {
             http.stop();

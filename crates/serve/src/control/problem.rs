@@ -1,5 +1,7 @@
 //! Error responses: the messages of errors in contract files, as JSON.
 
+use std::io;
+
 use iofair_config::ConfigError;
 use iofair_config::contracts::edit::EditError;
 use serde::Serialize;
@@ -117,9 +119,18 @@ impl From<ServeError> for Problem {
             ServeError::Volume { .. } | ServeError::Tls { .. } => {
                 Self::new(422, "refused", error.to_string())
             }
+            ServeError::System { error: cause, .. } if is_no_room(cause) => {
+                Self::new(422, "no-space", error.to_string())
+            }
             ServeError::Zeroing(_) => Self::new(503, "zeroing", error.to_string()),
             ServeError::Gone => Self::new(503, "ended", error.to_string()),
             _ => Self::new(500, "system", error.to_string()),
         }
     }
+}
+
+/// Whether the file system has no room for what was asked, or no files of this length.
+fn is_no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
 }

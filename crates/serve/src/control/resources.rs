@@ -12,6 +12,7 @@ use iofair_core::contract::{BURST_DEFAULT, Burst, Contract, Limits};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
+use super::files::Removed;
 use super::live::VolumeMoment;
 use super::usage::Usage;
 use crate::error::ServeError;
@@ -37,6 +38,9 @@ pub(super) struct Status {
     /// Room for new volumes; absent if it cannot be told now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) free_bytes: Option<u64>,
+    /// Files that somebody removed while they are served.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) removed_files: Vec<Removed>,
     pub(super) uptime_seconds: f64,
     pub(super) groups: usize,
     pub(super) volumes: usize,

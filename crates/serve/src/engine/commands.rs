@@ -15,6 +15,7 @@ struct Command {
     /// The controller's name for it.
     command: CommandId,
     started: Instant,
+    is_flush: bool,
     /// Neighbours in the order of starting; late ones have left it.
     before: usize,
     after: usize,
@@ -54,15 +55,21 @@ impl Commands {
         self.live.is_empty()
     }
     /// A command goes to the back end; returns the name that it has there.
-    pub(super) fn start(&mut self, now: Instant, command: CommandId) -> usize {
+    pub(super) fn start(&mut self, now: Instant, command: CommandId, is_flush: bool) -> usize {
         let (before, after) = (self.last, NIL);
-        let key = self.live.insert(Command { command, started: now, before, after, late: None });
+        let (started, late) = (now, None);
+        let key = self.live.insert(Command { command, started, is_flush, before, after, late });
         match before {
             NIL => self.first = key,
             before => self.live[before].after = key,
         }
         self.last = key;
         key
+    }
+    /// When a command was started, if it is a flush.
+    pub(super) fn flush_started(&self, key: usize) -> Option<Instant> {
+        let command = &self.live[key];
+        command.is_flush.then_some(command.started)
     }
     /// The back end completed a command.
     pub(super) fn complete(&mut self, key: usize) -> Timing {
@@ -117,8 +124,9 @@ mod tests {
     #[test]
     fn commands_are_late_in_their_order() {
         let mut commands = Commands::new(Nanos(10));
-        let keys: Vec<usize> =
-            (0..4).map(|i| commands.start(Instant(i), CommandId::from_bits(100 + i))).collect();
+        let keys: Vec<usize> = (0..4)
+            .map(|i| commands.start(Instant(i), CommandId::from_bits(100 + i), false))
+            .collect();
         assert!(matches!(commands.complete(keys[1]), Timing::InTime(it) if it.to_bits() == 101));
         assert_eq!(commands.next_late(), Some(Instant(10)));
         assert_eq!(commands.take_late(Instant(9)), None);
@@ -134,7 +142,7 @@ mod tests {
         }
         assert!(matches!(commands.complete(keys[2]), Timing::Late(_)) && commands.is_empty());
         assert_eq!(
-            (commands.start(Instant(20), CommandId::from_bits(1)), commands.late()),
+            (commands.start(Instant(20), CommandId::from_bits(1), false), commands.late()),
             (keys[2], 0)
         );
         assert_eq!(commands.next_late(), Some(Instant(30)));

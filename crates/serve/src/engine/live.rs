@@ -12,15 +12,19 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::Engine;
 use super::change::{Change, Changed, children_first};
+use super::losses::Losses;
 use super::record;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 use super::tally::GroupTally;
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
+use crate::log;
 use crate::request::export::Export;
 use crate::request::op::Op;
 
 /// Clients and groups that are looked at in one turn, whether they may go.
 const LEAVING_MAX: usize = 64;
+/// How often the log says that a volume finds no space.
+const FULL_EVERY: Nanos = Nanos::from_secs(60);
 
 /// Time limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +62,7 @@ pub struct Plan {
 /// A volume in service.
 #[derive(Debug)]
 pub struct Volume {
-    plan: PlannedVolume,
+    pub(super) plan: PlannedVolume,
     pub(super) client: ClientId,
     /// The group of its plan.
     pub(super) group: GroupId,
@@ -70,15 +74,18 @@ pub struct Volume {
     closed: bool,
     /// It is the whole drive, for the server's own requests: no client sees it.
     is_drive: bool,
-    stats: VolumeStats,
+    pub(super) losses: Losses,
+    /// When the operator was last told that a write found no space.
+    full: Option<Instant>,
+    pub(super) stats: VolumeStats,
 }
 
 impl Volume {
     /// The whole drive for one request after the other of the server's own; it goes when the last who has it open does.
     pub(super) fn drive(plan: PlannedVolume, client: ClientId, group: GroupId) -> Self {
         let (connections, retired, closed, is_drive) = (0, true, false, true);
-        let stats = VolumeStats::default();
-        Self { plan, client, group, connections, retired, closed, is_drive, stats }
+        let (losses, full, stats) = Default::default();
+        Self { plan, client, group, connections, retired, closed, is_drive, losses, full, stats }
     }
     /// Where its bytes lie.
     pub(super) fn map(&self) -> &Map {
@@ -95,6 +102,14 @@ impl Volume {
     /// Counts a finished request.
     pub(super) fn finished(&mut self, now: Instant, op: &Op) {
         self.stats.failed += u64::from(op.status != 0);
+        if op.operation.modifies() {
+            self.losses.written = Some(now);
+        }
+        if op.status == libc::ENOSPC && self.full.is_none_or(|told| now.since(told) >= FULL_EVERY) {
+            self.full = Some(now);
+            let message = "a write failed, because its drive or file system has no space left";
+            log::tell(&format!("volume \"{}\"", self.plan.name), message);
+        }
         if op.operation == Operation::Flush {
             self.stats.flushes += 1;
         } else if !op.asks_status() {
@@ -264,6 +279,8 @@ impl Engine {
             retired: false,
             closed: false,
             is_drive: false,
+            losses: Losses::default(),
+            full: None,
             stats: VolumeStats::default(),
         });
         self.index.volumes.insert(plan.id, key);

@@ -11,6 +11,7 @@ mod drive;
 mod fences;
 mod late;
 mod live;
+mod losses;
 mod pieces;
 pub mod record;
 pub mod stats;
@@ -88,6 +89,8 @@ pub struct Engine {
     early: VecDeque<Op>,
     /// Such requests.
     abandoned: usize,
+    /// When the last flush began that made everything on a shared drive durable.
+    durable: Option<Instant>,
     /// What they may still write.
     fences: fences::Fences,
     unfed: pieces::Unfed,
@@ -165,6 +168,7 @@ impl Engine {
             commands: Commands::new(Timeouts::default().timeout),
             early: VecDeque::new(),
             abandoned: 0,
+            durable: None,
             fences: fences::Fences::default(),
             unfed: pieces::Unfed::default(),
             at_once: 0,
@@ -287,7 +291,8 @@ impl Engine {
             return over.expect("it was just given");
         }
         self.parts.iter().for_each(|part| self.ops.use_piece(part.tag));
-        let key = self.commands.start(now, dispatch.command);
+        let is_flush = dispatch.operation == Operation::Flush;
+        let key = self.commands.start(now, dispatch.command, is_flush);
         dispatch.id = RequestId(key as u32);
         let (job, before) = (Job { now, dispatch, parts: &self.parts }, self.completed.len());
         self.back.start(&job, &mut self.ops, &mut self.completed);
@@ -296,16 +301,22 @@ impl Engine {
         }
     }
     fn complete(&mut self, now: Instant) {
+        self.take_losses();
         let mut completed = std::mem::take(&mut self.completed);
         for Completed { id, status } in completed.drain(..) {
+            let flush = self.commands.flush_started(id.0 as usize);
             match self.commands.complete(id.0 as usize) {
                 Timing::InTime(command) => {
                     for part in self.controller.parts(command) {
                         self.ops.command_done(part.tag, status);
                     }
+                    let first = self.completions.len();
                     let over =
                         self.controller.complete(now, command, status, &mut self.completions);
                     over.expect("the back end completed what it was given, once");
+                    if flush.is_some() && status != 0 {
+                        self.flush_failed(status, first);
+                    }
                 }
                 Timing::Late(pieces) => {
                     for tag in pieces {
@@ -314,6 +325,9 @@ impl Engine {
                         }
                     }
                 }
+            }
+            if let (Some(started), 0) = (flush, status) {
+                self.flush_succeeded(started);
             }
         }
         self.completed = completed;
@@ -352,6 +366,9 @@ impl Engine {
             recorder.finished(now, op);
         }
         if !op.abandoned {
+            if op.operation == Operation::Flush {
+                self.volumes[op.volume].losses.flushed(op);
+            }
             self.volumes[op.volume].finished(now, op);
             self.tallies.finished(now, op, self.controller.groups());
             return self.finished.push_back(key);

@@ -17,6 +17,8 @@ pub struct VolumeStats {
     pub flushes: u64,
     /// Requests that failed.
     pub failed: u64,
+    /// Failed flushes after which completed writes may be lost.
+    pub losses: u64,
 }
 
 impl VolumeStats {

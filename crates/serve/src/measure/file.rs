@@ -15,7 +15,9 @@ use iofair_drive::measure::{Completion, Device, Request};
 use iofair_drive::random::Random;
 
 use crate::back::uring::Queue;
+use crate::back::uring::claim::lock;
 use crate::clock::Clock;
+use crate::trial::Mode;
 
 /// Longest request; all reads go to one buffer of this length, and all writes come from one.
 const BYTES_MAX: usize = 1 << 20;
@@ -69,6 +71,9 @@ impl FileDevice {
         let mut options = OpenOptions::new();
         options.read(true).write(writes).custom_flags(libc::O_DIRECT | exclusive);
         let mut file = options.open(path)?;
+        if writes {
+            lock(&file, &Mode::Serve)?;
+        }
         let capacity = file.seek(SeekFrom::End(0))?;
         let number = if is_device { metadata.rdev() } else { metadata.dev() };
         let queue = Queue::of(number);

@@ -1,70 +1,26 @@
 //! A directory with one file per volume.
 //!
-//! `.iofair.json` in it records the owner of each file, including files of volumes that are no longer in the
-//! contracts: their data is kept for their group, and another group gets it only with consent.
+//! The list in it ([`Owners`]) records the owner of each file, including files of volumes that are no longer in the
+//! contracts: their data is kept for their group, and another group gets it only with consent. A file that the list has, and
+//! that is missing, is made again only with consent, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iofair_config::contracts::Volume;
-use serde::{Deserialize, Serialize};
 
-use super::Consent;
+use super::owners::{Home, Owner, Owners, is_full};
+use super::{Consent, Unlinked};
 use crate::back::uring::Storage;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated};
-use crate::layout::{create_private, sync_parent};
+use crate::layout::sync_parent;
+use crate::log;
 use crate::trial::Mode;
-
-/// The name of the file of owners.
-const OWNERS: &str = ".iofair.json";
-
-/// Whose a volume's file is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Owner {
-    group: String,
-    /// The contracts do not have it any more.
-    kept: bool,
-}
-
-/// Whose all files are, by the names of the volumes.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-struct Owners {
-    volumes: BTreeMap<String, Owner>,
-}
-
-impl Owners {
-    fn load(directory: &Path) -> Result<Self, ServeError> {
-        let path = directory.join(OWNERS);
-        match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                let message = format!(
-                    "it cannot be understood: {error}; without it any group gets any file again"
-                );
-                ServeError::Layout { path, message }
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(ServeError::system(path.display().to_string())(error)),
-        }
-    }
-    /// All or nothing.
-    fn save(&self, directory: &Path) -> io::Result<()> {
-        let (path, fresh) = (directory.join(OWNERS), directory.join(format!("{OWNERS}.new")));
-        let text = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
-        let mut file = create_private(&fresh)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&fresh, &path)?;
-        sync_parent(&path)
-    }
-    fn system(directory: &Path) -> impl FnOnce(io::Error) -> ServeError {
-        ServeError::system(directory.join(OWNERS).display().to_string())
-    }
-}
 
 /// A volume in a file of its own.
 #[derive(Clone, Debug)]
@@ -84,10 +40,10 @@ pub(super) struct Own {
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
+    home: Arc<Home>,
     own: Vec<Own>,
     /// Where in the list the volumes are that may be found, by name and path.
     index: BTreeMap<(String, PathBuf), usize>,
-    owners: Owners,
     mode: Mode,
 }
 
@@ -98,7 +54,7 @@ pub(crate) struct Made {
     opened: Vec<Arc<Storage>>,
     created: Vec<PathBuf>,
     /// Whose files were before.
-    owners: Option<(PathBuf, Owners)>,
+    owners: Option<(Arc<Home>, Owners)>,
 }
 
 impl Made {
@@ -111,22 +67,36 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
+        // The list first: what it has must be there.
+        if let Some((home, owners)) = &self.owners
+            && home.save(owners).is_err()
+        {
+            return;
+        }
         for path in &self.created {
             // It is empty, and what cannot be removed harms nobody.
             let _ = fs::remove_file(path);
-        }
-        if let Some((directory, owners)) = &self.owners {
-            // Volumes that the contracts still have are told anew by the next change.
-            let _ = owners.save(directory);
         }
     }
 }
 
 impl Directory {
     pub(super) fn open(path: &Path, mode: &Mode) -> Result<Self, ServeError> {
-        let owners = Owners::load(path)?;
+        let home = Home::open(path, mode)?;
         let (path, index, mode) = (path.to_path_buf(), BTreeMap::new(), mode.clone());
-        Ok(Self { path, own: Vec::new(), index, owners, mode })
+        Ok(Self { path, home: Arc::new(home), own: Vec::new(), index, mode })
+    }
+    /// Where it is, or what stands in for it in a check.
+    pub(super) fn path(&self) -> &Path {
+        self.home.path()
+    }
+    /// Files that have no name any more.
+    pub(super) fn unlinked(&self) -> Vec<Unlinked> {
+        let unlinked = |own: &Own| {
+            let storage = own.storage.upgrade().filter(|storage| storage.is_unlinked())?;
+            Some(Unlinked::new(Some(own.name.clone()), &own.path, storage.file()))
+        };
+        self.own.iter().filter(|own| !own.removed).filter_map(unlinked).collect()
     }
     fn file(&self, volume: &Volume) -> PathBuf {
         let own = || self.path.join(format!("{}.img", volume.name));
@@ -143,7 +113,12 @@ impl Directory {
         let here = self.own.iter().filter(|own| !own.removed && own.path.starts_with(&self.path));
         let mut holes = 0_u64;
         for own in here {
-            holes += own.size.saturating_sub(allocated(&own.path)?);
+            let allocated = match allocated(&own.path) {
+                // Somebody has removed it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+                allocated => allocated?,
+            };
+            holes += own.size.saturating_sub(allocated);
         }
         Ok(FileSystem::of(&self.path)?.free.saturating_sub(holes))
     }
@@ -159,6 +134,7 @@ impl Directory {
     ) -> Result<(), ServeError> {
         self.own.retain(|own| own.storage.strong_count() > 0);
         self.build_index();
+        let owners = self.home.owners();
         let taken: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
         let mut free = (0..SLOTS_MAX).filter(|slot| !taken.contains(slot));
         for volume in volumes {
@@ -166,7 +142,8 @@ impl Directory {
                 let message = format!("a volume has at most {VOLUME_BYTES_MAX} bytes here");
                 return Err(ServeError::volume(&volume.name, message));
             }
-            self.refuse_foreign(volume, consent)?;
+            self.refuse_foreign(volume, &owners, consent)?;
+            self.refuse_missing(volume, &owners, consent)?;
             self.refuse_shorter(volume, consent)?;
             if self.find(volume).is_some() {
                 continue;
@@ -181,7 +158,11 @@ impl Directory {
         }
         Ok(())
     }
-    pub(super) fn make(&mut self, volumes: &[Volume]) -> Result<Made, ServeError> {
+    pub(super) fn make(
+        &mut self,
+        volumes: &[Volume],
+        consent: &Consent,
+    ) -> Result<Made, ServeError> {
         let mut made = Made::default();
         let open = self.own.iter().filter_map(|own| Some((own.storage.upgrade()?, &own.name)));
         let mut identities: BTreeMap<(u64, u64), String> =
@@ -210,25 +191,51 @@ impl Directory {
         for path in parents.into_iter().flatten().map(|parent| parent.join(".")) {
             sync_parent(&path).map_err(ServeError::system(path.display().to_string()))?;
         }
-        let mut owners = self.owners.clone();
-        owners.volumes.values_mut().for_each(|owner| owner.kept = true);
-        for volume in volumes.iter().filter(|volume| volume.path.is_none()) {
-            let owner = Owner { group: volume.group.clone(), kept: false };
-            owners.volumes.insert(volume.name.clone(), owner);
+        let owners = self.owners_of(volumes, consent);
+        let is_saved = self.home.is_saved(&owners);
+        if let Some(trial) = self.mode.trial().filter(|_| !is_saved) {
+            drop(trial.stand_in(&self.home.fresh()).map_err(self.home.system())?);
         }
-        if let Some(trial) = self.mode.trial().filter(|_| owners != self.owners) {
-            let fresh = self.path.join(format!("{OWNERS}.new"));
-            drop(trial.stand_in(&fresh).map_err(Owners::system(&self.path))?);
-        } else if owners != self.owners {
-            owners.save(&self.path).map_err(Owners::system(&self.path))?;
-            made.owners = Some((self.path.clone(), std::mem::replace(&mut self.owners, owners)));
+        if self.mode.is_check() {
+            return Ok(made);
         }
+        if !is_saved {
+            let before = self.home.owners();
+            self.home.save(&owners).map_err(self.home.system())?;
+            made.owners = Some((Arc::clone(&self.home), before));
+        }
+        self.home.mark();
         Ok(made)
     }
+    /// The list for these volumes.
+    fn owners_of(&self, volumes: &[Volume], consent: &Consent) -> Owners {
+        let mut owners = self.home.owners();
+        owners.paths.clear();
+        owners.forget_deleted(self.home.path());
+        for (name, owner) in &mut owners.volumes {
+            (owner.kept, owner.deleting) = (true, consent.delete.contains(name));
+        }
+        for volume in volumes {
+            let Volume { name, group, path, .. } = volume;
+            match path {
+                Some(path) => drop(owners.paths.insert(path.clone())),
+                None => {
+                    let owner = Owner { group: group.clone(), kept: false, deleting: false };
+                    owners.volumes.insert(name.clone(), owner);
+                }
+            }
+        }
+        owners
+    }
     /// Whether its file is kept for another group.
-    fn refuse_foreign(&self, volume: &Volume, consent: &Consent) -> Result<(), ServeError> {
+    fn refuse_foreign(
+        &self,
+        volume: &Volume,
+        owners: &Owners,
+        consent: &Consent,
+    ) -> Result<(), ServeError> {
         let Volume { name, group, .. } = volume;
-        let kept = self.owners.volumes.get(name).filter(|owner| owner.kept);
+        let kept = owners.volumes.get(name).filter(|owner| owner.kept);
         let Some(owner) = kept.filter(|owner| owner.group != *group) else { return Ok(()) };
         let file = self.file(volume);
         if volume.path.is_some() || consent.take_over.contains(name) || !file.exists() {
@@ -238,6 +245,35 @@ impl Directory {
             "{} is kept for group \"{}\"; group \"{group}\" gets it with `--take-over {name}` only, or delete it",
             file.display(),
             owner.group
+        );
+        Err(ServeError::volume(name, message))
+    }
+    /// Whether its file was there and is not any more.
+    fn refuse_missing(
+        &self,
+        volume: &Volume,
+        owners: &Owners,
+        consent: &Consent,
+    ) -> Result<(), ServeError> {
+        let Volume { name, path, .. } = volume;
+        let file = self.file(volume);
+        let is_listed = match path {
+            Some(path) => owners.paths.contains(path),
+            None => owners.volumes.get(name).is_some_and(|owner| !owner.deleting),
+        };
+        if !is_listed || consent.take_over.contains(name) {
+            return Ok(());
+        }
+        if self.find(volume).is_some_and(|own| own.storage.strong_count() > 0)
+            || fs::exists(&file).map_err(ServeError::system(file.display().to_string()))?
+        {
+            return Ok(());
+        }
+        let message = format!(
+            "{} is missing, although it was this volume: is its file system mounted? Put it back, or `iofair serve \
+             --take-over {name}` (for a running server, `iofair ctl volume create ... --take-over`) begins with an empty \
+             volume",
+            file.display()
         );
         Err(ServeError::volume(name, message))
     }
@@ -275,10 +311,21 @@ impl Directory {
         }
         self.build_index();
         let path = self.path.join(format!("{name}.img"));
-        let removed = fs::remove_file(&path).and_then(|()| sync_parent(&path));
+        let removed = match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        };
+        let removed = removed.and_then(|()| sync_parent(&path));
         removed.map_err(ServeError::system(path.display().to_string()))?;
-        if self.owners.volumes.remove(name).is_some() {
-            self.owners.save(&self.path).map_err(Owners::system(&self.path))?;
+        let mut owners = self.home.owners();
+        owners.volumes.remove(name);
+        match self.home.save(&owners) {
+            Ok(()) => {}
+            // The list says that the file may be gone; the next change writes it again.
+            Err(error) if is_full(&error) => {
+                log::tell("pool", &format!("the list of volumes could not be shortened: {error}"));
+            }
+            Err(error) => return Err(self.home.system()(error)),
         }
         Ok(())
     }

@@ -190,8 +190,8 @@ pub(crate) fn open_or_create(
         Some(trial) if new => {
             let file = trial.stand_in(path).map_err(what())?;
             let stand_in = Trial::name(&file);
-            fill(&stand_in).map_err(|error| told(path, error))?;
             let storage = exclusive(&stand_in, &Mode::Serve)?;
+            fill(&storage).map_err(|error| told(path, error))?;
             let medium = medium(path, &storage)?;
             (storage, medium)
         }
@@ -253,24 +253,29 @@ pub fn create(path: &Path, how: &Creation) -> Result<Summary, ServeError> {
     Ok(summary(pool.superblock(), pool.table()))
 }
 
-/// Makes a file with a pool: there whole or not at all, also when the program is killed.
+/// Makes a file with a pool: there whole or not at all, also when the program is killed. Another program that makes it
+/// at the same time waits for the lock of the unfinished file, and then finds that the pool is there.
 fn create_file(path: &Path) -> Result<Summary, PoolError> {
     let mut fresh = path.as_os_str().to_os_string();
     fresh.push(".new");
     let fresh = PathBuf::from(fresh);
-    match fs::remove_file(&fresh) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-        _ => {}
+    let storage = Storage::open(&fresh, 0, &Mode::Serve)?;
+    let is_ours =
+        fs::metadata(&fresh).is_ok_and(|it| Storage::identity_of(&it) == storage.identity());
+    if !is_ours || fs::exists(path)? {
+        let message = "another program has just made it";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message).into());
     }
-    let summary = fill(&fresh)?;
+    // One that was killed may have left a part of it.
+    storage.shorten(0)?;
+    let summary = fill(&storage)?;
     fs::rename(&fresh, path)?;
     sync_parent(path)?;
     Ok(summary)
 }
 
-/// Makes a pool of an empty file, or of a new one.
-fn fill(path: &Path) -> Result<Summary, PoolError> {
-    let storage = Storage::open(path, 0, &Mode::Serve)?;
+/// Makes a pool of an empty file.
+fn fill(storage: &Storage) -> Result<Summary, PoolError> {
     let pool = Pool::create(FileMedium::new(storage.file().try_clone()?, false), true)?;
     Ok(summary(pool.superblock(), pool.table()))
 }

@@ -5,6 +5,8 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
+use crate::back::uring::set_length;
+
 /// Zeroes are made in pieces of this many bytes, so that progress can be told.
 pub(crate) const ZERO_PIECE: u64 = 64 << 20;
 /// And written in pieces of this many where the kernel cannot make them.
@@ -108,7 +110,7 @@ impl Medium for FileMedium {
         let length = self.length()?;
         match self.device {
             _ if length >= bytes => Ok(()),
-            false => self.growth.as_ref().unwrap_or(&self.file).set_len(bytes),
+            false => set_length(self.growth.as_ref().unwrap_or(&self.file), bytes),
             true => {
                 let message = format!("{bytes} bytes asked of a device of {length}");
                 Err(io::Error::new(io::ErrorKind::StorageFull, message))

@@ -4,6 +4,7 @@
 //! larger volumes durable before the engine knows of them; dropping its result reverts that. [`Served::finish`]
 //! truncates and deletes, when no request can touch what is removed.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated};
 use crate::log;
 use crate::places::Consent;
+use crate::places::marker::Marker;
 use crate::reactor::handle::ReactorHandle;
 use crate::supervisor;
 use crate::trial::Mode;
@@ -99,8 +101,18 @@ impl Served {
         path: &Path,
         mode: &Mode,
     ) -> Result<Self, ServeError> {
-        let (pool, storage) = admin::open_or_create(path, contracts.drive.may_create, mode)?;
+        let may_create = contracts.drive.may_create;
+        let mut marker = Marker::beside(path)?;
+        if may_create
+            && !fs::exists(path).map_err(ServeError::system(path.display().to_string()))?
+        {
+            marker.check_absent()?;
+        }
+        let (pool, storage) = admin::open_or_create(path, may_create, mode)?;
         admin::check_uuid(path, pool.superblock().pool, contracts.drive.pool)?;
+        if may_create && !mode.is_check() {
+            marker.write(pool.superblock().pool);
+        }
         let table = pool.table().clone();
         let shared = Arc::new(Shared::new(pool, path, storage.is_device()));
         let (storage, path, index) = (Arc::new(storage), path.to_path_buf(), Index::of(&table));
@@ -115,6 +127,10 @@ impl Served {
     /// What the back end uses.
     pub(crate) fn storage(&self) -> &Arc<Storage> {
         &self.storage
+    }
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
     /// Finds room for every volume.
     pub(crate) fn place(

@@ -38,9 +38,11 @@ impl ReactorContext<'_> {
     /// The client chose an export.
     pub(super) fn attach(&mut self, id: u32) {
         self.engine.attach(id as usize);
+        self.engine.join(id as usize, self.key as u64);
     }
     /// The client has left the export, and has no request in flight.
     pub(super) fn detach(&mut self, id: u32) {
+        self.engine.leave(id as usize, self.key as u64);
         self.engine.detach(id as usize);
     }
     /// The exports that NBD clients can list.

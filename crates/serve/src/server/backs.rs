@@ -1,10 +1,5 @@
 //! Creates the back end that the contracts name.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-
 use iofair_config::contracts::{Back as BackSpec, Contracts};
 
 use crate::back::emulated::Emulated;
@@ -13,9 +8,7 @@ use crate::back::memory::Memory;
 use crate::back::uring::Uring;
 use crate::back::{Back, store::Store};
 use crate::error::ServeError;
-use crate::layout::sync_parent;
 use crate::places::Places;
-use crate::trial::Mode;
 
 /// Seed of an emulated drive's random streams: two runs of a server meet the same drive.
 const DRIVE_SEED: u64 = 1;
@@ -24,16 +17,14 @@ const DRIVE_SEED: u64 = 1;
 pub(super) fn open_back(
     contracts: &Contracts,
     places: &mut Places,
-    mode: &Mode,
 ) -> Result<Box<dyn Back>, ServeError> {
-    let back = open_sound_back(contracts, places, mode)?;
+    let back = open_sound_back(contracts, places)?;
     Ok(if contracts.drive.faulty { Box::new(Faulty::new(back)) } else { back })
 }
 
 fn open_sound_back(
     contracts: &Contracts,
     places: &mut Places,
-    mode: &Mode,
 ) -> Result<Box<dyn Back>, ServeError> {
     match &contracts.drive.back {
         BackSpec::Memory(size) => {
@@ -45,18 +36,11 @@ fn open_sound_back(
             Ok(Box::new(Uring::shared(pool.storage())))
         }
         BackSpec::Directory(path) => {
-            let what = || ServeError::system(path.display().to_string());
-            if !fs::exists(path).map_err(what())? {
-                let made = match mode.trial() {
-                    None => fs::DirBuilder::new().mode(0o700).create(path),
-                    Some(trial) => trial.make_directory(path, false),
-                };
-                made.and_then(|()| sync_parent(path)).map_err(what())?;
-            }
-            let path = mode.trial().map_or_else(|| path.clone(), |trial| trial.directory(path));
-            Ok(Box::new(Uring::directory(&path).map_err(what())?))
+            let here = places.directory().expect("it was opened");
+            let back = Uring::directory(here);
+            Ok(Box::new(back.map_err(ServeError::system(path.display().to_string()))?))
         }
-        BackSpec::Emulated(name) => open_emulated(contracts, name, mode),
+        BackSpec::Emulated(name) => open_emulated(contracts, name, places),
     }
 }
 
@@ -64,36 +48,16 @@ fn open_sound_back(
 fn open_emulated(
     contracts: &Contracts,
     written: &str,
-    mode: &Mode,
+    places: &Places,
 ) -> Result<Box<dyn Back>, ServeError> {
-    let (name, path) = match written.split_once('@') {
-        Some((name, path)) => (name, Some(PathBuf::from(path))),
-        None => (written, None),
-    };
+    let (name, place) = written.split_once('@').unwrap_or((written, "memory"));
     let drive = iofair_drive::profile::load(name, DRIVE_SEED);
     let drive = drive.map_err(|error| contracts.back_error(error.to_string()))?;
     let bytes = drive.facts().capacity.bytes();
-    let store = match &path {
+    let store = match places.store() {
         None => Store::anonymous(bytes),
-        Some(path) => open_store(path, mode).and_then(|file| Store::file(&file, bytes)),
+        Some(file) => Store::file(file, bytes),
     };
     let store = store.map_err(ServeError::system(format!("room for {written}")))?;
-    let place = path.map_or("memory".into(), |path| path.display().to_string());
     Ok(Box::new(Emulated::new(&format!("{name} over {place}"), drive, store)))
-}
-
-/// The file behind an emulated drive, or for a check what stands in for it.
-fn open_store(path: &Path, mode: &Mode) -> io::Result<fs::File> {
-    let mut options = fs::OpenOptions::new();
-    options.read(true).write(true).truncate(false);
-    match mode.trial() {
-        None => options.create(true).open(path),
-        Some(trial) if !fs::exists(path)? => trial.stand_in(path),
-        Some(trial) => {
-            let length = options.open(path)?.metadata()?.len();
-            let file = trial.growth(path)?;
-            file.set_len(length)?;
-            Ok(file)
-        }
-    }
 }

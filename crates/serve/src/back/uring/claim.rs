@@ -1,22 +1,77 @@
-//! Exclusive use of a block device, and who uses it otherwise.
+//! Exclusive use of files, directories and block devices, and who uses them otherwise.
+//!
+//! Everything that a server stores data in is locked before anything of it is read. The lock (flock) belongs to the inode,
+//! whatever path led to it.
 //!
 //! `O_EXCL` on a block device is the kernel's exclusive claim. Mounts, swap areas, RAID, device mapper and other
 //! exclusive openers have one each, and a claim on a partition also excludes others from the whole device.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
+
+use crate::trial::Mode;
 
 /// A killed server's claim goes with its descriptors: moments to wait for that.
 const MOMENTS_MAX: u32 = 40;
 const MOMENT: Duration = Duration::from_millis(50);
 
+/// How long a server waits for a lock, and how long for that of a process that has ended: the kernel completes what it had
+/// in flight first, which takes long on a busy drive.
+const LOCK_MAX: Duration = Duration::from_secs(2);
+const LOCK_ENDED_MAX: Duration = Duration::from_secs(30);
+
+/// Locks a file or directory for this process alone, until it is closed. What a killed server had in flight holds on to its
+/// locks until the drive has completed it: so nothing of it can come after what clients write from now on. `false`: the
+/// server that a check is about has it.
+pub(crate) fn lock(file: &File, mode: &Mode) -> io::Result<bool> {
+    let Err(error) = flock(file, libc::LOCK_EX | libc::LOCK_NB) else { return Ok(true) };
+    if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
+        // Its file system knows no locks.
+        return Ok(true);
+    }
+    if mode.is_own(Holder::of(file).map(|holder| holder.process)) {
+        return Ok(false);
+    }
+    // The thread waits on if nobody waits for it any more, and then gives the lock back.
+    let (waiting, (done, waited)) = (file.try_clone()?, mpsc::channel());
+    thread::spawn(move || done.send(flock(&waiting, libc::LOCK_EX)));
+    let mut locked = waited.recv_timeout(LOCK_MAX);
+    if locked.is_err() && Holder::of(file).is_some_and(|it| it.has_ended) {
+        locked = waited.recv_timeout(LOCK_ENDED_MAX);
+    }
+    let refused = |_| {
+        let holder = Holder::of(file);
+        let why = holder.map_or_else(|| "another server uses it".into(), Holder::why);
+        io::Error::new(io::ErrorKind::ResourceBusy, why)
+    };
+    locked.map_err(refused)??;
+    Ok(true)
+}
+
+/// Lets other descriptors of this process have the lock, too.
+pub(super) fn share(file: &File) -> io::Result<()> {
+    flock(file, libc::LOCK_SH | libc::LOCK_NB)
+}
+
+fn flock(file: &File, how: i32) -> io::Result<()> {
+    // SAFETY: a plain system call on a descriptor that is open.
+    match unsafe { libc::flock(file.as_raw_fd(), how) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Claims a block device, which is free again when the result is dropped.
 pub(super) fn claim(path: &Path) -> io::Result<File> {
-    let open = || OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_EXCL);
+    let open = || options.open(path);
     let busy = |result: &io::Result<File>| {
         result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
     };
@@ -42,16 +97,16 @@ pub(super) fn claim(path: &Path) -> io::Result<File> {
 
 /// The process that has locked a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Holder {
-    pub(super) process: u32,
+struct Holder {
+    process: u32,
     /// Locks outlive a process whose requests the kernel has not completed yet.
-    pub(super) has_ended: bool,
+    has_ended: bool,
 }
 
 impl Holder {
     /// Who it is, where the kernel says so: not on a file system with devices of its own, nor of a process in another
     /// container.
-    pub(super) fn of(file: &File) -> Option<Self> {
+    fn of(file: &File) -> Option<Self> {
         let it = file.metadata().ok()?;
         let (major, minor) = (libc::major(it.dev()), libc::minor(it.dev()));
         let which = format!("{major:02x}:{minor:02x}:{}", it.ino());
@@ -61,7 +116,7 @@ impl Holder {
         Some(Self { process, has_ended: has_ended(&state) })
     }
     /// Why somebody else cannot have the file.
-    pub(super) fn why(self) -> String {
+    fn why(self) -> String {
         let Self { process, has_ended } = self;
         match has_ended {
             false => format!("another server uses it: process {process}"),

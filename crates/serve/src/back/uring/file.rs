@@ -1,22 +1,19 @@
 //! A file or block device, opened once for direct and once for buffered I/O.
+//!
+//! The kernel reports an error of write-back once to each of the two: to `direct` at the next flush, whose error all
+//! clients are told ([`Loss`](crate::back::Loss)), and to both at the next durable write. A durable write that fails is
+//! therefore followed by a sync of the other descriptor, which tells whether older writes were lost, too.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
-use super::claim::{Holder, claim, is_below_dev};
+use super::claim::{claim, is_below_dev, lock, share};
 use crate::request::extent::Extent;
 use crate::trial::{Mode, Trial};
 
-/// How long a server waits for a lock, and how long for that of a process that has ended: the kernel completes what it had
-/// in flight first, which takes long on a busy drive.
-const LOCK_MAX: Duration = Duration::from_secs(2);
-const LOCK_ENDED_MAX: Duration = Duration::from_secs(30);
 /// Borders of direct I/O where the kernel does not tell them: every drive's blocks divide a page.
 const BLOCK_UNKNOWN: u64 = 4096;
 
@@ -26,10 +23,13 @@ const BLOCK_UNKNOWN: u64 = 4096;
 pub struct Storage {
     path: PathBuf,
     buffered: File,
-    direct: Option<File>,
+    /// For direct I/O, if its file system allows that.
+    direct: File,
+    is_direct: bool,
     /// A block device is this server's alone.
     claim: Option<File>,
     block: u64,
+    sector: u64,
     bytes: u64,
     device: bool,
     queue: Queue,
@@ -48,7 +48,7 @@ impl Storage {
             let this = Self::open_or_make(path, 0, false, mode)?;
             match this.device {
                 true => this.lengthen(bytes)?,
-                false if bytes > this.bytes => trial.growth(path)?.set_len(bytes)?,
+                false if bytes > this.bytes => set_length(&trial.growth(path)?, bytes)?,
                 false => {}
             }
             return Ok(this);
@@ -69,8 +69,11 @@ impl Storage {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(make && !device).truncate(false).mode(0o600);
         let buffered = options.open(path)?;
-        let direct = options.create(false).custom_flags(libc::O_DIRECT).open(path).ok();
-        let block = direct.as_ref().map_or(1, direct_border);
+        let direct = options.create(false).custom_flags(libc::O_DIRECT).open(path);
+        let is_direct = direct.is_ok();
+        let direct = direct.or_else(|_| options.custom_flags(0).open(path))?;
+        let block = if is_direct { direct_border(&direct) } else { 1 };
+        let sector = if device { sector_of(&buffered)? } else { 1 };
         let metadata = buffered.metadata()?;
         let number = if device { metadata.rdev() } else { metadata.dev() };
         let mut this = Self {
@@ -78,8 +81,10 @@ impl Storage {
             bytes: 0,
             buffered,
             direct,
+            is_direct,
             claim: None,
             block,
+            sector,
             device,
             queue: Queue::of(number),
             identity: Self::identity_of(&metadata),
@@ -92,35 +97,17 @@ impl Storage {
         this.bytes = this.length()?;
         Ok(this)
     }
-    /// Takes it for this server alone. What a killed server had in flight holds on to its locks until the
-    /// drive has completed it: so nothing of it can come after what clients write from now on. `false`: the server that a
-    /// check is about has it.
+    /// Takes it for this server alone; `false`: the server that a check is about has it.
     fn lock(&self, mode: &Mode) -> io::Result<bool> {
-        if let Err(error) = flock(&self.buffered, libc::LOCK_EX | libc::LOCK_NB) {
-            if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
-                // Its file system knows no locks.
-                return Ok(true);
-            }
-            if mode.is_own(Holder::of(&self.buffered).map(|holder| holder.process)) {
-                return Ok(false);
-            }
-            // The thread waits on if nobody waits for it any more, and then gives the lock back.
-            let (file, (done, waited)) = (self.buffered.try_clone()?, mpsc::channel());
-            thread::spawn(move || done.send(flock(&file, libc::LOCK_EX)));
-            let mut locked = waited.recv_timeout(LOCK_MAX);
-            if locked.is_err() && Holder::of(&self.buffered).is_some_and(|it| it.has_ended) {
-                locked = waited.recv_timeout(LOCK_ENDED_MAX);
-            }
-            let refused = |_| {
-                let holder = Holder::of(&self.buffered);
-                let why = holder.map_or_else(|| "another server uses it".into(), Holder::why);
-                io::Error::new(io::ErrorKind::ResourceBusy, why)
-            };
-            locked.map_err(refused)??;
+        if !lock(&self.buffered, mode)? {
+            return Ok(false);
         }
         // Shared from now on, since both descriptors keep the next server out.
-        let files = [Some(&self.buffered), self.direct.as_ref()];
-        files.into_iter().flatten().try_for_each(|file| flock(file, libc::LOCK_SH))?;
+        [&self.buffered, &self.direct].into_iter().try_for_each(|file| match share(file) {
+            // Its file system knows no locks.
+            Err(error) if error.raw_os_error() != Some(libc::EWOULDBLOCK) => Ok(()),
+            shared => shared,
+        })?;
         Ok(true)
     }
     pub(crate) fn file(&self) -> &File {
@@ -128,17 +115,31 @@ impl Storage {
     }
     /// The descriptor for a command that is aligned or not.
     pub(super) fn descriptor(&self, aligned: bool) -> RawFd {
-        match &self.direct {
-            Some(direct) if aligned => direct.as_raw_fd(),
-            _ => self.buffered.as_raw_fd(),
-        }
+        if aligned { self.direct.as_raw_fd() } else { self.buffered.as_raw_fd() }
+    }
+    /// The descriptor for trims and zeroes. On a device with a claim, no other can discard cached pages: a range that has
+    /// some would be busy (`truncate_bdev_range` in block/bdev.c).
+    pub(super) fn allocator(&self) -> RawFd {
+        self.claim.as_ref().unwrap_or(&self.buffered).as_raw_fd()
+    }
+    /// Makes everything durable that was written so far.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.direct.sync_data()
     }
     pub(super) fn is_direct(&self) -> bool {
-        self.direct.is_some()
+        self.is_direct
+    }
+    /// Whether it has no name any more: its data is lost when it is closed.
+    pub(crate) fn is_unlinked(&self) -> bool {
+        !self.device && is_unlinked(&self.buffered)
     }
     /// Borders that a command must keep to go past the page cache.
     pub(super) fn block(&self) -> u64 {
         self.block
+    }
+    /// Borders that trims and zeroes must keep: a file has none, a device those of its sectors.
+    pub(super) fn sector(&self) -> u64 {
+        self.sector
     }
     /// Whether it is a block device.
     pub(crate) fn is_device(&self) -> bool {
@@ -179,7 +180,7 @@ impl Storage {
             let message = format!("{bytes} bytes asked of a device of {length}");
             return Err(io::Error::new(io::ErrorKind::StorageFull, message));
         }
-        self.buffered.set_len(bytes)?;
+        set_length(&self.buffered, bytes)?;
         self.buffered.sync_all()
     }
     /// Makes a file at most this long; a device stays as it is.
@@ -221,18 +222,38 @@ impl Storage {
     }
     pub(super) fn describe(&self) -> String {
         let kind = if self.device { "device" } else { "file" };
-        let how = match self.direct {
-            Some(_) => "direct I/O",
-            None => "through the page cache (its file system refuses direct I/O)",
+        let how = match self.is_direct {
+            true => "direct I/O",
+            false => "through the page cache (its file system refuses direct I/O)",
         };
         format!("{kind} {}, {how}", self.path.display())
     }
 }
 
-fn flock(file: &File, how: i32) -> io::Result<()> {
-    // SAFETY: a plain system call on a descriptor that is open.
-    match unsafe { libc::flock(file.as_raw_fd(), how) } {
-        0 => Ok(()),
+/// Makes a file longer, or says that its file system has no files of this length.
+pub(crate) fn set_length(file: &File, bytes: u64) -> io::Result<()> {
+    file.set_len(bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            let message = format!("its file system has no files of {bytes} bytes");
+            io::Error::new(io::ErrorKind::FileTooLarge, message)
+        }
+        _ => error,
+    })
+}
+
+/// Whether a file has no name any more.
+pub(crate) fn is_unlinked(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
+}
+
+/// The bytes of a block device's logical sectors.
+fn sector_of(device: &File) -> io::Result<u64> {
+    /// `_IO(0x12, 104)`.
+    const BLKSSZGET: libc::Ioctl = 0x1268;
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: an order for a descriptor of ours, which fills a local integer.
+    match unsafe { libc::ioctl(device.as_raw_fd(), BLKSSZGET, &raw mut bytes) } {
+        0 => Ok(u64::try_from(bytes).unwrap_or(0).max(1)),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -5,6 +5,7 @@
 //! in place and commands of two volumes are never adjacent. A file stays open as long as the kernel has a command on
 //! it, even if its volume has been removed.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::file::Storage;
@@ -58,6 +59,10 @@ impl Files {
     pub(super) fn find(&self, address: u64) -> (usize, u64) {
         let slot = (address >> self.bits) as usize;
         (slot, address & ((1 << self.bits) - 1))
+    }
+    /// The addresses of a slot.
+    pub(super) fn range(&self, slot: usize) -> Range<u64> {
+        (slot as u64) << self.bits..(slot as u64 + 1) << self.bits
     }
     fn slot(&mut self, slot: usize) -> &mut Slot {
         self.slots[slot].as_mut().expect("a volume with requests has its file")

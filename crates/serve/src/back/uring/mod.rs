@@ -24,14 +24,14 @@ use iofair_core::request::{Operation, RequestId};
 use iofair_core::unit::Sectors;
 use slab::Slab;
 
-use super::{Back, Completed, Job, Lookup};
+use super::{Back, Completed, Job, Lookup, Loss};
 use crate::back::volume::PlannedVolume;
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
 use crate::request::op::{Op, Ops, Question};
 use crate::trial::Mode;
-pub(crate) use file::Queue;
 pub use file::Storage;
+pub(crate) use file::{Queue, is_unlinked, set_length};
 use files::Files;
 use order::Order;
 use running::{Next, Running, Step};
@@ -54,6 +54,7 @@ pub struct Uring {
     order: Order,
     entries: Vec<Entry>,
     lookups: Vec<Lookup>,
+    losses: Vec<Loss>,
     /// Finished commands, kept for the memory of their pieces.
     spare: Vec<Running>,
     /// Zeroes to write where the file system cannot make them.
@@ -91,6 +92,7 @@ impl Uring {
             order: Order::default(),
             entries: Vec::new(),
             lookups: Vec::new(),
+            losses: Vec::new(),
             spare: Vec::new(),
             zeroes: Box::default(),
         }
@@ -127,6 +129,9 @@ impl Uring {
             let op: &Op = &ops[key];
             running.add(op, piece, block);
         }
+        if job.dispatch.operation == Operation::Discard {
+            running.trim_to(self.files.storage(running.file).sector());
+        }
         running
     }
     /// The ring cannot ask a file system what is stored.
@@ -139,17 +144,25 @@ impl Uring {
     }
     fn begin(&mut self, slot: usize) {
         let running = &mut self.running[slot];
-        running.step = match running.operation {
-            Operation::Read | Operation::Write => Step::Data,
-            Operation::Flush => Step::Sync,
-            Operation::Discard | Operation::WriteZeroes => Step::Allocate,
-        };
+        match running.operation {
+            Operation::Read | Operation::Write => running.step = Step::Data,
+            Operation::Flush => running.step = Step::Sync,
+            Operation::Discard | Operation::WriteZeroes => {
+                running.allocate(self.files.storage(running.file).sector(), &self.zeroes);
+            }
+        }
         self.issue(slot);
     }
     /// Queues the entry for the present step of a command.
     fn issue(&mut self, slot: usize) {
         let running = &mut self.running[slot];
-        let file = self.files.storage(running.file).descriptor(running.aligned);
+        let storage = self.files.storage(running.file);
+        let file = match running.step {
+            Step::Sync => storage.descriptor(true),
+            Step::SyncOthers => storage.descriptor(!running.aligned),
+            Step::Allocate => storage.allocator(),
+            _ => storage.descriptor(running.aligned),
+        };
         let (_, offset) = self.files.find(running.offset);
         let entry = match running.step {
             Step::Data | Step::Zeroes => {
@@ -172,7 +185,7 @@ impl Uring {
             Step::Allocate => {
                 Entry::allocate(file, offset, running.left, running.allocation_mode())
             }
-            Step::Sync => Entry::sync_data(file),
+            Step::Sync | Step::SyncOthers => Entry::sync_data(file),
         };
         self.entries.push(entry.user_data(slot as u64));
     }
@@ -227,6 +240,7 @@ impl Back for Uring {
     ) {
         let slot = user_data as usize;
         let running = &mut self.running[slot];
+        let (is_sync, file) = (running.is_sync(), running.file);
         let next = if result == -libc::EFAULT && running.is_shared() {
             let (key, next) = running.on_fault();
             if let Some(key) = key {
@@ -236,6 +250,9 @@ impl Back for Uring {
         } else {
             running.on_result(result, &self.zeroes)
         };
+        if is_sync && result < 0 && next != Next::Again {
+            self.losses.push(Loss { range: self.files.range(file), status: -result });
+        }
         match next {
             Next::Again => self.issue(slot),
             Next::Done(status) => self.finish(slot, status, completed),
@@ -246,6 +263,9 @@ impl Back for Uring {
     }
     fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
         Some(self.files.closing())
+    }
+    fn take_losses(&mut self) -> Option<&mut Vec<Loss>> {
+        Some(&mut self.losses)
     }
     fn separate_flushes(&self) -> bool {
         self.directory.is_some()
@@ -263,7 +283,7 @@ impl Back for Uring {
     fn close(&mut self) -> io::Result<()> {
         let mut result = Ok(());
         for storage in self.files.all() {
-            let synced = storage.file().sync_data();
+            let synced = storage.sync();
             result = result.and(synced);
         }
         result

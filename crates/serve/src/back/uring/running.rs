@@ -1,4 +1,9 @@
 //! A command in the ring: its memory, the rest of its work, and its next step.
+//!
+//! A block device trims and zeroes whole sectors only. Of an unaligned trim, the sectors that it covers in part keep their data. Of
+//! unaligned zeroes, those sectors are written through the page cache, like any other unaligned write.
+
+use std::ops::Range;
 
 use iofair_core::request::{Operation, RequestId};
 
@@ -36,6 +41,8 @@ pub(super) enum Step {
     Zeroes,
     /// Makes durable.
     Sync,
+    /// A durable write failed: makes older writes durable, through the other descriptor.
+    SyncOthers,
 }
 
 /// The next step after the kernel has completed an entry.
@@ -64,6 +71,8 @@ pub(super) struct Running {
     /// The next byte on the drive, and how many are left.
     pub(super) offset: u64,
     pub(super) left: u64,
+    /// Zeroes: what is written after that, because the drive zeroes whole sectors only.
+    edges: [Range<u64>; 2],
     pieces: Vec<libc::iovec>,
     /// The first piece with bytes left.
     first: usize,
@@ -72,6 +81,8 @@ pub(super) struct Running {
     /// Some memory was not there: one piece an entry from now on.
     careful: bool,
     again: u32,
+    /// The error of a durable write.
+    failed: i32,
 }
 
 // SAFETY: the pieces point into buffers of requests that stay until this command is over.
@@ -90,11 +101,13 @@ impl Default for Running {
             fast: false,
             offset: 0,
             left: 0,
+            edges: [0..0, 0..0],
             pieces: Vec::new(),
             first: 0,
             requests: Vec::new(),
             careful: false,
             again: 0,
+            failed: 0,
         }
     }
 }
@@ -127,6 +140,23 @@ impl Running {
             }));
         }
     }
+    /// Restricts a trim to whole sectors: what it covers of others may keep its data.
+    pub(super) fn trim_to(&mut self, sector: u64) {
+        let (start, end) = (self.offset, self.offset + self.left);
+        let first = start.next_multiple_of(sector);
+        (self.offset, self.left) = (first, (end / sector * sector).saturating_sub(first));
+    }
+    /// The first step of a trim or of zeroes on a drive whose sectors have this many bytes.
+    pub(super) fn allocate(&mut self, sector: u64, zeroes: &Zeroes) {
+        let (start, end) = (self.offset, self.offset + self.left);
+        let (first, last) = (start.next_multiple_of(sector), end / sector * sector);
+        if first >= last && start % sector + end % sector > 0 {
+            return self.write_zeroes(start..end, zeroes);
+        }
+        self.step = Step::Allocate;
+        (self.offset, self.left) = (first, last - first);
+        self.edges = [start..first, last..end];
+    }
     /// The pieces for the next entry.
     pub(super) fn rest(&mut self) -> (*const libc::iovec, u32) {
         let rest = &self.pieces[self.first..];
@@ -157,13 +187,25 @@ impl Running {
         (Some(key), self.advance(self.pieces[piece].iov_len as u64))
     }
 
+    /// Whether an error of the present step means that writes were lost that are completed.
+    pub(super) fn is_sync(&self) -> bool {
+        matches!(self.step, Step::Sync | Step::SyncOthers)
+    }
     pub(super) fn on_result(&mut self, result: i32, zeroes: &Zeroes) -> Next {
         if matches!(-result, libc::EINTR | libc::EAGAIN) && self.again < AGAIN_MAX {
             self.again += 1;
             return Next::Again;
         }
         match self.step {
-            Step::Data | Step::Zeroes if result > 0 => self.advance(result as u64),
+            Step::Data | Step::Zeroes if result > 0 => match self.advance(result as u64) {
+                Next::Done(0) => self.next_edge(zeroes),
+                next => next,
+            },
+            Step::Data | Step::Zeroes if self.fua && result < 0 => {
+                (self.failed, self.step) = (-result, Step::SyncOthers);
+                Next::Again
+            }
+            Step::SyncOthers => Next::Done(self.failed),
             // A pool that somebody else has cut short.
             Step::Data | Step::Zeroes if result == 0 => Next::Done(libc::EIO),
             Step::Allocate if result == -libc::EOPNOTSUPP => self.without_allocation(zeroes),
@@ -171,6 +213,7 @@ impl Running {
                 self.step = Step::Sync;
                 Next::Again
             }
+            Step::Allocate | Step::Sync if result == 0 => self.next_edge(zeroes),
             _ => Next::Done(-result.min(0)),
         }
     }
@@ -200,7 +243,23 @@ impl Running {
         if self.fast {
             return Next::Done(libc::EOPNOTSUPP);
         }
+        self.write_zeroes(self.offset..self.offset + self.left, zeroes);
+        Next::Again
+    }
+    /// A part is zeroed: the next sector that is zeroed in part only.
+    fn next_edge(&mut self, zeroes: &Zeroes) -> Next {
+        let Some(edge) = self.edges.iter_mut().find(|edge| !edge.is_empty()) else {
+            return Next::Done(0);
+        };
+        let edge = std::mem::take(edge);
+        self.write_zeroes(edge, zeroes);
+        Next::Again
+    }
+    fn write_zeroes(&mut self, range: Range<u64>, zeroes: &Zeroes) {
         self.step = Step::Zeroes;
+        (self.offset, self.left) = (range.start, range.end - range.start);
+        (self.first, self.again) = (0, 0);
+        self.pieces.clear();
         let mut left = self.left;
         while left > 0 {
             let length = left.min(ZEROES as u64);
@@ -208,6 +267,48 @@ impl Running {
             self.pieces.push(libc::iovec { iov_base, iov_len: length as usize });
             left -= length;
         }
-        Next::Again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a drive is asked to trim and zero whole sectors only; zeroes around them are written, and what a trim covers in part is
+    /// left. Method: every pair of borders around two sectors; the ranges of all steps are counted.
+    #[test]
+    fn whole_sectors_are_allocated() {
+        const SECTOR: u64 = 4096;
+        let zeroes = Zeroes::default();
+        let borders = [0, 1, 512, 4095, 4096, 4097, 8191, 8192, 12000, 12288];
+        let pairs = borders.into_iter().flat_map(|start| borders.map(|end| (start, end)));
+        for (start, end) in pairs.filter(|(start, end)| start < end) {
+            let mut running = Running::default();
+            running.reset(RequestId(0), Operation::WriteZeroes);
+            (running.offset, running.left) = (start, end - start);
+            running.allocate(SECTOR, &zeroes);
+            let mut covered = Vec::new();
+            loop {
+                let (offset, length) = (running.offset, running.left);
+                let is_allocated = running.step == Step::Allocate;
+                assert!(!is_allocated || (offset | length).is_multiple_of(SECTOR), "{start}-{end}");
+                covered.push(offset..offset + length);
+                let result = if is_allocated { 0 } else { length as i32 };
+                if running.on_result(result, &zeroes) == Next::Done(0) {
+                    break;
+                }
+            }
+            covered.sort_by_key(|range| range.start);
+            let ends = covered.iter().fold(start, |at, range| {
+                assert_eq!(range.start, at, "{start}-{end}: {covered:?}");
+                range.end
+            });
+            assert_eq!(ends, end);
+            (running.offset, running.left) = (start, end - start);
+            running.trim_to(SECTOR);
+            let inside = end / SECTOR * SECTOR >= start.next_multiple_of(SECTOR) + SECTOR;
+            assert_eq!(running.left > 0, inside, "{start}-{end}");
+            assert!((running.offset | running.left).is_multiple_of(SECTOR));
+        }
     }
 }

@@ -390,3 +390,33 @@ fn block_status_is_a_command() {
     assert_eq!(scene.finished(), [(failed, libc::EIO)]);
     assert!(!scene.engine().is_stuck() && scene.engine().pending() == 0);
 }
+
+/// Goal: a durable write that fails does not hide that older writes were lost, and is no loss by itself. Method: the kernel plays a
+/// write that finds no space, and a sync of the other descriptor that finds an error or none; then flushes of the client.
+#[test]
+fn failed_durable_writes_look_for_lost_ones() {
+    for lost in [0, libc::EIO] {
+        let mut scene = scene("lost");
+        scene.engine().join(0, 0);
+        let cookie = scene.write(0, 4096, false);
+        let asked = one(scene.turn());
+        scene.complete(asked, 4096);
+        scene.turn();
+        assert_eq!(scene.finished(), [(cookie, 0)]);
+        let cookie = scene.write(0, 4096, true);
+        let asked = one(scene.turn());
+        scene.complete(asked, -libc::ENOSPC);
+        let asked = one(scene.turn());
+        assert_eq!((asked.call, scene.finished().len()), (Call::DataSync, 0));
+        scene.complete(asked, -lost);
+        scene.turn();
+        assert_eq!(scene.finished(), [(cookie, libc::ENOSPC)]);
+        for status in [lost, 0] {
+            let flush = scene.flush();
+            let asked = one(scene.turn());
+            scene.complete(asked, 0);
+            scene.turn();
+            assert_eq!(scene.finished(), [(flush, status)]);
+        }
+    }
+}

@@ -23,7 +23,7 @@ use iofair_drive::random::Random;
 
 pub use disk::{CommandId, Defect, Disk, Tally};
 
-use super::{Back, Completed, Job};
+use super::{Back, Completed, Job, Loss};
 use crate::back::uring::Storage;
 use crate::back::volume::PlannedVolume;
 use crate::request::buffer::Data;
@@ -300,6 +300,9 @@ impl Back for Volatile {
     }
     fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
         self.inner.take_closing()
+    }
+    fn take_losses(&mut self) -> Option<&mut Vec<Loss>> {
+        self.inner.take_losses()
     }
     fn separate_flushes(&self) -> bool {
         self.inner.separate_flushes()
