@@ -18,7 +18,7 @@ impl Complaints {
     /// Logs a complaint of the present round, unless the round before had the same one.
     pub(super) fn add(&mut self, complaint: String) {
         if self.is_new(&complaint) {
-            log::line(&format!("{complaint}"));
+            log::line(&complaint);
         }
         self.now.insert(complaint);
     }
