@@ -173,9 +173,12 @@ fn errors_say_what_was_wrong() {
     let output = iofair(&["replay", hostile.to_str().unwrap(), "--drive", "plextor-px256m5s"]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
-    for note in
-        ["1: times earlier", "1: requests of 0 bytes", "1: reads and writes longer", "1: requests beyond"]
-    {
+    for note in [
+        "1: times earlier",
+        "1: requests of 0 bytes",
+        "1: reads and writes longer",
+        "1: requests beyond",
+    ] {
         assert!(told.contains(&format!("note: {note}")), "{told}");
     }
     fs::remove_dir_all(&directory).unwrap();

@@ -93,7 +93,7 @@ fn headers_have_a_meaning() {
         (other[0].at, other[0].offset, other[0].length),
         (Instant(1_500_000_000), 1024, 512)
     );
-    let twice = format!("Timestamp,Offset,Size,IOType,VolumeID\n1538323200,8,8,1,7\n").repeat(2);
+    let twice = "Timestamp,Offset,Size,IOType,VolumeID\n1538323200,8,8,1,7\n".repeat(2);
     assert_eq!(requests(twice.as_bytes()).len(), 2, "files that were put together");
 }
 

@@ -153,7 +153,7 @@ fn operation(text: &str, unit: Unit) -> Result<Option<(Operation, Flags)>, Fault
     if let Some((_, operation)) = WORDS.iter().find(|(word, _)| *word == lower) {
         return Ok(Some((*operation, Flags::NONE)));
     }
-    let is_letters = text.len() <= 6 && lower.bytes().all(|letter| b"rwdfsmaze".contains(&letter));
+    let is_letters = text.len() <= 6 && lower.bytes().all(|letter| b"rwdfnsmaze".contains(&letter));
     if let Some(known) = Some(text.to_ascii_uppercase()).filter(|_| is_letters)
         && let Some(found) = letters(&known)
     {
@@ -260,6 +260,7 @@ mod tests {
             ("Read", Operation::Read),
             ("WS", Operation::Write),
             ("FWFS", Operation::Write),
+            ("FNS", Operation::Flush),
             ("TRIM", Operation::Discard),
             ("DS", Operation::Discard),
             ("0x2A", Operation::Write),
