@@ -114,6 +114,9 @@ impl Lines {
             if !self.advance()? {
                 return Ok(None);
             }
+            if self.line.contains(&0) {
+                return Err(self.wrong("the line has a zero byte, so the file was damaged"));
+            }
             let text = std::str::from_utf8(&self.line);
             let text = text.map_err(|_| self.wrong("the line is not UTF-8"))?;
             if content(text).is_some() {

@@ -226,11 +226,13 @@ fn errors_show_the_line() {
     let error = read(format!("1,h,0,Read,0,512,9\n2,h,0,{}\n", "x".repeat(5000)).as_bytes());
     let error = error.unwrap_err();
     assert!(error.len() < 500 && error.starts_with("file:2: type `xxx"), "{error}");
-    let error = read(b"\0\0\0\0\n2,h,0,Read,0,512,9\n").unwrap_err();
-    assert_eq!(
-        error,
-        "file:1: timestamp `\\u{0}\\u{0}\\u{0}\\u{0}`: not a whole number; the line is `\\u{0}\\u{0}\\u{0}\\u{0}`"
+    let error = read(b"1,h,0,Read,0,512,9\n2,h\0,0,Read,0,512,9\n").unwrap_err();
+    assert!(
+        error.starts_with("file:2: the line has a zero byte, so the file was damaged"),
+        "{error}"
     );
+    let error = read(b"\0\0\0\0\n2,h,0,Read,0,512,9\n").unwrap_err();
+    assert!(error.starts_with("file:1: the line has a zero byte"), "{error}");
     let error = read(b"1,h,0,Read,0,512,9\n2,h,0,Re").unwrap_err();
     assert!(
         error.ends_with("`2,h,0,Re`, which has no line break: the file may have been cut off"),

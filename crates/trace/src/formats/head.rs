@@ -49,8 +49,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Whether a line may be a header, or what a program prints before the requests: it has no number, and no zeroes, which a file
-/// system that lost its power leaves.
+/// Whether a line may be a header, or what a program prints before the requests: it has no number, and is text.
 pub(super) fn is_words(line: &str) -> bool {
     !has_number(line) && !line.contains(|c: char| c.is_control() && c != '\t')
 }
