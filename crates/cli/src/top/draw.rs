@@ -84,13 +84,15 @@ fn fit(text: &str, width: usize) -> String {
 /// What was got as a bar, what was promised as a mark in it.
 fn bar(row: &Row) -> Vec<Span<'static>> {
     let cell = |share: f64| (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
-    let (got, mark) = (cell(row.group.share_got), cell(row.group.share_promised).min(BAR - 1));
+    let got = cell(row.group.share_got);
+    let mark = row.group.share_promised.map(|share| cell(share).min(BAR - 1));
     let wants = row.group.requests_in_flight > 0 || row.group.bytes_per_second > 0;
-    let short = wants && row.group.share_got < 0.9 * row.group.share_promised;
+    let least = row.group.share_promised.map_or(0.0, |share| 0.9 * share);
+    let short = wants && row.group.share_got < least;
     let colour = if short { Color::Yellow } else { Color::Green };
     let cells = (0..BAR).map(|index| {
         let filled = index < got;
-        match (index == mark, filled) {
+        match (Some(index) == mark, filled) {
             (true, true) => Span::styled("┃", Style::new().fg(Color::Black).bg(colour)),
             (true, false) => Span::styled("│", BOLD),
             (false, true) => Span::styled("█", Style::new().fg(colour)),
@@ -159,10 +161,11 @@ fn footer(view: &View, rows: &[Row], width: usize) -> Vec<Line<'static>> {
         let group = &row.group;
         let min = group.min_bytes_per_second.map(|min| format!(", min {}", Rate(min)));
         let min_iops = group.min_ios_per_second.map(|min| format!(", min {min} I/Os a second"));
+        let share = group.share_promised;
         let promised = format!(
-            "{}: promised {:.1} %{}{}, {} in flight, {} slots, {:.1} MiB",
+            "{}: {}{}{}, {} in flight, {} slots, {:.1} MiB",
             group.name,
-            group.share_promised * 100.0,
+            share.map_or("no share promised".into(), |it| format!("promised {:.1} %", it * 100.0)),
             min.unwrap_or_default(),
             min_iops.unwrap_or_default(),
             group.requests_in_flight,

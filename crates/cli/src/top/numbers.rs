@@ -25,7 +25,8 @@ pub(crate) struct Group {
     pub(crate) min_bytes_per_second: Option<u64>,
     #[serde(default)]
     pub(crate) min_ios_per_second: Option<u64>,
-    pub(crate) share_promised: f64,
+    /// Nothing if the stack does not share by weight.
+    pub(crate) share_promised: Option<f64>,
     pub(crate) share_got: f64,
     pub(crate) bytes_per_second: u64,
     /// Of one core, in the last second.

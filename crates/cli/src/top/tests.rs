@@ -20,7 +20,7 @@ fn scene(ages: u64) -> Look {
         weight,
         min_bytes_per_second: (name == "tenants/alice").then_some(10_000_000),
         min_ios_per_second: None,
-        share_promised: promised,
+        share_promised: Some(promised),
         share_got: got,
         bytes_per_second: (got * 100e6) as u64,
         cpu_percent: got * 30.0,

@@ -12,8 +12,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use iofair_core::attainable::{Attainable, Claimant, Unattainable, check};
 use iofair_core::contract::{Contract, Refusal, Sibling, admit};
+use iofair_core::controller::Stack;
 use iofair_core::group::Class;
 
+use super::enforced::Key;
 use super::{Back, Contracts, Group};
 use crate::ConfigError;
 
@@ -234,6 +236,19 @@ pub fn shares(groups: &[(String, Contract)]) -> Vec<f64> {
         shares.insert(name, shares.get(above).copied().unwrap_or(1.0) * part);
     }
     groups.iter().map(|(name, _)| shares[name.as_str()]).collect()
+}
+
+/// Whether a stack shares by weight. Where it does not, no share is promised.
+pub fn shares_by_weight(stack: &Stack) -> bool {
+    Key::Weight.is_enforced_by(stack)
+}
+
+/// [`shares`] under a stack; `None` for every group if it does not share by weight.
+pub fn shares_under(stack: &Stack, groups: &[(String, Contract)]) -> Vec<Option<f64>> {
+    match shares_by_weight(stack) {
+        true => shares(groups).into_iter().map(Some).collect(),
+        false => vec![None; groups.len()],
+    }
 }
 
 /// Checks whether this drive can keep all minimums and latencies under any scheduler. The groups are those of [`admitted`].

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use iofair_config::contracts::admission::Rivals;
+use iofair_config::contracts::admission::{Rivals, shares_by_weight};
 use iofair_core::group::{Class, Group, GroupId};
 use iofair_core::minimum::Minimum;
 use iofair_core::policy::Gauges;
@@ -27,6 +27,8 @@ pub(super) struct Moment {
     pub(super) groups: Vec<GroupMoment>,
     pub(super) volumes: Vec<VolumeMoment>,
     pub(super) stack: String,
+    /// Whether the stack shares by weight.
+    shares: bool,
     pub(super) uptime: Nanos,
     pub(super) connections: usize,
     pub(super) inside: usize,
@@ -48,8 +50,8 @@ pub(super) struct GroupMoment {
     pub(super) tally: GroupTally,
     pub(super) holds: Holds,
     /// Part of the drive that its class and weight give it: among those who wanted it in the last second, or among all if it
-    /// did not.
-    pub(super) promised: f64,
+    /// did not. `None` if the stack does not share by weight.
+    pub(super) promised: Option<f64>,
     /// Part of all bytes of the last second.
     pub(super) got: f64,
     /// What holds requests of volumes directly in it, if anything does.
@@ -96,7 +98,7 @@ pub(super) fn gather(reactor: &ReactorHandle, wanted: Wanted) -> Result<Moment, 
     if wanted.groups {
         let copied = slices(reactor, copy_groups)?;
         let total = copied.first().map_or(0, |root| root.tally.last.bytes);
-        moment.groups = in_order(copied, total);
+        moment.groups = in_order(copied, total, moment.shares);
     }
     if wanted.whys {
         let mut whys = why::everybody(reactor)?;
@@ -136,6 +138,7 @@ fn whole(seen: &Seen<'_>) -> Moment {
         groups: Vec::new(),
         volumes: Vec::new(),
         stack: controller.stack().name().to_string(),
+        shares: shares_by_weight(controller.stack()),
         uptime: Nanos(seen.now.0),
         connections: seen.connections,
         inside: engine.pending(),
@@ -203,7 +206,7 @@ fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
 }
 
 /// Parents before children, the root first, with their shares. A group whose parent went between two slices is left out.
-fn in_order(copied: Vec<Copied>, total: u64) -> Vec<GroupMoment> {
+fn in_order(copied: Vec<Copied>, total: u64, shares: bool) -> Vec<GroupMoment> {
     let mut children: BTreeMap<GroupId, Vec<Copied>> = BTreeMap::new();
     let mut level = Vec::new();
     for one in copied {
@@ -215,7 +218,10 @@ fn in_order(copied: Vec<Copied>, total: u64) -> Vec<GroupMoment> {
     let mut groups: Vec<GroupMoment> = Vec::new();
     let mut level: VecDeque<(Copied, Option<(usize, f64)>)> = level.into();
     while let Some((one, above)) = level.pop_front() {
-        let promised = above.map_or(1.0, |(parent, part)| groups[parent].promised * part);
+        let promised = match above {
+            None => shares.then_some(1.0),
+            Some((parent, part)) => groups[parent].promised.map(|share| share * part),
+        };
         let Copied { id, name, weight, minimum, tally, holds, .. } = one;
         let below = children.remove(&id).unwrap_or_default();
         // Among those who wanted it; without a wish, what is right whoever wants it.
@@ -271,7 +277,7 @@ struct LiveGroup {
     weight: u32,
     min_bytes_per_second: Option<u64>,
     min_ios_per_second: Option<u64>,
-    share_promised: f64,
+    share_promised: Option<f64>,
     share_got: f64,
     #[serde(flatten)]
     usage: Usage,
@@ -372,8 +378,8 @@ mod tests {
                 holds: Holds { slots: 0, memory: 0 },
             }
         });
-        let groups = in_order(copied.collect(), 0);
-        let of = |name: &str| groups.iter().find(|group| group.name == name).map(|it| it.promised);
+        let groups = in_order(copied.collect(), 0, true);
+        let of = |name: &str| groups.iter().find(|group| group.name == name)?.promised;
         cases.iter().map(|(name, ..)| of(name).expect("all are there")).collect()
     }
 

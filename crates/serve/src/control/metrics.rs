@@ -167,7 +167,7 @@ fn groups(page: &mut Page, groups: &[GroupMoment]) {
     let help = "Weight in force.";
     each("iofair_group_weight", "gauge", help, |g| Some(f64::from(g.weight)));
     let help = "Share of the drive by class and weight: among the groups that were busy in the last second, or among all groups if it was not.";
-    each("iofair_group_share_promised", "gauge", help, |g| Some(g.promised));
+    each("iofair_group_share_promised", "gauge", help, |g| g.promised);
     let help = "Share of all bytes of the last second that the group got.";
     each("iofair_group_share_got", "gauge", help, |g| Some(g.got));
     let help = "Seconds in which the minimum was not kept: the group was overdue for more than a twentieth of them.";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use iofair_config::contracts::admission::shares;
+use iofair_config::contracts::admission::shares_under;
 use iofair_config::contracts::edit::Kind;
 use iofair_config::contracts::effects::Effect;
 use iofair_config::contracts::{self, Contracts};
@@ -102,8 +102,8 @@ pub(super) struct Group {
 struct InForce {
     /// After minimums became weights.
     weight: u32,
-    /// Part of the drive when every group wants it.
-    share: f64,
+    /// Part of the drive when every group wants it; `None` if the stack does not share by weight.
+    share: Option<f64>,
     min_bytes_per_second: Option<u64>,
     min_ios_per_second: Option<u64>,
     ceilings: Vec<Ceiling>,
@@ -220,13 +220,13 @@ pub(super) fn groups(
 ) -> Result<Vec<Group>, ServeError> {
     let contracts = server.contracts();
     let admitted = server.admitted()?;
-    let shares = shares(&admitted);
+    let shares = shares_under(&contracts.drive.stack, &admitted);
     let mut written = written(contracts, Kind::Group);
     let mut volumes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for volume in &contracts.volumes {
         volumes.entry(&volume.group).or_default().push(volume.name.clone());
     }
-    let group = |((name, contract), share): (&(String, Contract), f64)| Group {
+    let group = |((name, contract), share): (&(String, Contract), Option<f64>)| Group {
         name: name.clone(),
         contract: written.remove(name),
         in_force: InForce::new(contract, share),
@@ -237,7 +237,7 @@ pub(super) fn groups(
 }
 
 impl InForce {
-    fn new(contract: &Contract, share: f64) -> Self {
+    fn new(contract: &Contract, share: Option<f64>) -> Self {
         Self {
             weight: contract.weight,
             share,
@@ -267,10 +267,13 @@ fn ceilings(max: &Limits) -> Vec<Ceiling> {
     all.into_iter().flatten().collect()
 }
 
+/// Groups, and the stack that they are in.
+type InStack<'a> = (&'a iofair_core::controller::Stack, &'a [(String, Contract)]);
+
 /// Groups that differ, by what is in force of them.
-pub(super) fn changed(before: &[(String, Contract)], after: &[(String, Contract)]) -> Vec<Changed> {
-    let in_force = |groups: &[(String, Contract)]| -> BTreeMap<String, InForce> {
-        let all = groups.iter().zip(shares(groups));
+pub(super) fn changed(before: InStack<'_>, after: InStack<'_>) -> Vec<Changed> {
+    let in_force = |(stack, groups): InStack<'_>| -> BTreeMap<String, InForce> {
+        let all = groups.iter().zip(shares_under(stack, groups));
         all.map(|((name, contract), share)| (name.clone(), InForce::new(contract, share))).collect()
     };
     let (mut before, mut after) = (in_force(before), in_force(after));

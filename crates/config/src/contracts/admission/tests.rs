@@ -158,4 +158,7 @@ fn shares_by_class() {
     let alone = read("", &[("c", "class = 'idle'"), ("d", "class = 'idle'")]);
     let admitted = alone.admit(&Known::default(), None).expect("no minimums");
     assert_eq!(shares(&admitted), [0.5, 0.5]);
+    let stack = |name: &str| iofair_policies::TABLE.stack(name).expect("in the table");
+    assert_eq!(shares_under(&stack("max-none"), &admitted), [None, None]);
+    assert_eq!(shares_under(&stack("promise"), &admitted), [Some(0.5), Some(0.5)]);
 }

@@ -180,7 +180,10 @@ impl App {
             dry_run: true,
             revision: served.revision.clone(),
             lines: diff::lines(server.contracts().text(), after.text()),
-            groups: resources::changed(&server.admitted()?, &groups),
+            groups: resources::changed(
+                (&server.contracts().drive.stack, &server.admitted()?),
+                (&after.drive.stack, &groups),
+            ),
             gives_up,
         };
         Ok(ApiResponse::json(200, Some(effect.revision.clone()), &effect))

@@ -75,7 +75,7 @@ const COLUMNS = [
     text: (g) => g.broken_promise_seconds + " s", bad: (g) => g.broken_promise_seconds > 0 },
   { key: "why", title: "What holds it back", left: true, of: (g) => g.why || "", text: (g) => g.why || "" },
 ];
-function percent(part) { return (100 * part).toFixed(1) + " %"; }
+function percent(part) { return part === null ? "-" : (100 * part).toFixed(1) + " %"; }
 
 function heads() {
   for (const column of COLUMNS) {
