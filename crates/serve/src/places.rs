@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iofair_config::contracts::{Back, Contracts, Volume};
+use iofair_config::shell;
 
 use crate::back::uring::Storage;
 use crate::back::uring::files::slot_base;
@@ -80,8 +81,9 @@ impl Unlinked {
         let (path, process) = (self.path.display(), std::process::id());
         format!(
             "{path} was removed, and its data is lost when the server ends; to keep it, let its clients close it, then \
-             `cp --sparse=always /proc/{process}/fd/{} {path}`, then restart the server",
-            self.descriptor
+             `cp --sparse=always /proc/{process}/fd/{} {}`, then restart the server",
+            self.descriptor,
+            shell::path(&self.path)
         )
     }
 }

@@ -432,6 +432,35 @@ fn needs_root_a_full_directory_can_be_emptied() {
     }
 }
 
+/// Goal: a deletion that a power cut interrupts gives no data to another group, and leaves nothing to accept. Method: the list as it
+/// is at each step of a deletion, with the file and without.
+#[test]
+fn interrupted_deletions_give_no_data_away() {
+    let directory = Directory::new();
+    let (pool, list) = (directory.path("pool"), directory.path("pool/.iofair.json"));
+    let text = |group| contracts(&directory, &format!("directory:{pool}"), &[("v", group, "")]);
+    let server = start(&text("g"), &[]).unwrap();
+    assert_eq!(connect(&directory, "v").write(FUA, 0, &[7; 4096]), 0);
+    server.stop().unwrap();
+    let interrupt = || {
+        let mut json: serde_json::Value =
+            serde_json::from_slice(&fs::read(&list).unwrap()).unwrap();
+        json["volumes"]["v"]["kept"] = true.into();
+        json["volumes"]["v"]["deleting"] = true.into();
+        fs::write(&list, json.to_string()).unwrap();
+    };
+    interrupt();
+    refused(&text("h"), "--take-over v");
+    let server = start(&text("g"), &[]).unwrap();
+    assert_eq!(connect(&directory, "v").read(0, 4096).data, [7; 4096]);
+    server.stop().unwrap();
+    interrupt();
+    fs::remove_file(directory.path("pool/v.img")).unwrap();
+    let server = start(&text("h"), &[]).unwrap();
+    assert_eq!(connect(&directory, "v").read(0, 4096).data, [0; 4096]);
+    server.stop().unwrap();
+}
+
 /// Goal: a size that the file system has no files of is a wrong request, and says so. Method: 64 TiB, which ext4 does not have.
 #[test]
 fn sizes_beyond_the_file_system_are_refused() {

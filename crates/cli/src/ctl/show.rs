@@ -82,6 +82,9 @@ pub(crate) fn status(status: &Json) -> String {
         let (dirty, zeroed) = (bytes(dirty), bytes(zeroed));
         text += &format!("zeroing      {dirty} of free space left to zero, {zeroed} zeroed\n");
     }
+    for removed in status["removed_files"].as_array().into_iter().flatten() {
+        text += &format!("removed      {}\n", word(&removed["text"]));
+    }
     text
 }
 

@@ -70,21 +70,20 @@ impl Files {
     }
 }
 
-/// Looks at a server's files from time to time, until the result is dropped.
+/// Looks at a server's files now and from time to time, until the result is dropped.
 pub(super) fn watch(app: &Arc<App>) -> Result<Sender<()>, ServeError> {
+    let look = |app: &App| {
+        if let Some(survey) = app.survey() {
+            app.files.look(&survey);
+        }
+    };
+    look(app);
     let (stop, stopped) = mpsc::channel();
     let app = Arc::downgrade(app);
     let look = move || {
-        loop {
+        while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             let Some(app) = app.upgrade() else { return };
-            if let Some(survey) = app.survey() {
-                app.files.look(&survey);
-            }
-            drop(app);
-            match stopped.recv_timeout(LOOK_EVERY) {
-                Err(RecvTimeoutError::Timeout) => {}
-                _ => return,
-            }
+            look(&app);
         }
     };
     let thread = thread::Builder::new().name("files".into()).spawn(look);

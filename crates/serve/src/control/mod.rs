@@ -125,8 +125,8 @@ impl Control {
             log::tell("server", &note);
         }
         let app = Arc::new(App::new(file, server, gate, audit)?);
-        let http = Http::start(places, &app)?;
         let watch = Some(files::watch(&app)?);
+        let http = Http::start(places, &app)?;
         Ok(Self { app, http: Some(http), watch })
     }
     /// Checks whether [`Self::start_with`] would start a server. Runs everything that a start runs before clients are

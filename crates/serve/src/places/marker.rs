@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use iofair_config::shell;
 use uuid::Uuid;
 
 use crate::error::ServeError;
@@ -34,7 +35,7 @@ impl Marker {
         Ok(Self { pool: pool.to_path_buf(), path, known })
     }
     fn refuse(&self, what: &str) -> ServeError {
-        let marker = self.path.as_deref().unwrap_or(&self.pool).display();
+        let marker = shell::path(self.path.as_deref().unwrap_or(&self.pool));
         let message =
             format!("{what}: is the right file system mounted? `rm {marker}` accepts this");
         ServeError::Layout { path: self.pool.clone(), message }

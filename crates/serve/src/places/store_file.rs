@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use iofair_config::shell;
+
 use super::Unlinked;
 use crate::back::uring::claim::lock;
 use crate::back::uring::is_unlinked;
@@ -28,7 +30,7 @@ impl StoreFile {
             let message = format!(
                 "it is missing, although {} has volumes on it: is its file system mounted? `rm {}` accepts an empty drive",
                 list.display(),
-                list.display()
+                shell::path(&list)
             );
             return Err(ServeError::Layout { path: path.to_path_buf(), message });
         }
