@@ -254,6 +254,7 @@ fn execute(
             directions: got.directions,
             time,
             depth: got.depth,
+            too_slow: got.too_slow,
         });
     }
     Ok((outcome, times))

@@ -43,6 +43,8 @@ use crate::truth;
       a job file of fio in the simulator, under two stacks
   iofair run job.fio --fio results
       the same, with results as fio writes them
+  iofair run job.fio --set size=1g --set filename=/dev/sdx --ignore-unsupported
+      the same with arguments of the jobs, and without what the simulator does not have
   iofair run --on linux experiments/truth/random-weights.toml
       on the kernel of this machine: an emulated drive, a loop device and fio
 
@@ -92,9 +94,13 @@ pub(crate) struct Args {
     /// A claim that holds in fewer than 80 % of its draws does not count as held.
     #[arg(long, value_name = "FILE")]
     robust: Option<PathBuf>,
-    /// Override a key of the file, such as client.target.count=4 or policy.bfq.slice_idle=0s.
+    /// Override a key of the file, such as client.target.count=4 or policy.bfq.slice_idle=0s; of job files also an option of all
+    /// jobs, such as size=1g or filename=/dev/sdx.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Run job files of fio without the options, and without the jobs, that are not supported. What is left out is said.
+    #[arg(long)]
+    ignore_unsupported: bool,
     /// Run every variant with each of these values of a key, such as policy.bfq.slice_idle=0s,2ms,8ms, client.target.weight=100,300
     /// or drive=A,B. Several sweeps multiply; with --set sample=N, N points of them (a Latin hypercube) are run. Claims are left out.
     #[arg(long, value_name = "KEY=VALUE,...")]
@@ -388,6 +394,7 @@ fn overrides(args: &Args) -> Overrides {
         seed: args.seed,
         numbers: None,
         settings,
+        ignore_unsupported: args.ignore_unsupported,
         variables: Variables::of_this_machine(),
         sweeps: args.sweep.clone(),
     }

@@ -62,10 +62,9 @@ fn needs_clients_the_page_works_and_fio_agrees() {
             |job: &Json| count(job, "read", "total_ios") as f64 / all(job, "total_ios") as f64;
         assert!((part(real) - part(simulated)).abs() < 0.06, "{} {}", part(real), part(simulated));
     }
-    assert_eq!(simulated[2]["sync"]["total_ios"], 32);
-    let syncs = real[2]["sync"]["lat_ns"]["N"].as_u64().unwrap();
-    // fio does not sync after its last write.
-    assert!((31..=32).contains(&syncs), "{syncs}");
+    // Of 512 writes, one after each sixteenth but the last.
+    assert_eq!(simulated[2]["sync"]["total_ios"], 31);
+    assert_eq!(real[2]["sync"]["lat_ns"]["N"], 31);
     fs::remove_dir_all(&kept).unwrap();
 }
 
@@ -94,7 +93,7 @@ fn results_are_written_as_fio_does() {
     let sum = |side: &str| mixed[side]["io_bytes"].as_u64().unwrap();
     assert_eq!(sum("read") + sum("write"), 16 << 20);
     assert_eq!(writer["write"]["total_ios"], 2048);
-    assert_eq!(writer["sync"]["total_ios"], 128);
+    assert_eq!(writer["sync"]["total_ios"], 127);
     let bins = writer["write"]["clat_ns"]["bins"].as_object().unwrap();
     assert_eq!(bins.values().map(|it| it.as_u64().unwrap()).sum::<u64>(), 2048);
     let shares = ["latency_ns", "latency_us", "latency_ms"].map(|unit| {
@@ -205,6 +204,42 @@ fn errors_name_their_place() {
     assert!(error.contains("no `group` is called `y`"), "{error}");
     let error = refuse("[a]\nsize=1m\n", &["--drive", "floppy"]);
     assert!(error.contains("floppy"), "{error}");
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: what is a comment, how many calls and how many syncs a job makes are as with the real fio. Method: a file of jobs that ask
+/// for parts of files and for syncs, run by both; calls, bytes and syncs job by job.
+#[test]
+#[ignore = "needs clients: fio"]
+fn needs_clients_calls_are_those_of_fio() {
+    let directory = scratch("calls");
+    let text = "[global] ; as people write it\nioengine=psync # one at a time\nsize=1m\nfallocate=none\n\
+        create_only=0\nverify=0\nnrfiles=1 ; one\n\
+        [half]\nfilename=half#1\nio_size=50%\n[part]\nio_size=10k\nrw=randread\n[twelve]\nbs=12k\nio_size=50%\nloops=3\n\
+        [more]\nrw=write\nio_size=1500k\n[synced]\nrw=write\nfsync=16\n[each]\nrw=randwrite\nfsync=1\nend_fsync=1\n\
+        [few]\nrw=write\nfsync=16\nnumber_ios=32\n[back]\nrw=read:-8k\ndirect=1\n[durable]\nrw=write\nsync=1\n\
+        [after]\nwait_for=each\nfilesize=2m\nsize=1m\nrw=randread\n";
+    fs::write(directory.join("a.fio"), text).unwrap();
+    let fio = ["--output-format=json", "--output=real.json", "a.fio"];
+    let status = Command::new("fio").args(fio).current_dir(&directory).status().unwrap();
+    assert!(status.success());
+    let told = iofair(&directory, &["a.fio", "--stack", "none-none", "--fio", "out"]);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let real = json(&directory.join("real.json"));
+    let ours = json(&directory.join("out/none-none/fio.json"));
+    let jobs = |told: &Json| told["jobs"].as_array().unwrap().clone();
+    let (real, ours) = (jobs(&real), jobs(&ours));
+    assert_eq!((real.len(), ours.len()), (10, 10));
+    for (real, ours) in real.iter().zip(&ours) {
+        let name = &real["jobname"];
+        assert_eq!(*name, ours["jobname"]);
+        for side in ["read", "write"] {
+            for of in ["total_ios", "io_bytes"] {
+                assert_eq!(real[side][of], ours[side][of], "{name} {side} {of}");
+            }
+        }
+        assert_eq!(real["sync"]["total_ios"], ours["sync"]["total_ios"], "{name}");
+    }
     fs::remove_dir_all(&directory).unwrap();
 }
 

@@ -22,6 +22,8 @@ pub struct ConfigError {
     pub allowed: Option<String>,
     /// The known word nearest to the one in the file.
     pub nearest: Option<String>,
+    /// What else is wrong with the file.
+    pub more: Box<[Self]>,
 }
 
 /// A place in a file.
@@ -46,7 +48,14 @@ impl ConfigError {
             message: message.into(),
             allowed: None,
             nearest: None,
+            more: Box::default(),
         }
+    }
+    /// Several errors of a file as one; `None` if there are none.
+    pub fn of_all(errors: Vec<Self>) -> Option<Self> {
+        let mut errors = errors.into_iter();
+        let first = errors.next()?;
+        Some(Self { more: errors.collect(), ..first })
     }
     /// Says what would have been accepted.
     #[must_use]
@@ -72,6 +81,19 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, None)?;
+        let mut before = self;
+        for next in &self.more {
+            writeln!(f)?;
+            next.write(f, before.allowed.as_deref())?;
+            before = next;
+        }
+        Ok(())
+    }
+}
+impl ConfigError {
+    /// Writes this error alone; what is allowed is left out if the error before it says the same.
+    fn write(&self, f: &mut fmt::Formatter<'_>, said: Option<&str>) -> fmt::Result {
         match &self.place {
             None => write!(f, "{}: {}", self.path, self.message)?,
             Some(place) => {
@@ -83,7 +105,7 @@ impl fmt::Display for ConfigError {
                 write!(f, "      | {pad}{}", "^".repeat(place.width))?;
             }
         }
-        if let Some(allowed) = &self.allowed {
+        if let Some(allowed) = self.allowed.as_deref().filter(|it| Some(*it) != said) {
             write!(f, "\n  allowed: {allowed}")?;
         }
         if let Some(nearest) = &self.nearest {

@@ -51,6 +51,8 @@ pub struct ClientOutcome {
     pub time: Nanos,
     /// Calls in flight that its search for a depth found.
     pub depth: Option<u32>,
+    /// Whether it ended because it got less than its least rate.
+    pub too_slow: bool,
 }
 
 /// What a client got in one direction.

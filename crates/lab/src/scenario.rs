@@ -17,7 +17,10 @@ use crate::recording::Recording;
 mod calls;
 mod program;
 
-pub use calls::{Calls, DepthSearch, Direction, Distribution, Mix, Sizes, Step, Turn};
+pub use calls::{
+    Batches, Calls, DepthSearch, Direction, Distribution, Exit, Hits, LeastRate, Mix, Sizes, Step,
+    Turn, Urgent,
+};
 pub use program::{Action, Program, Script, Seat, SharedProgram};
 
 /// One run.

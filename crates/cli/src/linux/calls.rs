@@ -1,8 +1,9 @@
 //! fio's arguments for what calls do: directions, sizes, places, rates, and the end of a job.
 
+use iofair_core::group::Class;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
-use iofair_lab::scenario::{Calls, Direction, Distribution, Job, Mix, Turn};
+use iofair_lab::scenario::{Batches, Calls, Direction, Distribution, Job, Mix, Turn, Urgent};
 
 /// The value of `rw`.
 pub(super) fn access(job: &Job) -> String {
@@ -17,7 +18,7 @@ pub(super) fn access(job: &Job) -> String {
     match job.calls.turn {
         Turn::Each => format!("{random}{what}"),
         Turn::Run(calls) | Turn::Same(calls) => format!("{random}{what}:{calls}"),
-        Turn::Gap(gap) => format!("{random}{what}:{}", gap.bytes()),
+        Turn::Gap(gap) => format!("{random}{what}:{}", gap * 512),
     }
 }
 
@@ -71,12 +72,50 @@ pub(super) fn arguments(job: &Job) -> Vec<String> {
     all.extend(bytes_max.map(|bytes| format!("--io_size={bytes}")));
     all.extend(calls_max.map(|calls| format!("--number_ios={calls}")));
     all.extend(think_every.map(|calls| format!("--thinktime_blocks={calls}")));
+    all.extend(orders(job));
     if let Some(search) = search {
         let micros = |time: Nanos| time.0 / 1_000;
         all.push(format!("--latency_target={}", micros(search.target)));
         all.push(format!("--latency_window={}", micros(search.window)));
         all.push(format!("--latency_percentile={}", f64::from(search.per_million) / 1e4));
         all.push(format!("--latency_run={}", u8::from(search.goes_on)));
+    }
+    all
+}
+
+/// How calls are made beside others: synchronous, in groups, of another priority, at times that are drawn.
+fn orders(job: &Job) -> Vec<String> {
+    let Calls { align, durable, end_sync, poisson, batches, least_rate, urgent, hits, .. } =
+        &job.calls;
+    let mut all = Vec::new();
+    for (is_set, argument) in [
+        (*durable, "--sync=1"),
+        (*end_sync, "--end_fsync=1"),
+        (*poisson, "--rate_process=poisson"),
+        (hits.is_some_and(|hits| !hits.invalidate), "--invalidate=0"),
+    ] {
+        all.extend(is_set.then(|| argument.to_owned()));
+    }
+    all.extend(align.map(|align| format!("--blockalign={}", align.bytes())));
+    if let Some(Batches { submit, complete }) = batches {
+        all.push(format!("--iodepth_batch={submit}"));
+        all.push(format!("--iodepth_batch_complete_min={complete}"));
+    }
+    if let Some(least) = least_rate {
+        let list = |rates: &[Option<u64>; 3]| rates.map(|it| it.unwrap_or(0).to_string()).join(",");
+        all.push(format!("--rate_min={}", list(&least.bytes)));
+        all.push(format!("--rate_iops_min={}", list(&least.calls)));
+        all.push(format!("--rate_cycle={}", least.cycle.0 / 1_000_000));
+    }
+    if let Some(Urgent { percent: [reads, writes], priority }) = urgent {
+        let class = match priority.class {
+            Class::RealTime => 1,
+            Class::Idle => 3,
+            _ => 2,
+        };
+        all.push(format!("--cmdprio_percentage={reads},{writes}"));
+        all.push(format!("--cmdprio_class={class}"));
+        all.push(format!("--cmdprio={}", priority.level));
     }
     all
 }
@@ -106,6 +145,19 @@ mod tests {
             ("rw=randread / random_distribution=zoned:60/10:40/90", &["=zoned:60/10:40/90"]),
             ("rw=randtrim / number_ios=7", &["randtrim", "--number_ios=7"]),
             ("thinktime=1ms / thinktime_blocks=4", &["--thinktime_blocks=4"]),
+            ("rw=read:-8k", &["read:-8192"]),
+            ("rw=write / sync=1 / end_fsync=1", &["--sync=1", "--end_fsync=1"]),
+            ("rate=1m / rate_process=poisson", &["--rate_process=poisson"]),
+            ("buffered=1 / invalidate=0", &["--invalidate=0"]),
+            ("rate_min=1m / rate_cycle=200", &["--rate_min=1048576,0,0", "--rate_cycle=200"]),
+            (
+                "ioengine=libaio / iodepth=8 / iodepth_batch=4 / iodepth_low=2",
+                &["--iodepth_batch=4", "--iodepth_batch_complete_min=6"],
+            ),
+            (
+                "ioengine=libaio / iodepth=8 / cmdprio_percentage=20",
+                &["--cmdprio_percentage=20,20", "--cmdprio_class=1", "--cmdprio=0"],
+            ),
         ] {
             let text = format!("[a]\nsize=1m\ndirect=1\n{}\n", options.replace(" / ", "\n"));
             let experiment = jobs::parse("a.fio", &text, &Overrides::default()).expect(&text);

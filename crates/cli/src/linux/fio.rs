@@ -33,7 +33,12 @@ pub(super) struct Got {
     pub(super) time: Nanos,
     /// Calls in flight that a search found.
     pub(super) depth: Option<u32>,
+    /// Whether it ended because it was slower than its least rate.
+    pub(super) too_slow: bool,
 }
+
+/// The error of a job that was slower than its least rate (EIO), which is no failure.
+const TOO_SLOW: u64 = 5;
 
 /// fio's version, or why it cannot be used.
 pub(super) fn version() -> Result<String> {
@@ -75,7 +80,7 @@ impl FioProcess {
         let status = self.child.wait()?;
         let read = |end: &str| std::fs::read_to_string(directory.join(end));
         let (text, errors) = (read("fio.json")?, read("fio.errors")?);
-        if !status.success() {
+        if !status.success() && !self.jobs.iter().any(may_be_slow) {
             bail!("fio failed ({status}): {}{errors}", first_lines(&text));
         }
         let mut all = parse(&text, &self.jobs).context("what fio reported")?;
@@ -109,6 +114,11 @@ fn prerun(procs: Option<&Path>, wait: Nanos) -> Option<String> {
     (!all.is_empty()).then(|| format!("{{ {}; }}", all.join("; ")))
 }
 
+/// Whether a least rate may end a job.
+fn may_be_slow(job: &Job) -> bool {
+    job.arguments.iter().any(|it| it.starts_with("--rate_min="))
+}
+
 fn first_lines(text: &str) -> String {
     text.lines().take(5).map(|line| format!("{line}\n")).collect()
 }
@@ -135,10 +145,11 @@ fn parse(text: &str, jobs: &[Job]) -> Result<Vec<Got>> {
         let list = told["jobs"].as_array().map_or(&[][..], Vec::as_slice);
         let told = list.iter().find(|it| it["jobname"] == job.name.as_str());
         let told = told.ok_or_else(|| anyhow!("fio reported nothing of client {}", job.name))?;
-        if told["error"].as_u64().unwrap_or(0) != 0 {
+        let too_slow = may_be_slow(job) && told["error"].as_u64() == Some(TOO_SLOW);
+        if !too_slow && told["error"].as_u64().unwrap_or(0) != 0 {
             bail!("client {} ended with error {}", job.name, told["error"]);
         }
-        Ok(got(told, job.logged.until > 0))
+        Ok(Got { too_slow, ..got(told, job.logged.until > 0) })
     };
     jobs.iter().map(of).collect()
 }
@@ -183,7 +194,8 @@ fn got(told: &Value, is_logged: bool) -> Got {
     let depth = depth.and_then(|depth| u32::try_from(depth).ok());
     let (sync, time) = (histogram(&told["sync"]["lat_ns"]), Nanos::from_millis(millis));
     let (bytes, latency, period_ns) = (0, Histogram::new(), 0.0);
-    let mut got = Got { bytes, latency, sync, period_ns, directions, time, depth };
+    let too_slow = false;
+    let mut got = Got { bytes, latency, sync, period_ns, directions, time, depth, too_slow };
     got.sum();
     got
 }

@@ -6,7 +6,7 @@ use iofair_core::controller::{Stack, Stage};
 use iofair_core::group::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_lab::outside::processes;
-use iofair_lab::scenario::{ClientSpec, Distribution, Manner, Scenario};
+use iofair_lab::scenario::{ClientSpec, Distribution, Exit, Manner, Scenario};
 
 use super::calls;
 
@@ -244,6 +244,7 @@ pub(super) fn plan(scenario: &Scenario) -> Result<Plan, String> {
             _ => bytes,
         };
         job.arguments.push(format!("--offset={offset}"));
+        job.arguments.extend(order(scenario, client)?);
         if let Some(number) = client.step.map(|it| it.number).filter(|number| *number > step) {
             step = number;
             job.arguments.push("--stonewall".to_owned());
@@ -257,6 +258,29 @@ pub(super) fn plan(scenario: &Scenario) -> Result<Plan, String> {
         jobs.push(job);
     }
     Ok(Plan { queue, groups, jobs, bytes })
+}
+
+/// What begins and ends with other clients.
+fn order(scenario: &Scenario, client: &ClientSpec) -> Result<Vec<String>, String> {
+    let Some(step) = client.step else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    if let Some((first, number)) = step.after {
+        if number > 1 {
+            let name = &client.name;
+            return Err(format!("`wait_for` of {name}: a run on Linux waits for one clone only"));
+        }
+        all.push(format!("--wait_for={}", scenario.clients[first as usize].name));
+    }
+    if let Some(exit) = step.exit {
+        let others = scenario.clients.iter().filter_map(|it| it.step);
+        let mut marks = others.filter(|it| it.number == step.number).map(|it| it.exit);
+        if matches!(exit, Exit::Marked(_)) && marks.any(|it| it != step.exit) {
+            return Err("`exit_what`: a run on Linux has no groups between stonewalls".to_owned());
+        }
+        let what = if exit == Exit::All { "all" } else { "stonewall" };
+        all.extend(["--exitall=1".to_owned(), format!("--exit_what={what}")]);
+    }
+    Ok(all)
 }
 
 /// Places that clients share, put together without the gaps between them: where each run of them begins on the modelled drive
@@ -339,7 +363,7 @@ fn job(
     let ramp = ramp_end.min(stop).since(start);
     let measured = stop.since(start).saturating_sub(ramp);
     let millis = |time: Nanos| time.0.div_ceil(1_000_000);
-    let engine = if it.depth > 1 { "libaio" } else { "psync" };
+    let engine = if it.depth > 1 || it.calls.urgent.is_some() { "libaio" } else { "psync" };
     let class = match client.priority.class {
         Class::RealTime => 1,
         Class::Idle => 3,

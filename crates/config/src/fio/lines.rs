@@ -5,7 +5,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
-use super::{Variables, Written};
+use super::{Problem, Variables, Written};
 use crate::error::ConfigError;
 use crate::source::Source;
 
@@ -22,6 +22,8 @@ const VALUE_MAX: usize = 4096;
 pub(super) struct Lines {
     pub(super) sources: Vec<Source>,
     pub(super) sections: Vec<Section>,
+    /// Lines that were left out.
+    pub(super) problems: Vec<Problem>,
 }
 
 /// A section with its options.
@@ -32,8 +34,9 @@ pub(super) struct Section {
 }
 
 impl Section {
+    /// As fio does it, the beginning of the name counts.
     pub(super) fn is_global(&self) -> bool {
-        self.name == "global"
+        self.name.starts_with("global")
     }
 }
 
@@ -62,15 +65,35 @@ pub(super) fn open(path: &Path) -> Result<Source, ConfigError> {
     }
 }
 
-/// Reads a file and what it includes.
-pub(super) fn read(source: Source, variables: &Variables) -> Result<Lines, ConfigError> {
-    let mut reader = Reader {
-        lines: Lines { sources: Vec::new(), sections: Vec::new() },
-        variables,
-        includes: 0,
-    };
+/// Reads a file and what it includes. `options` stand at the end of every job.
+pub(super) fn read(
+    source: Source,
+    variables: &Variables,
+    options: &[String],
+) -> Result<Lines, ConfigError> {
+    let lines = Lines { sources: Vec::new(), sections: Vec::new(), problems: Vec::new() };
+    let mut reader = Reader { lines, variables, includes: 0 };
     reader.file(source, 0)?;
+    let Lines { sections, .. } = &mut reader.lines;
+    let sections = std::mem::take(sections);
+    for section in sections {
+        let is_global = section.is_global();
+        reader.lines.sections.push(section);
+        for option in options.iter().filter(|_| !is_global) {
+            reader.lines.sources.push(Source::new("--set", option));
+            let source = reader.lines.sources.len() - 1;
+            reader.line((source, 0), option, 1)?;
+        }
+    }
     Ok(reader.lines)
+}
+
+/// What of a line is no comment, without blanks around it, and where it begins. A comment begins with the first `;` or `#`.
+fn code(line: &str) -> (usize, &str) {
+    let code = line.split([';', '#']).next().unwrap_or(line);
+    let blank = |c: char| c.is_whitespace() || c.is_control();
+    let inside = code.trim_start_matches(blank);
+    (code.len() - inside.len(), inside.trim_end_matches(blank))
 }
 
 struct Reader<'a> {
@@ -86,13 +109,11 @@ impl Reader<'_> {
         let number = self.lines.sources.len() - 1;
         let mut start = 0;
         for line in text.split_inclusive('\n') {
-            let inside = line.trim();
-            let from = start + line.find(inside).unwrap_or(0);
-            start += line.len();
-            if inside.is_empty() || inside.starts_with([';', '#']) {
-                continue;
+            let (indent, inside) = code(line);
+            if !inside.is_empty() {
+                self.line((number, start + indent), inside, depth)?;
             }
-            self.line((number, from), inside, depth)?;
+            start += line.len();
         }
         Ok(())
     }
@@ -134,7 +155,13 @@ impl Reader<'_> {
         let (key, value) = (key.trim_end(), value.trim());
         let at = from + line.len() - value.len();
         let place = if value.is_empty() { whole.clone() } else { at..at + value.len() };
-        let value = self.expand((source, place.clone()), value)?;
+        let value = match self.expand((source, place.clone()), value) {
+            Ok(value) => value,
+            Err(error) => {
+                self.lines.problems.push(error.into());
+                return Ok(());
+            }
+        };
         let option =
             Written { name: key.to_owned(), value, source, key: from..from + key.len(), place };
         match self.lines.sections.last_mut() {
@@ -182,7 +209,8 @@ impl Reader<'_> {
             let known = self.variables.environment.iter().find(|(it, _)| it == name);
             let Some((_, found)) = known else {
                 let message = format!("the environment has no variable `{name}`");
-                return Err(self.error(source, place, message));
+                let error = self.error(source, place, message);
+                return Err(error.allowed(format!("{name}=VALUE before the command")));
             };
             text += found;
             rest = behind;

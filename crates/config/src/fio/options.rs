@@ -2,110 +2,11 @@
 
 use iofair_core::time::Nanos;
 
+use super::names::{self, IGNORED, SUPPORTED};
 use super::values::{self, block, for_directions, number, range, size, time};
-use super::{Blocks, DEPTH_MAX, Direction, Engine, NUMJOBS_MAX, Settings, Written};
+use super::{Blocks, DEPTH_MAX, Direction, Exit, NUMJOBS_MAX, Settings, Written, engines};
 use crate::error::ConfigError;
 use crate::source::Source;
-
-/// Options with a meaning here.
-pub const SUPPORTED: &[&str] = &[
-    "blocksize",
-    "blocksize_range",
-    "bs",
-    "bsrange",
-    "bssplit",
-    "buffered",
-    "cgroup",
-    "cgroup_weight",
-    "description",
-    "direct",
-    "directory",
-    "fdatasync",
-    "filename",
-    "filename_format",
-    "fsync",
-    "group_reporting",
-    "io_limit",
-    "io_size",
-    "iodepth",
-    "ioengine",
-    "kb_base",
-    "latency_percentile",
-    "latency_run",
-    "latency_target",
-    "latency_window",
-    "log_avg_msec",
-    "loops",
-    "name",
-    "new_group",
-    "norandommap",
-    "number_ios",
-    "numjobs",
-    "offset",
-    "offset_increment",
-    "prio",
-    "prioclass",
-    "ramp_time",
-    "random_distribution",
-    "randrepeat",
-    "randseed",
-    "rate",
-    "rate_iops",
-    "readwrite",
-    "runtime",
-    "rw",
-    "rw_sequencer",
-    "rwmixread",
-    "rwmixwrite",
-    "size",
-    "startdelay",
-    "stonewall",
-    "thinktime",
-    "thinktime_blocks",
-    "time_based",
-    "wait_for_previous",
-];
-
-/// Options that change nothing that is modelled: how fio makes files and data, keeps time, starts its workers and prints.
-pub const IGNORED: &[&str] = &[
-    "allow_file_create",
-    "allrandrepeat",
-    "buffer_compress_percentage",
-    "buffer_pattern",
-    "cgroup_nodelete",
-    "clat_percentiles",
-    "clocksource",
-    "create_fsync",
-    "create_on_open",
-    "create_serialize",
-    "disable_clat",
-    "disable_lat",
-    "disable_slat",
-    "fallocate",
-    "gtod_reduce",
-    "invalidate",
-    "lat_percentiles",
-    "overwrite",
-    "per_job_logs",
-    "percentile_list",
-    "random_generator",
-    "refill_buffers",
-    "scramble_buffers",
-    "slat_percentiles",
-    "softrandommap",
-    "thread",
-    "unit_base",
-    "unlink",
-    "uri",
-    "write_bw_log",
-    "write_iops_log",
-    "write_lat_log",
-    "zero_buffers",
-];
-
-/// Engines of one call at a time, and of several.
-const SYNCHRONOUS: &[&str] = &["sync", "psync", "vsync", "pvsync", "pvsync2"];
-const ASYNCHRONOUS: &[&str] = &["libaio", "io_uring", "posixaio", "nbd"];
 
 /// Why a value was refused.
 pub(super) struct Bad {
@@ -114,17 +15,32 @@ pub(super) struct Bad {
     near: Option<(String, Vec<&'static str>)>,
     /// About the option's name, not its value.
     about_name: bool,
+    /// fio can do it, the model cannot.
+    unsupported: bool,
 }
 
 impl Bad {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), allowed: None, near: None, about_name: false }
+        let (allowed, near) = (None, None);
+        Self { message: message.into(), allowed, near, about_name: false, unsupported: false }
+    }
+    /// What fio can do and the model cannot.
+    pub(super) fn unsupported(message: impl Into<String>) -> Self {
+        Self { unsupported: true, ..Self::new(message) }
+    }
+    /// Whether the file can be used without it.
+    pub(super) fn is_unsupported(&self) -> bool {
+        self.unsupported
     }
     pub(super) fn allowed(mut self, what: impl Into<String>) -> Self {
         self.allowed = Some(what.into());
         self
     }
-    fn near(mut self, written: &str, candidates: impl IntoIterator<Item = &'static str>) -> Self {
+    pub(super) fn near(
+        mut self,
+        written: &str,
+        candidates: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
         self.near = Some((written.to_owned(), candidates.into_iter().collect()));
         self
     }
@@ -161,6 +77,15 @@ pub(super) fn canonical(name: &str) -> &str {
         "wait_for_previous" => "stonewall",
         "io_limit" => "io_size",
         "allrandrepeat" => "randrepeat",
+        "blockalign" => "ba",
+        "fileoffset" => "offset",
+        "fill_fs" => "fill_device",
+        "fsync_on_close" => "end_fsync",
+        "iodepth_batch_submit" => "iodepth_batch",
+        "iodepth_batch_complete" => "iodepth_batch_complete_min",
+        "ratecycle" => "rate_cycle",
+        "ratemin" => "rate_min",
+        "timeout" => "runtime",
         other => other,
     }
 }
@@ -198,36 +123,52 @@ const SECOND: Nanos = Nanos::from_secs(1);
 const MICROSECOND: Nanos = Nanos::from_micros(1);
 const MILLISECOND: Nanos = Nanos::from_millis(1);
 
+/// Options that are yes or no; without a value they are yes.
+const FLAGS: &[&str] = &[
+    "buffered",
+    "direct",
+    "end_fsync",
+    "exitall",
+    "fill_device",
+    "group_reporting",
+    "invalidate",
+    "latency_run",
+    "new_group",
+    "norandommap",
+    "randrepeat",
+    "stonewall",
+    "time_based",
+];
+
 /// Sets what an option says.
 pub(super) fn apply(to: &mut Settings, name: &str, value: &str) -> Result<(), Bad> {
-    if IGNORED.contains(&name) && name != "allrandrepeat" {
-        return Ok(());
-    }
-    let flags = [
-        "time_based",
-        "stonewall",
-        "new_group",
-        "group_reporting",
-        "buffered",
-        "direct",
-        "norandommap",
-        "latency_run",
-        "randrepeat",
-    ];
     let canonical = canonical(name);
-    if value.is_empty() && SUPPORTED.contains(&name) && !flags.contains(&canonical) {
+    if value.is_empty() && SUPPORTED.contains(&name) && !FLAGS.contains(&canonical) {
         return Err(Bad::new("a value is missing"));
     }
     let known = calls(to, canonical, value)?
+        || syncs(to, canonical, value)?
+        || depths(to, canonical, value)?
         || amounts(to, canonical, value)?
+        || rates(to, canonical, value)?
         || times(to, canonical, value)?
+        || order(to, canonical, value)?
         || others(to, canonical, value)?;
-    match known {
-        true => Ok(()),
-        false => Err(Bad { about_name: true, ..Bad::new(format!("unsupported option `{name}`")) }
-            .allowed(SUPPORTED.join(", "))
-            .near(name, SUPPORTED.iter().chain(IGNORED).copied())),
+    if known {
+        return Ok(());
     }
+    if let Some(values) = names::neutral(name) {
+        let bad = Bad::unsupported(format!("`{value}` is not supported"));
+        return Err(bad.allowed(format!("{values}, or the argument --ignore-unsupported")));
+    }
+    if name == "read_iolog" {
+        let bad = Bad::unsupported("recorded calls are not read from job files");
+        return Err(bad.allowed("`iofair replay FILE`, or the argument --ignore-unsupported"));
+    }
+    let bad = Bad::unsupported(format!("unsupported option `{name}`"));
+    let allowed = format!("{}; or the argument --ignore-unsupported", SUPPORTED.join(", "));
+    let known = SUPPORTED.iter().chain(IGNORED).copied();
+    Err(Bad { about_name: true, ..bad }.allowed(allowed).near(name, known))
 }
 
 /// What calls do. `false`: another option.
@@ -236,7 +177,7 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     match name {
         "rw" => {
             let (pattern, modifier) = match value.split_once(':') {
-                Some((pattern, modifier)) => (pattern, Some(number(modifier, base)?)),
+                Some((pattern, modifier)) => (pattern, Some(signed(modifier, base)?)),
                 None => (value, None),
             };
             use Direction::{Mixed, Read, Trim, TrimWrite, Write};
@@ -256,13 +197,20 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
                     ("randtrimwrite", (TrimWrite, true)),
                 ],
             )?;
-            to.modifier = modifier.filter(|it| *it > 0);
+            to.modifier = modifier.filter(|it| *it != 0);
             if to.modifier.is_some_and(|it| !to.random && it % 512 != 0) {
                 return Err(Bad::new("a gap is a number of sectors of 512 bytes"));
+            }
+            if to.modifier.is_some_and(|it| to.random && it < 0) {
+                return Err(Bad::new("random calls have no gaps to go backwards"));
             }
         }
         "rw_sequencer" => {
             to.identical = word(value, &[("sequential", false), ("identical", true)])?
+        }
+        "bs" if value.contains('-') && !value.contains('(') => {
+            let bad = Bad::new(format!("`{value}` is a range; fio takes the first size alone"));
+            return Err(bad.allowed(format!("bsrange={value}")));
         }
         "bs" => {
             for_directions(value, &mut to.blocks, |text| block(text, base).map(Blocks::Fixed))?;
@@ -274,22 +222,100 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         "bssplit" => {
             for_directions(value, &mut to.blocks, |text| values::read_split(text, base))?;
         }
-        "iodepth" => to.depth = within(number(value, base)?, 1, DEPTH_MAX)? as u32,
-        "ioengine" => {
-            let known = SYNCHRONOUS.iter().map(|it| (*it, Engine::Synchronous));
-            let known = known.chain(ASYNCHRONOUS.iter().map(|it| (*it, Engine::Asynchronous)));
-            to.engine = word(value, &known.collect::<Vec<_>>())?;
-        }
+        "ba" => to.align = Some(block(value, base)?),
+        "ioengine" => engines::set(to, value)?,
         "direct" => to.direct = flag(value)?,
         "buffered" => to.direct = !flag(value)?,
         "norandommap" => to.random_map = !flag(value)?,
         "rwmixread" => to.reads = within(number(value, base)?, 0, 100)? as u32,
         "rwmixwrite" => to.reads = 100 - within(number(value, base)?, 0, 100)? as u32,
         "random_distribution" => to.distribution = values::read_distribution(value)?,
-        "fsync" => to.fsync = within(number(value, base)?, 0, u64::from(u32::MAX))? as u32,
-        "fdatasync" => to.fdatasync = within(number(value, base)?, 0, u64::from(u32::MAX))? as u32,
         _ => return Ok(false),
     }
+    Ok(true)
+}
+
+/// What of the page cache and of a drive's cache a job waits for.
+fn syncs(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
+    let base = to.kb_base;
+    let every = || Ok(within(number(value, base)?, 0, u64::from(u32::MAX))? as u32);
+    match name {
+        "sync" => {
+            let known =
+                [("0", false), ("none", false), ("1", true), ("sync", true), ("dsync", true)];
+            to.sync = word(value, &known)?;
+        }
+        "invalidate" => to.invalidate = flag(value)?,
+        "end_fsync" => to.end_fsync |= flag(value)?,
+        "fsync" => to.fsync = every()?,
+        "fdatasync" => to.fdatasync = every()?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// A number with a sign.
+fn signed(text: &str, base: u64) -> Result<i64, Bad> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let value = within(number(digits, base)?, 0, i64::MAX as u64)? as i64;
+    Ok(if negative { -value } else { value })
+}
+
+/// How many calls at once, and of which priority.
+fn depths(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
+    let base = to.kb_base;
+    let calls = |low| Ok(within(number(value, base)?, low, DEPTH_MAX)? as u32);
+    let classes = |low, high, set: &mut dyn FnMut(usize, u64)| {
+        let mut both = [None; 3];
+        for_directions(value, &mut both, |text| Ok(Some(within(number(text, base)?, low, high)?)))?;
+        let given = both.into_iter().take(2).enumerate();
+        given.filter_map(|(at, it)| Some((at, it?))).for_each(|(at, it)| set(at, it));
+        Ok(true)
+    };
+    match name {
+        "iodepth" => to.depth = calls(1)?,
+        "iodepth_batch" => to.batches.submit = calls(1)?,
+        "iodepth_batch_complete_min" => to.batches.complete = calls(0)?.max(1),
+        // How many completions are taken at most at a time has no effect where taking them takes no time.
+        "iodepth_batch_complete_max" => {
+            calls(0)?;
+        }
+        "iodepth_low" => to.batches.low = Some(calls(0)?).filter(|it| *it > 0),
+        "prio" => to.prio = Some(within(number(value, base)?, 0, 7)? as u8),
+        "prioclass" => to.prio_class = Some(within(number(value, base)?, 1, 3)? as u8),
+        "cmdprio_percentage" => {
+            return classes(0, 100, &mut |at, it| to.urgent[at].percent = it as u32);
+        }
+        "cmdprio_class" => return classes(1, 3, &mut |at, it| to.urgent[at].class = it as u8),
+        "cmdprio" => return classes(0, 7, &mut |at, it| to.urgent[at].level = it as u8),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// How fast.
+fn rates(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
+    let base = to.kb_base;
+    let rates = match name {
+        "rate" => &mut to.rate,
+        "rate_iops" => &mut to.rate_iops,
+        "rate_min" => &mut to.rate_min,
+        "rate_iops_min" => &mut to.rate_iops_min,
+        "rate_process" => {
+            to.poisson = word(value, &[("linear", false), ("poisson", true)])?;
+            return Ok(true);
+        }
+        "rate_cycle" => {
+            to.rate_cycle = Nanos::from_millis(within(number(value, base)?, 1, 1 << 32)?);
+            return Ok(true);
+        }
+        _ => return Ok(false),
+    };
+    let read = |text: &str| Ok(Some(number(text, base)?).filter(|it| *it > 0));
+    for_directions(value, rates, read)?;
     Ok(true)
 }
 
@@ -299,21 +325,17 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     match name {
         "numjobs" => to.clones = within(number(value, base)?, 1, NUMJOBS_MAX)? as u32,
         "size" => to.size = Some(size(value, base)?),
+        "filesize" if value.contains(['-', ':']) => {
+            let bad = Bad::unsupported("a range of sizes is not supported");
+            return Err(bad.allowed("one size"));
+        }
+        "filesize" => to.file_size = Some(number(value, base)?).filter(|it| *it > 0),
+        "fill_device" => to.fill_device = flag(value)?,
         "io_size" => to.io_size = Some(size(value, base)?),
-        "number_ios" => to.number_ios = Some(within(number(value, base)?, 1, u64::MAX)?),
+        "number_ios" => to.number_ios = Some(number(value, base)?).filter(|it| *it > 0),
         "loops" => to.loops = within(number(value, base)?, 1, 1 << 32)?,
         "offset" => to.offset = size(value, base)?,
         "offset_increment" => to.offset_increment = size(value, base)?,
-        "rate" | "rate_iops" => {
-            let rates = if name == "rate" { &mut to.rate } else { &mut to.rate_iops };
-            for_directions(
-                value,
-                rates,
-                |text| Ok(Some(number(text, base)?).filter(|it| *it > 0)),
-            )?;
-        }
-        "prio" => to.prio = Some(within(number(value, base)?, 0, 7)? as u8),
-        "prioclass" => to.prio_class = Some(within(number(value, base)?, 1, 3)? as u8),
         "cgroup_weight" => {
             to.cgroup_weight = Some(within(number(value, base)?, 1, 1_000)? as u32);
         }
@@ -355,14 +377,29 @@ fn times(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     Ok(true)
 }
 
+/// When a job begins and ends beside others.
+fn order(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
+    match name {
+        "stonewall" => to.stonewall = flag(value)?,
+        "wait_for" => to.wait_for = Some(value.to_owned()),
+        "exitall" => to.exit_all = flag(value)?,
+        "exit_what" => {
+            let known =
+                [("group", Exit::Group), ("stonewall", Exit::Stonewall), ("all", Exit::All)];
+            to.exit_what = word(value, &known)?;
+        }
+        "new_group" => to.new_group = flag(value)?,
+        "group_reporting" => to.group_reporting = flag(value)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
 fn others(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     let text = || Some(value.to_owned());
     match name {
         "name" => to.name = text(),
         "description" => to.description = text(),
-        "stonewall" => to.stonewall = flag(value)?,
-        "new_group" => to.new_group = flag(value)?,
-        "group_reporting" => to.group_reporting = flag(value)?,
         "cgroup" => {
             let path = value.trim_matches('/');
             let good = !path.is_empty() && path.split('/').all(|it| !it.is_empty() && it != "..");
@@ -372,11 +409,12 @@ fn others(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             to.cgroup = Some(path.to_owned());
         }
         "filename" | "filename_format" => {
-            if value.replace("\\:", "").contains(':') {
-                let bad = Bad::new("several files of a job are not modelled");
-                return Err(bad.allowed("one file or device"));
+            let several = value.replace("\\:", "").contains(':') && !to.names_drives;
+            to.file = Some(value.split(':').next().filter(|_| several).unwrap_or(value).to_owned());
+            if several {
+                let bad = Bad::unsupported("several files of a job are not supported");
+                return Err(bad.allowed("one file or device; --ignore-unsupported takes the first"));
             }
-            to.file = text();
         }
         "directory" => to.directory = text(),
         _ => return Ok(false),

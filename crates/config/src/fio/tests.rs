@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use iofair_core::time::Nanos;
+
 use super::*;
 
 fn variables() -> Variables {
@@ -11,7 +13,7 @@ fn variables() -> Variables {
 }
 
 fn read_text(text: &str) -> Result<JobFile, ConfigError> {
-    parse("job.fio", text, &variables())
+    parse("job.fio", text, &variables(), &[])?.checked()
 }
 
 /// The settings of a job with these options.
@@ -109,18 +111,163 @@ fn directions_share_values() {
     );
 }
 
+/// Goal: comments are what fio takes for them: all from the first `;` or `#` of a line on, also behind a value and a head.
+/// Method: lines as people write them; the values that `fio --showcmd` prints of the same file.
+#[test]
+fn comments_end_lines() {
+    let file = read_text(
+        "[global] ; defaults\ndirect=1 # no page cache\nbs=8k;blocks\n  # a comment\nsize=1m\t; x # y\n\
+        [a job] # the first\nfilename=/data#1/file ; z\nrw=randread#\n\u{b}; c\nstonewall ; wait\n",
+    );
+    let file = file.expect("a good file");
+    let job = &file.jobs[0];
+    assert_eq!((job.name.as_str(), job.settings.file.as_deref()), ("a job", Some("/data")));
+    let it = &job.settings;
+    assert!(it.direct && it.random && it.stonewall);
+    assert_eq!((it.blocks[0].most(), it.size), (8192, Some(Size::Bytes(1 << 20))));
+    assert_eq!(file.global[0], ("direct".to_owned(), "1".to_owned()));
+}
+
+/// Goal: sections whose names begin with `global` are global ones. Method: as fio has it.
+#[test]
+fn names_of_global_sections_may_go_on() {
+    let file = read_text("[global-defaults]\nbs=16k\n[a]\n").expect("one job");
+    assert_eq!((file.jobs.len(), file.jobs[0].settings.blocks[0].most()), (1, 16_384));
+}
+
+/// Goal: what changes nothing is accepted, whatever fio calls it, and told. Method: values that are fio's defaults, options about
+/// placement, logs and registration, other names of options, engines that others stand for.
+#[test]
+fn what_changes_nothing_is_accepted() {
+    for options in [
+        "verify=0 / sync=0 / sync=none / nrfiles=1 / nr_files=1 / size=0 / zonemode=none / zonesize=0",
+        "cpus_allowed=0-3 / numa_cpu_nodes=0 / numa_mem_policy=bind:0 / mem=mmap / iomem=shm / nice=1",
+        "write_bw_log=x / bwavgtime=100 / log_entries=10 / log_offset=1 / disable_bw=1 / stats=0",
+        "hipri / fixedbufs / registerfiles=1 / sqthread_poll=1 / nonvectored=1 / uncached=1",
+        "do_verify=1 / verify_fatal=1 / verify_state_save=0 / experimental_verify=0",
+        "exec_prerun=x / unified_rw_reporting=1 / continue_on_error=io / file_service_type=random",
+        "io_submit_mode=offload / threads=1 / flow=0 / percentage_random=100 / create_only=0 / pre_read=0",
+        "blockalign=4k / ba=4k / iodepth_batch_complete_max=8 / rate_process=linear",
+    ] {
+        job(options);
+    }
+    let file = read_text("[global]\nhipri\n[a]\nnice=1\nhipri=1\nverify=0\n").expect("good");
+    assert_eq!(file.ignored, ["hipri", "nice", "verify"]);
+    let it = job("timeout=7 / fileoffset=1m / nr_files=1 / fill_fs=0 / ratemin=1k / ratecycle=5");
+    assert_eq!((it.runtime, it.offset), (Some(Nanos::from_secs(7)), Size::Bytes(1 << 20)));
+    for (engine, depth, uncached) in [
+        ("null", Engine::Asynchronous, true),
+        ("io_uring_cmd", Engine::Asynchronous, true),
+        ("spdk_bdev", Engine::Asynchronous, true),
+        ("/opt/spdk/build/fio/spdk_bdev", Engine::Asynchronous, true),
+        ("external:/usr/lib/fio/sg.so", Engine::Asynchronous, true),
+        ("mmap", Engine::Synchronous, false),
+        ("libaio", Engine::Asynchronous, false),
+    ] {
+        let it = job(&format!("ioengine={engine}"));
+        assert_eq!((it.engine, it.uncached), (depth, uncached), "{engine}");
+        assert_eq!(it.engine_note.is_some(), engine != "libaio", "{engine}");
+    }
+}
+
+/// Goal: options of job files that people have are read. Method: one of each, and what it sets.
+#[test]
+fn more_options_are_read() {
+    let it = job(
+        "rw=read:-8k / sync=dsync / end_fsync=1 / filesize=2m / fill_device=0 / exitall / exit_what=all",
+    );
+    assert_eq!((it.modifier, it.sync, it.end_fsync), (Some(-8192), true, true));
+    assert_eq!((it.file_size, it.exit_all, it.exit_what), (Some(2 << 20), true, Exit::All));
+    let it = job("iodepth=32 / iodepth_batch=8 / iodepth_batch_complete=4 / iodepth_low=16");
+    assert_eq!(it.batches, Batches { submit: 8, complete: 4, low: Some(16) });
+    let it = job("rate_process=poisson / rate_min=1m,2m / rate_iops_min=10 / rate_cycle=500");
+    assert_eq!((it.poisson, it.rate_min[1], it.rate_iops_min[2]), (true, Some(2 << 20), Some(10)));
+    assert_eq!(job("blockalign=8k").align, Some(8192));
+    assert_eq!(it.rate_cycle, Nanos::from_millis(500));
+    let it = job("cmdprio_percentage=20,30 / cmdprio_class=1 / cmdprio=3");
+    assert_eq!(it.urgent[1], Urgent { percent: 30, class: 1, level: 3 });
+    let zones = vec![(50, 5), (30, 48), (20, 47)];
+    let read = job("rw=randread / random_distribution=zoned:50/5:30/:20/").distribution;
+    assert_eq!(read, Distribution::Zoned(zones));
+    let file = read_text("[a]\n[b]\nwait_for=a\n").expect("a is above");
+    assert_eq!(file.jobs[1].settings.wait_for.as_deref(), Some("a"));
+}
+
+/// Goal: all problems of a file are told at once, and those that the file can be used without are known. Method: a file with one
+/// of each kind.
+#[test]
+fn all_problems_are_told_at_once() {
+    let text = "[global]\nverify=md5\nbs=4q\n[a]\nsize=${NOWHERE}\nzonemode=zbd\niodeph=4\n\
+        [b]\ntime_based\nioengine=cpuio\nnrfiles=8\nfilename=/dev/x:/dev/y\n";
+    let file = parse("job.fio", text, &variables(), &[]).expect("jobs");
+    let left_out: Vec<&str> =
+        file.problems.iter().filter_map(|it| it.unsupported.as_deref()).collect();
+    let wanted = [
+        "verify=md5",
+        "zonemode=zbd",
+        "iodeph=4",
+        "ioengine=cpuio",
+        "nrfiles=8",
+        "filename=/dev/x:/dev/y",
+    ];
+    assert_eq!(left_out, wanted);
+    let error = file.checked().expect_err("nine problems").to_string();
+    for part in [
+        "job.fio:2:8: option `verify`: `md5` is not supported",
+        "job.fio:3:4: option `bs`: `4q` is not a number",
+        "job.fio:5:6: the environment has no variable `NOWHERE`",
+        "job.fio:6:10: option `zonemode`: `zbd` is not supported",
+        "job.fio:7:1: unsupported option `iodeph`",
+        "job.fio:9:1: `time_based` needs a `runtime`",
+        "job.fio:10:10: option `ioengine`: `cpuio` does no I/O",
+        "job.fio:11:9: option `nrfiles`",
+        "job.fio:12:10: option `filename`: several files",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+/// Goal: options from the command line replace those of all jobs. Method: a size that the file does not have, a block that it has,
+/// and a slip.
+#[test]
+fn options_come_from_the_command_line() {
+    let parse = |options: &[&str]| {
+        let options: Vec<String> = options.iter().map(|&it| it.to_owned()).collect();
+        parse("job.fio", "[global]\nbs=4k\n[a]\n[b]\nbs=8k\n", &variables(), &options)
+    };
+    let file = parse(&["size=1m", "bs=16k"]).and_then(JobFile::checked).expect("good options");
+    for job in &file.jobs {
+        assert_eq!(job.settings.size, Some(Size::Bytes(1 << 20)));
+        assert_eq!(job.settings.blocks[0].most(), 16_384);
+    }
+    let error = parse(&["size=much"]).and_then(JobFile::checked).expect_err("a slip").to_string();
+    assert!(error.starts_with("--set:1:6: option `size`: `much` is not a number"), "{error}");
+}
+
 /// Goal: what cannot be used is refused with file, line, option and what is allowed or near. Method: one slip a rule.
 #[test]
 fn slips_are_refused() {
     for (options, parts) in [
         ("iodeph=4", &["job.fio:2:1: unsupported option `iodeph`", "did you mean `iodepth`?"][..]),
-        ("verify=md5", &["unsupported option `verify`", "allowed: blocksize, "]),
+        (
+            "verify=md5",
+            &["option `verify`: `md5` is not supported", "allowed: 0, or the argument --ignore"],
+        ),
         ("rw=ranread", &["option `rw`: `ranread` is not", "allowed: read, write", "`randread`?"]),
-        ("ioengine=null", &["option `ioengine`: `null`", "libaio"]),
+        ("ioengine=cpuio", &["option `ioengine`: `cpuio` does no I/O", "libaio"]),
         ("bs=4q", &["`4q` is not a number"]),
         ("bs=1000", &["sectors of 512 bytes"]),
+        (
+            "bs=4k-64k",
+            &["job.fio:2:4: option `bs`: `4k-64k` is a range", "allowed: bsrange=4k-64k"],
+        ),
+        ("rw=randread:-8", &["random calls have no gaps"]),
+        ("rw=read:-100", &["a gap is a number of sectors"]),
+        ("wait_for=b", &["job.fio:2:10: no job above is called `b`"]),
+        ("blockalign=100", &["sectors of 512 bytes"]),
+        ("read_iolog=x", &["`iofair replay FILE`"]),
+        ("random_distribution=zoned:50/5:30/:20/50:1", &["`1` is not a zone"]),
         ("bs=", &["option `bs`: a value is missing"]),
-        ("size=1m ; no comment", &["is not a number"]),
         ("size=99999999p", &["is not a number"]),
         ("size=1/0", &["1 / 0 is out of range"]),
         ("size=2-3", &["out of range"]),
@@ -175,7 +322,7 @@ fn scratch(name: &str) -> PathBuf {
 fn includes_are_bounded() {
     let directory = scratch("includes");
     let write = |name: &str, text: &[u8]| fs::write(directory.join(name), text).expect("a file");
-    let read = |name: &str| read(&directory.join(name), &variables());
+    let read = |name: &str| read(&directory.join(name), &variables(), &[])?.checked();
     let refuse = |name: &str| read(name).expect_err(name).to_string();
     write(
         "main.fio",

@@ -234,22 +234,13 @@ pub(super) fn read_split(text: &str, kb_base: u64) -> Read<Blocks> {
         return Err(bad.allowed(format!("{SPLIT_MAX} for each direction")));
     }
     let given: u32 = sizes.iter().filter_map(|it| it.1).sum();
-    let open = sizes.iter().filter(|it| it.1.is_none()).count() as u32;
+    let open = sizes.iter().filter(|it| it.1.is_none()).count();
     if given > 100 || (open == 0 && given != 100) {
         return Err(Bad::new(format!("the percentages make {given}")).allowed("100"));
     }
-    let (each, mut more) = match open {
-        0 => (0, 0),
-        open => ((100 - given) / open, (100 - given) % open),
-    };
-    let shares = sizes.into_iter().map(|(size, percent)| {
-        let share = percent.unwrap_or_else(|| {
-            let one = u32::from(more > 0);
-            more -= one;
-            each + one
-        });
-        (size, share)
-    });
+    let mut rest = Shares::of(given, open);
+    let shares =
+        sizes.into_iter().map(|(size, percent)| (size, percent.unwrap_or_else(|| rest.next())));
     Ok(Blocks::Split(shares.filter(|it| it.1 > 0).collect()))
 }
 
@@ -262,13 +253,14 @@ pub(super) fn read_distribution(text: &str) -> Read<Distribution> {
     let allowed = "random, zipf:THETA, pareto:H, normal:PERCENT, zoned:CALLS/RANGE:...";
     let bad = |message: String| Err(Bad::new(message).allowed(allowed));
     if text.contains(',') {
-        return bad("a distribution for each direction is not supported".into());
+        let message = "a distribution for each direction is not supported";
+        return Err(Bad::unsupported(message).allowed(allowed));
     }
     let (kind, input) = text.split_once(':').unwrap_or((text, ""));
     let value = |default: f64, low: f64, high: f64| match input {
         "" => Ok(default),
         _ if input.contains(':') => {
-            bad("a base of the distribution is not supported".into()).map(|_: Distribution| 0.0)
+            Err(Bad::unsupported("a base of the distribution is not supported").allowed(allowed))
         }
         _ => match input.parse::<f64>() {
             Ok(value) if value > low && value < high => Ok(value),
@@ -286,24 +278,36 @@ pub(super) fn read_distribution(text: &str) -> Read<Distribution> {
         "pareto" => Ok(Distribution::Pareto(value(0.2, 0.0, 1.0)?)),
         "normal" => Ok(Distribution::Normal(value(0.0, 0.0, 100.0)?)),
         "zoned" => zones(input),
+        "zoned_abs" => Err(Bad::unsupported("zones of so many bytes").allowed(allowed)),
         _ => bad(format!("`{text}` is not a distribution")),
     }
 }
 
+/// Zones; those without a part of the range share what is left of it.
 fn zones(text: &str) -> Read<Distribution> {
     let allowed = "zoned:PERCENT OF CALLS/PERCENT OF RANGE:..., each of the two making 100";
-    let mut zones = Vec::new();
+    let mut zones: Vec<(u32, Option<u32>)> = Vec::new();
     for item in text.split(':') {
         let pair = item.split_once('/').and_then(|(calls, range)| {
             let calls: u32 = calls.trim().parse().ok()?;
-            let range: u32 = range.trim().parse().ok()?;
-            (calls <= 100 && (1..=100).contains(&range)).then_some((calls, range))
+            let range: Option<u32> = match range.trim() {
+                "" => None,
+                range => Some(range.parse().ok()?),
+            };
+            (calls <= 100 && range.is_none_or(|it| (1..=100).contains(&it)))
+                .then_some((calls, range))
         });
         let Some(pair) = pair else {
             return Err(Bad::new(format!("`{item}` is not a zone")).allowed(allowed));
         };
         zones.push(pair);
     }
+    let given: u32 = zones.iter().filter_map(|it| it.1).sum();
+    let mut shares = Shares::of(given, zones.iter().filter(|it| it.1.is_none()).count());
+    let zones: Vec<(u32, u32)> = zones
+        .into_iter()
+        .map(|(calls, range)| (calls, range.unwrap_or_else(|| shares.next())))
+        .collect();
     let sum = |of: fn(&(u32, u32)) -> u32| zones.iter().map(of).sum::<u32>();
     if zones.len() > ZONES_MAX || sum(|it| it.0) != 100 || sum(|it| it.1) != 100 {
         let (calls, range) = (sum(|it| it.0), sum(|it| it.1));
@@ -312,4 +316,22 @@ fn zones(text: &str) -> Read<Distribution> {
         return Err(Bad::new(message).allowed(allowed));
     }
     Ok(Distribution::Zoned(zones))
+}
+
+/// What is left of 100 percent, in whole parts that are as equal as they can be.
+struct Shares {
+    each: u32,
+    more: u32,
+}
+
+impl Shares {
+    fn of(given: u32, parts: usize) -> Self {
+        let (left, parts) = (100u32.saturating_sub(given), parts.max(1) as u32);
+        Self { each: left / parts, more: left % parts }
+    }
+    fn next(&mut self) -> u32 {
+        let one = u32::from(self.more > 0);
+        self.more -= one;
+        self.each + one
+    }
 }

@@ -1,5 +1,5 @@
 //! The page cache. Its dirty half: who made what dirty, when writers must pause, and who writes it back. Of its clean
-//! half only what several processes have in common: [`shared`].
+//! half only what several processes have in common ([`shared`]), and what clients find there that ask for it ([`resident`]).
 //!
 //! A *domain* is a set of dirty files with one flusher and limits of its own: all files of the host when
 //! it has one flusher, those of one group when writers start their writeback themselves
@@ -8,6 +8,7 @@
 mod dirty;
 mod flusher;
 pub(crate) mod pages;
+pub(crate) mod resident;
 pub(crate) mod shared;
 
 use iofair_core::group::ClientId;
@@ -20,6 +21,7 @@ use crate::world::engine::Engine;
 use dirty::Throttle;
 pub(crate) use flusher::{Flusher, PERIOD};
 use pages::DirtyPages;
+use resident::Resident;
 use shared::SharedPages;
 
 /// What a page cache is made of.
@@ -31,6 +33,8 @@ pub(crate) struct CacheSetup {
     pub(crate) collect_window: Nanos,
     /// Actor number of the first flusher.
     pub(crate) first_actor: u32,
+    /// Pages that memory holds.
+    pub(crate) pages: u64,
 }
 
 /// What a domain is made of.
@@ -84,6 +88,8 @@ pub(crate) struct Cache {
     files: Vec<CachedFile>,
     domains: Vec<Domain>,
     shared: Vec<SharedPages>,
+    /// What is in memory of files of clients that ask for it.
+    pub(crate) resident: Resident,
 }
 
 impl Cache {
@@ -94,7 +100,8 @@ impl Cache {
             flusher: Flusher::new(domain.threads),
         };
         let domains = domains.iter().map(domain).collect();
-        Self { setup, files: Vec::new(), domains, shared: Vec::new() }
+        let resident = Resident::new(setup.pages);
+        Self { setup, files: Vec::new(), domains, shared: Vec::new(), resident }
     }
     /// A writer's file; its number here.
     pub(crate) fn add_file(&mut self, setup: FileSetup) -> usize {

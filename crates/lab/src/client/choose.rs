@@ -19,6 +19,8 @@ pub(crate) struct Chooser {
     trimmed: Option<(Sectors, Sectors)>,
     /// The order of all blocks, shared by all directions.
     order: Option<Order>,
+    /// Whether the present call is the first of another round through all blocks.
+    began_anew: bool,
 }
 
 /// The calls of one direction.
@@ -26,6 +28,9 @@ pub(crate) struct Chooser {
 struct Side {
     sizes: Sizes,
     least: Sectors,
+    /// Places of random calls are multiples of this, and so many are in the file.
+    unit: Sectors,
+    blocks: u64,
     /// `None`: everywhere alike.
     places: Option<Places>,
     /// Where the next call goes that follows the last one.
@@ -48,13 +53,12 @@ impl Side {
         };
         only
     }
-    fn anywhere(&self, size: Sectors, random: &mut Random) -> Sectors {
-        let blocks = (size.0 / self.least.0).max(1);
+    fn anywhere(&self, random: &mut Random) -> Sectors {
         let block = match &self.places {
             Some(places) => places.draw(random),
-            None => random.below(blocks),
+            None => random.below(self.blocks),
         };
-        Sectors(block * self.least.0)
+        Sectors(block * self.unit.0)
     }
 }
 
@@ -65,14 +69,15 @@ pub(crate) fn least(job: &Job, direction: Direction) -> Sectors {
 
 impl Chooser {
     pub(crate) fn new(job: &Job, size: Sectors, random: &mut Random) -> Self {
-        let Calls { mix, sizes, distribution, turn, .. } = &job.calls;
+        let Calls { mix, sizes, distribution, turn, align, .. } = &job.calls;
         let side = |direction: Direction| {
             let (least, sizes) = (least(job, direction), &sizes[direction.index()]);
             let sizes = if sizes.is_empty() { vec![(job.block, 100)] } else { sizes.clone() };
-            let blocks = (size.0 / least.0.max(1)).max(1);
+            let unit = align.unwrap_or(least).max(Sectors(1));
+            let blocks = size.0.checked_sub(least.0).map_or(1, |room| room / unit.0 + 1);
             let uniform = matches!(distribution, Distribution::Uniform | Distribution::Once);
             let places = (!uniform).then(|| Places::new(distribution, blocks, &mut random.clone()));
-            Side { sizes, least, places, position: Sectors::ZERO, turn_left: 0 }
+            Side { sizes, least, unit, blocks, places, position: Sectors::ZERO, turn_left: 0 }
         };
         let sides = Direction::ALL.map(side);
         // Where ranks lie was drawn from a copy: all directions have the same hot blocks.
@@ -80,11 +85,23 @@ impl Chooser {
         let sequential = job.pattern.is_sequential();
         let alike = sizes.iter().all(Vec::is_empty) && *turn == Turn::Each && !sequential;
         let once = alike && *distribution == Distribution::Once;
-        let blocks = (size.0 / job.block.0.max(1)).max(1);
-        let order = once.then(|| Order::new(blocks, random));
-        Self { mix: *mix, sequential, turn: *turn, sides, size, trimmed: None, order }
+        let order = once.then(|| Order::new(sides[0].blocks, random));
+        Self {
+            mix: *mix,
+            sequential,
+            turn: *turn,
+            sides,
+            size,
+            trimmed: None,
+            order,
+            began_anew: false,
+        }
     }
 
+    /// Whether all blocks had been used before the present call.
+    pub(crate) fn began_anew(&mut self) -> bool {
+        std::mem::take(&mut self.began_anew)
+    }
     /// The direction of the next call, by chance.
     pub(crate) fn direction(&mut self, plain: Direction, random: &mut Random) -> Direction {
         match self.mix {
@@ -133,9 +150,12 @@ impl Chooser {
         let length = side.length(random).min(self.size - offset).min(most);
         let whole = Sectors(length.0 / side.least.0 * side.least.0);
         let length = if whole > Sectors::ZERO { whole } else { length };
-        let gap = if let Turn::Gap(gap) = self.turn { gap } else { Sectors::ZERO };
         if !matches!(self.turn, Turn::Same(_)) || self.sequential {
-            side.position = offset + length + gap;
+            let end = offset + length;
+            side.position = match self.turn {
+                Turn::Gap(gap) => after_gap(end, gap, self.size),
+                _ => end,
+            };
         }
         if self.mix == Mix::TrimsThenWrites {
             self.trimmed = Some((offset, length));
@@ -157,13 +177,20 @@ impl Chooser {
             side.turn_left -= 1;
             return side.position;
         }
+        self.began_anew = self.order.as_ref().is_some_and(Order::is_through);
         side.turn_left = turn.saturating_sub(1);
         side.position = match &mut self.order {
-            Some(order) => Sectors(order.next(random) * side.least.0),
-            None => side.anywhere(size, random),
+            Some(order) => Sectors(order.next(random) * side.unit.0),
+            None => side.anywhere(random),
         };
         side.position
     }
+}
+
+/// Where a sequential call goes that follows one with this end.
+fn after_gap(end: Sectors, gap: i64, size: Sectors) -> Sectors {
+    let forward = end.0.checked_add_signed(gap);
+    Sectors(forward.or(size.0.checked_add_signed(gap)).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -201,6 +228,24 @@ mod tests {
         assert!((6_700..7_300).contains(&long), "{long}");
     }
 
+    /// Goal: places are aligned as asked, and calls end in the file. Method: calls of 4 KiB at multiples of 16 KiB, and of 1.
+    #[test]
+    fn places_are_aligned() {
+        for (align, kept) in [(kib(16), 16), (kib(1), 1)] {
+            let calls = Calls { align: Some(align), ..Calls::default() };
+            let (mut chooser, mut random) = chooser(Pattern::RandomRead, calls, kib(64));
+            let mut seen = std::collections::BTreeSet::new();
+            for _ in 0..2_000 {
+                let (offset, length) =
+                    chooser.next(Direction::Read, Sectors(u64::MAX), &mut random);
+                assert!(length == kib(4) && offset + length <= kib(64));
+                seen.insert(offset.bytes() >> 10);
+            }
+            assert_eq!(seen.len() as u64, 60 / kept + 1);
+            assert!(seen.iter().all(|it| it % kept == 0));
+        }
+    }
+
     /// Goal: sequential calls, gaps, runs and repetitions go where fio's manual says. Method: the first offsets of each.
     #[test]
     fn turns_go_where_they_should() {
@@ -214,8 +259,11 @@ mod tests {
         let sequential = Pattern::SequentialRead;
         assert_eq!(offsets(sequential, Turn::Each, 3), [0, 4, 8]);
         assert_eq!(offsets(sequential, Turn::Each, 17)[16], 0, "the end of the file");
-        let gaps = offsets(sequential, Turn::Gap(kib(4)), 9);
+        let gaps = offsets(sequential, Turn::Gap(8), 9);
         assert_eq!(gaps, [0, 8, 16, 24, 32, 40, 48, 56, 0], "as fio 3.33 does it");
+        let backwards = offsets(sequential, Turn::Gap(-16), 18);
+        let wanted = [0, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0, 56, 52];
+        assert_eq!(backwards, wanted, "as fio 3.33 does it");
         let runs = offsets(Pattern::RandomRead, Turn::Run(4), 400);
         let follows = |pair: &&[u64]| pair[1] == pair[0] + 4;
         assert!(runs.windows(2).filter(follows).count() >= 250);

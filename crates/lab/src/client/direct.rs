@@ -11,6 +11,8 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
 use super::cached::CachedFile;
+use super::groups::Groups;
+use super::read_ahead::COST_WINDOW;
 use super::search::Search;
 use super::{Base, Range, SlotCompletion};
 use crate::cache::Cache;
@@ -35,10 +37,21 @@ enum Stage {
     Copying,
     /// Made to pause by the page cache.
     Paused,
-    /// `fdatasync` writes what is dirty.
+    /// A sync writes what is dirty.
     Writing,
-    /// `fdatasync`.
+    /// A sync.
     Syncing,
+}
+
+/// What a sync is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sync {
+    /// The `fdatasync` after some writes.
+    Regular,
+    /// The write itself, which returns when it is on the drive.
+    OfCall,
+    /// The end of the job.
+    Last,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +62,9 @@ struct Slot {
     offset: Sectors,
     length: Sectors,
     parts: u32,
+    sync: Sync,
+    /// Whether it has the other priority.
+    urgent: bool,
 }
 
 /// What a process of direct calls needs to know of its host.
@@ -63,6 +79,8 @@ pub(crate) struct DirectSetup {
     pub(crate) hole: bool,
     /// Where its writes go, unless they are direct.
     pub(crate) cached: Option<CachedFile>,
+    /// Time to copy 256 KiB that a read finds in memory, if it looks there.
+    pub(crate) hit: Option<Nanos>,
 }
 
 /// A process of direct calls.
@@ -74,10 +92,16 @@ pub(crate) struct Direct {
     write_flags: Flags,
     longest: Sectors,
     cached: Option<CachedFile>,
+    hit: Option<Nanos>,
     cpu_free: Instant,
     since_sync: u32,
     /// Slots with a call.
     active: u32,
+    /// Calls that are not complete.
+    open: u32,
+    batches: Option<Groups>,
+    /// Whether the sync at the end of the job was made.
+    synced_at_end: bool,
     /// Slots that wait until calls of others are complete.
     parked: Vec<u32>,
     /// Calls that may begin before the process thinks, if it does not think after each.
@@ -96,6 +120,8 @@ impl Direct {
             offset: Sectors::ZERO,
             length: base.job.block,
             parts: 0,
+            sync: Sync::Regular,
+            urgent: false,
         };
         let calls = &base.job.calls;
         Self {
@@ -108,9 +134,13 @@ impl Direct {
             },
             longest: setup.longest,
             cached: setup.cached,
+            hit: setup.hit,
             cpu_free: Instant::ZERO,
             since_sync: 0,
             active: 0,
+            open: 0,
+            batches: calls.batches.map(Groups::new),
+            synced_at_end: false,
             parked: Vec::with_capacity(setup.depth as usize),
             burst_left: calls.think_every.unwrap_or(0),
             search: calls.search.map(|spec| Search::new(spec, setup.depth)),
@@ -152,18 +182,29 @@ impl Direct {
         }
     }
     /// The slot makes no further call.
-    fn rest(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
+    fn rest(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
         self.over = true;
         self.slots[slot as usize].stage = Stage::Resting;
-        if self.active == 0 {
-            base.end(engine);
+        if self.active > 0 {
+            return;
         }
+        if base.job.calls.end_sync && !self.synced_at_end {
+            (self.synced_at_end, self.active) = (true, 1);
+            return self.sync(base, engine, cache, (slot, Sync::Last));
+        }
+        base.end(engine);
     }
 
     /// Takes up the slot's next call, now or when it may.
-    fn begin(&mut self, base: &mut Base, engine: &mut Engine<'_>, ready: Instant, slot: u32) {
+    fn begin(
+        &mut self,
+        base: &mut Base,
+        engine: &mut Engine<'_>,
+        cache: &mut Cache,
+        (ready, slot): (Instant, u32),
+    ) {
         if self.over {
-            return self.rest(base, engine, slot);
+            return self.rest(base, engine, cache, slot);
         }
         if self.is_parked(base, engine, slot) {
             return;
@@ -171,17 +212,34 @@ impl Direct {
         let (direction, ready) = next_direction(base, ready.max(self.cpu_free));
         let start = base.pacer.next_start(ready);
         if start == Instant::MAX {
-            return self.rest(base, engine, slot);
+            return self.rest(base, engine, cache, slot);
         }
         let call = &mut self.slots[slot as usize];
         (call.started, call.stage, call.direction) = (start, Stage::Starting, direction);
         if let Some(chooser) = &mut base.chooser {
-            let most = Sectors(base.pacer.bytes_left() / 512);
+            let most = Sectors(base.pacer.longest_call() / 512);
             (call.offset, call.length) = chooser.next(direction, most, &mut base.random);
+            if chooser.began_anew() {
+                base.invalidate(engine, cache);
+            }
+        } else if self.hit.is_some() {
+            call.offset = base.next_offset();
         }
-        base.pacer.issue_in(direction, call.length.bytes());
+        call.urgent = base.draws_urgent(direction);
+        let (place, bytes) = ((call.offset, call.length), call.length.bytes());
+        base.pacer.issue_in(direction, bytes);
         self.burst_left = self.burst_left.saturating_sub(1);
-        self.active += 1;
+        (self.active, self.open) = (self.active + 1, self.open + 1);
+        if let Some(window) = self.hit.filter(|_| direction == Direction::Read)
+            && base.is_in_memory(engine, cache, place)
+        {
+            self.slots[slot as usize].stage = Stage::Copying;
+            self.cpu_free = start + Nanos(window.0 * bytes / COST_WINDOW);
+            return base.wake(engine, self.cpu_free, slot);
+        }
+        if let Some(groups) = &mut self.batches {
+            groups.starting += 1;
+        }
         let hole = if engine.files[base.file].is_hole() { HOLE_COST } else { Nanos::ZERO };
         let send = start + base.draw_turnaround(direction) + hole;
         self.cpu_free = send;
@@ -196,31 +254,45 @@ impl Direct {
         slot: u32,
     ) {
         match self.slots[slot as usize].stage {
-            Stage::Resting => self.begin(base, engine, engine.now, slot),
+            Stage::Resting => self.begin(base, engine, cache, (engine.now, slot)),
             Stage::Starting => self.start(base, engine, cache, slot),
             Stage::AfterPrelude => self.send(base, engine, slot),
+            Stage::Copying if self.slots[slot as usize].direction == Direction::Read => {
+                self.finish(base, engine, cache, slot);
+            }
             Stage::Copying => self.copied(base, engine, cache, slot),
             Stage::Paused => self.finish(base, engine, cache, slot),
-            Stage::Syncing => self.synced(base, engine, slot),
+            Stage::Syncing => self.synced(base, engine, cache, slot),
             stage => unreachable!("no timer is set in stage {stage:?}"),
         }
     }
 
     fn start(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
         let call = &mut self.slots[slot as usize];
-        if base.chooser.is_none() {
+        if base.chooser.is_none() && self.hit.is_none() {
             call.offset = base.next_offset();
         }
         if let Some(cached) = self.cached.filter(|_| call.direction == Direction::Write) {
             match cached.copy(engine, cache, (call.offset, call.length)) {
                 Ok(done) => {
                     call.stage = Stage::Copying;
+                    base.keep_in_memory(engine, cache, (call.offset, call.length));
                     base.wake(engine, done, slot);
                 }
                 Err(again) => base.wake(engine, again, slot),
             }
             return;
         }
+        let Some(groups) = &mut self.batches else {
+            return self.send_call(base, engine, slot);
+        };
+        for slot in groups.add(slot) {
+            self.send_call(base, engine, slot);
+        }
+    }
+    /// Sends a call, or what must be read before it.
+    fn send_call(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
+        let call = &mut self.slots[slot as usize];
         let file = &mut engine.files[base.file];
         match file.prelude(call.offset, &mut base.random) {
             Some(block) => self.send_prelude(base, engine, slot, block),
@@ -253,25 +325,46 @@ impl Direct {
     }
 
     fn send(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
-        let Slot { direction, offset, length, .. } = self.slots[slot as usize];
+        let Slot { direction, offset, length, urgent, .. } = self.slots[slot as usize];
         let flags = if direction == Direction::Write { self.write_flags } else { self.flags };
         let range = Range { slot, operation: direction.operation(), flags, offset, length };
-        let parts = base.send(engine, range, self.longest);
+        let client = if urgent { base.urgent } else { base.client };
+        let parts = base.send_as(client, engine, range, self.longest);
         let call = &mut self.slots[slot as usize];
         (call.stage, call.parts) = (Stage::Data, parts);
     }
 
-    /// `fdatasync` returns.
-    fn synced(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
-        let now = engine.now;
-        base.tally.count_sync(now, now.since(self.slots[slot as usize].started));
-        self.next(base, engine, now, slot);
+    /// A sync returns.
+    fn synced(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
+        let (now, call) = (engine.now, self.slots[slot as usize]);
+        match call.sync {
+            Sync::OfCall => return self.complete(base, engine, cache, slot),
+            Sync::Last => self.active -= 1,
+            Sync::Regular => {
+                base.tally.count_sync(now, now.since(call.started));
+                return self.next(base, engine, cache, (now, slot));
+            }
+        }
+        self.rest(base, engine, cache, slot);
     }
     /// A slot goes on after a call.
-    fn next(&mut self, base: &mut Base, engine: &mut Engine<'_>, ready: Instant, slot: u32) {
+    fn next(
+        &mut self,
+        base: &mut Base,
+        engine: &mut Engine<'_>,
+        cache: &mut Cache,
+        (ready, slot): (Instant, u32),
+    ) {
         self.active -= 1;
-        let think = base.think_between();
-        self.begin(base, engine, ready + think, slot);
+        let ready = ready + base.think_between();
+        match &mut self.batches {
+            None => self.begin(base, engine, cache, (ready, slot)),
+            Some(groups) => {
+                for slot in groups.end(slot, self.active) {
+                    self.begin(base, engine, cache, (ready, slot));
+                }
+            }
+        }
         if let Some(search) = &self.search {
             if search.is_over() {
                 base.pacer.exhaust();
@@ -308,39 +401,62 @@ impl Direct {
             }
             Stage::Data => self.finish(base, engine, cache, slot),
             Stage::Writing => self.flush(base, engine, slot),
-            Stage::Syncing => self.synced(base, engine, slot),
+            Stage::Syncing => self.synced(base, engine, cache, slot),
             stage => unreachable!("no request is under way in stage {stage:?}"),
         }
     }
 
-    /// The slot's call is complete.
+    /// The slot's call has done its work: it is complete, unless it is a write that must be on the drive first.
     fn finish(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
+        let call = self.slots[slot as usize];
+        if call.stage == Stage::Data && call.direction == Direction::Read {
+            base.keep_in_memory(engine, cache, (call.offset, call.length));
+        }
+        match base.job.calls.durable && call.direction == Direction::Write {
+            true => self.sync(base, engine, cache, (slot, Sync::OfCall)),
+            false => self.complete(base, engine, cache, slot),
+        }
+    }
+    /// The slot's call is complete.
+    fn complete(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
         let now = engine.now;
-        let call = &mut self.slots[slot as usize];
+        let call = self.slots[slot as usize];
         // A process that still has something to do needs not be woken, and one that copies did not sleep.
-        let asleep = self.cpu_free <= now && call.stage == Stage::Data;
-        let runs = if asleep { now + base.process_wakeup } else { now };
+        let slept = matches!(call.stage, Stage::Data | Stage::Syncing);
+        let runs = if self.cpu_free <= now && slept { now + base.process_wakeup } else { now };
         let latency = runs.since(call.started);
         base.tally.count(call.direction, now, call.length.bytes(), latency);
         if let Some(search) = &mut self.search {
             search.count(now, latency);
         }
+        base.end_if_too_slow(now);
+        self.open -= 1;
         self.since_sync += u32::from(call.direction == base.direction);
         let every = base.job.fdatasync_every;
-        if every == 0 || self.since_sync < every {
-            return self.next(base, engine, runs, slot);
+        let is_last = self.open == 0 && base.is_after_last_call(now);
+        if every == 0 || self.since_sync < every || is_last {
+            return self.next(base, engine, cache, (runs, slot));
         }
         self.since_sync = 0;
-        (call.stage, call.started) = (Stage::Writing, now);
-        call.parts = match self.cached {
-            Some(cached) => cached.send_dirty(base, engine, cache, slot),
-            None => 0,
-        };
-        if call.parts == 0 {
+        self.slots[slot as usize].started = now;
+        self.sync(base, engine, cache, (slot, Sync::Regular));
+    }
+    /// Writes what is dirty of the file, then flushes.
+    fn sync(
+        &mut self,
+        base: &Base,
+        engine: &mut Engine<'_>,
+        cache: &mut Cache,
+        (slot, sync): (u32, Sync),
+    ) {
+        let parts = self.cached.map_or(0, |it| it.send_dirty(base, engine, cache, slot));
+        let call = &mut self.slots[slot as usize];
+        (call.stage, call.sync, call.parts) = (Stage::Writing, sync, parts);
+        if parts == 0 {
             self.flush(base, engine, slot);
         }
     }
-    /// `fdatasync` after the data.
+    /// The flush of a sync, after the data.
     fn flush(&mut self, base: &Base, engine: &mut Engine<'_>, slot: u32) {
         let call = &mut self.slots[slot as usize];
         (call.stage, call.parts) = (Stage::Syncing, 1);

@@ -12,6 +12,8 @@ pub(crate) mod cached;
 pub(crate) mod choose;
 pub(crate) mod copy;
 pub(crate) mod direct;
+mod groups;
+pub(crate) mod least_rate;
 pub(crate) mod pace;
 mod places;
 pub(crate) mod program;
@@ -35,6 +37,7 @@ use crate::scenario::{Direction, Job, Pattern, Step};
 use crate::sim::Token;
 use crate::world::engine::{Engine, FileRange, NewRequest};
 use choose::Chooser;
+use least_rate::LeastRateCheck;
 use pace::Pacer;
 use tally::Tally;
 
@@ -57,6 +60,8 @@ impl Pattern {
 pub(crate) struct Base {
     pub(crate) actor: u32,
     pub(crate) client: ClientId,
+    /// As which client it makes calls of another priority.
+    pub(crate) urgent: ClientId,
     /// Its file's place among the drive's files.
     pub(crate) file: usize,
     pub(crate) job: Job,
@@ -76,6 +81,9 @@ pub(crate) struct Base {
     pub(crate) ended: Option<Instant>,
     /// Whether it has made its last call.
     pub(crate) is_ending: bool,
+    /// Its least rate, and whether that ended it.
+    pub(crate) least_rate: Option<LeastRateCheck>,
+    pub(crate) too_slow: bool,
     /// Before a read (or a trim) and before a write.
     pub(crate) turnaround: Nanos,
     pub(crate) turnaround_write: Nanos,
@@ -98,6 +106,20 @@ impl Base {
     /// The same after it has worked until then for this much processor time.
     fn wake_after(&self, engine: &mut Engine<'_>, (at, work): (Instant, Nanos), slot: u32) {
         engine.wake_after(at, work, self.token(slot));
+    }
+    /// It makes no further call if it gets less than its least rate.
+    fn end_if_too_slow(&mut self, now: Instant) {
+        let Some(check) = &mut self.least_rate else { return };
+        if check.is_below(now, &self.tally) {
+            self.too_slow = true;
+            self.pacer.exhaust();
+        }
+    }
+    /// Whether the next call has the other priority.
+    fn draws_urgent(&mut self, direction: Direction) -> bool {
+        let Some(urgent) = self.job.calls.urgent else { return false };
+        let percent = urgent.percent.get(direction.index()).copied().unwrap_or(0);
+        percent > 0 && self.random.chance(percent)
     }
     /// What all its requests carry.
     fn flags(&self) -> Flags {
@@ -149,6 +171,12 @@ impl Base {
             engine.ended.push((self.actor, at));
         }
     }
+    /// It ends now, whatever it has in flight.
+    pub(crate) fn stop_now(&mut self, now: Instant) {
+        (self.is_ending, self.ended) = (true, Some(now));
+        self.pacer.stop_at(now);
+        self.tally.stop(now);
+    }
     /// Its step begins; when its first call is due.
     pub(crate) fn begin_step(&mut self, now: Instant) -> Instant {
         let step = self.step.expect("it belongs to a step");
@@ -157,6 +185,38 @@ impl Base {
         self.pacer.restart(start, ramp_end, stop);
         self.tally.restart(ramp_end);
         start
+    }
+    /// Whether no sync follows, since the last call is complete, as in fio.
+    fn is_after_last_call(&self, now: Instant) -> bool {
+        self.step.is_some() && (self.pacer.is_exhausted() || self.pacer.stop() <= now)
+    }
+    /// Its file is opened, or begun anew: what is cached of it goes if the job says so.
+    pub(crate) fn invalidate(&self, engine: &Engine<'_>, cache: &mut Cache) {
+        if self.job.calls.hits.is_some_and(|hits| hits.invalidate) {
+            let pages = engine.files[self.file].pages(Sectors::ZERO, self.file_size);
+            cache.resident.drop_range(&pages);
+        }
+    }
+    /// A range of its file is in memory from now on.
+    fn keep_in_memory(
+        &self,
+        engine: &Engine<'_>,
+        cache: &mut Cache,
+        (offset, length): (Sectors, Sectors),
+    ) {
+        if self.job.calls.hits.is_some() {
+            cache.resident.insert(&engine.files[self.file].pages(offset, length));
+        }
+    }
+    /// Whether a range of its file is in memory.
+    fn is_in_memory(
+        &self,
+        engine: &Engine<'_>,
+        cache: &mut Cache,
+        (offset, length): (Sectors, Sectors),
+    ) -> bool {
+        let pages = || engine.files[self.file].pages(offset, length);
+        self.job.calls.hits.is_some() && cache.resident.has(&pages())
     }
     /// Where the next call goes.
     fn next_offset(&mut self) -> Sectors {
@@ -174,8 +234,18 @@ impl Base {
     }
     /// Sends a range of the file, in as many requests as its place and `longest` need; their number.
     fn send(&self, engine: &mut Engine<'_>, range: Range, longest: Sectors) -> u32 {
+        self.send_as(self.client, engine, range, longest)
+    }
+    /// The same as another client.
+    fn send_as(
+        &self,
+        client: ClientId,
+        engine: &mut Engine<'_>,
+        range: Range,
+        longest: Sectors,
+    ) -> u32 {
         let Range { slot, operation, flags, offset, length } = range;
-        let (token, client, file) = (self.token(slot), self.client, self.file);
+        let (token, file) = (self.token(slot), self.file);
         engine.send(FileRange { token, client, operation, flags, file, offset, length, longest })
     }
     /// Sends a flush, one a drive; their number.
@@ -225,7 +295,7 @@ impl Process {
     pub(crate) fn on_timer(&mut self, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
         match &mut self.kind {
             Kind::Direct(direct) => direct.on_timer(&mut self.base, engine, cache, slot),
-            Kind::ReadAhead(reader) => reader.on_timer(&mut self.base, engine),
+            Kind::ReadAhead(reader) => reader.on_timer(&mut self.base, engine, cache),
             Kind::Together(reader) => reader.on_timer(&mut self.base, engine, cache),
             Kind::Write(writer) => writer.on_timer(&mut self.base, engine, cache),
             Kind::Copy(copy) => copy.on_timer(&mut self.base, engine, cache),
@@ -242,7 +312,7 @@ impl Process {
     ) {
         match &mut self.kind {
             Kind::Direct(direct) => direct.on_done(&mut self.base, engine, cache, done),
-            Kind::ReadAhead(reader) => reader.on_done(&mut self.base, engine, done.slot),
+            Kind::ReadAhead(reader) => reader.on_done(&mut self.base, engine, cache, done.slot),
             Kind::Together(reader) => reader.on_done(engine, cache, done.slot),
             Kind::Write(writer) => writer.on_done(&mut self.base, engine, cache, done),
             Kind::Copy(copy) => copy.on_done(&mut self.base, engine, cache, done.slot),

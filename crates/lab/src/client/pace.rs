@@ -18,17 +18,35 @@ struct Rate {
     bytes_per_s: u64,
     epoch: Instant,
     issued: u64,
+    /// When the next call may start if the times between calls are drawn.
+    drawn: Option<Instant>,
 }
 
 impl Rate {
+    fn new(bytes_per_s: u64, epoch: Instant, poisson: bool) -> Self {
+        Self { bytes_per_s, epoch, issued: 0, drawn: poisson.then_some(epoch) }
+    }
     /// When the call may start that comes `more` bytes after those issued.
     fn due(&self, more: u64) -> Instant {
-        self.epoch + Nanos::for_units_ceil(self.issued + more, self.bytes_per_s)
+        let linear = || self.epoch + Nanos::for_units_ceil(self.issued + more, self.bytes_per_s);
+        self.drawn.unwrap_or_else(linear)
+    }
+    /// Bytes were issued.
+    fn issue(&mut self, bytes: u64, random: &mut Random) {
+        self.issued += bytes;
+        if let Some(drawn) = &mut self.drawn {
+            *drawn += exponential(random, Nanos::for_units_ceil(bytes, self.bytes_per_s));
+        }
+    }
+    /// Begins anew.
+    fn restart(&mut self, epoch: Instant) {
+        (self.epoch, self.issued) = (epoch, 0);
+        self.drawn = self.drawn.map(|_| epoch);
     }
     /// What was missed in the ramp is forgiven at its end.
     fn forgive(&mut self, ramp_end: Instant, ready: Instant) {
         if self.epoch < ramp_end && ready >= ramp_end {
-            (self.epoch, self.issued) = (ready, 0);
+            self.restart(ready);
         }
     }
 }
@@ -39,6 +57,8 @@ pub(crate) struct PacerSetup {
     pub(crate) rate: Option<u64>,
     /// Of reads, writes and trims.
     pub(crate) rates: [Option<u64>; 3],
+    /// Rates are means of times that are drawn.
+    pub(crate) poisson: bool,
     pub(crate) on_off: Option<(Nanos, Nanos)>,
     pub(crate) start: Instant,
     pub(crate) stop: Instant,
@@ -53,11 +73,13 @@ pub(crate) struct Limit {
     pub(crate) calls: u64,
     /// Bytes of the smallest call.
     pub(crate) least: u64,
+    /// Whether the last call is made whole, even if it is longer than what is left.
+    pub(crate) last_is_whole: bool,
 }
 
 impl Default for Limit {
     fn default() -> Self {
-        Self { bytes: u64::MAX, calls: u64::MAX, least: 1 }
+        Self { bytes: u64::MAX, calls: u64::MAX, least: 1, last_is_whole: false }
     }
 }
 
@@ -81,9 +103,7 @@ impl Pacer {
             Some((on, _)) => start + twice_at_most(&mut random, on),
             None => Instant::MAX,
         };
-        let paced = |rate: Option<u64>| {
-            rate.map(|bytes_per_s| Rate { bytes_per_s, epoch: start, issued: 0 })
-        };
+        let paced = |rate: Option<u64>| rate.map(|rate| Rate::new(rate, start, setup.poisson));
         let (rate, rates) = (paced(setup.rate), setup.rates.map(paced));
         Self { rate, rates, limit, ramp_end, stop, on_off, on_until, random }
     }
@@ -92,8 +112,12 @@ impl Pacer {
     pub(crate) fn restart(&mut self, start: Instant, ramp_end: Instant, stop: Instant) {
         (self.ramp_end, self.stop) = (ramp_end, stop);
         for rate in self.rates.iter_mut().chain([&mut self.rate]).flatten() {
-            (rate.epoch, rate.issued) = (start, 0);
+            rate.restart(start);
         }
+    }
+    /// It makes no further call.
+    pub(crate) fn stop_at(&mut self, stop: Instant) {
+        self.stop = self.stop.min(stop);
     }
     /// When it makes no further call.
     pub(crate) fn stop(&self) -> Instant {
@@ -105,11 +129,12 @@ impl Pacer {
     }
     /// Whether it has done all that it was to do.
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.limit.calls == 0 || self.limit.bytes < self.limit.least
+        let least = if self.limit.last_is_whole { 1 } else { self.limit.least };
+        self.limit.calls == 0 || self.limit.bytes < least
     }
-    /// Bytes that are left of what it is to do.
-    pub(crate) fn bytes_left(&self) -> u64 {
-        self.limit.bytes
+    /// The longest call that may be made.
+    pub(crate) fn longest_call(&self) -> u64 {
+        if self.limit.last_is_whole { u64::MAX } else { self.limit.bytes }
     }
     /// When the rate of a direction alone allows a call of a process that is ready at `ready`.
     pub(crate) fn due(&mut self, direction: Direction, ready: Instant) -> Instant {
@@ -121,7 +146,7 @@ impl Pacer {
     pub(crate) fn issue_in(&mut self, direction: Direction, bytes: u64) {
         self.issue(bytes);
         if let Some(rate) = &mut self.rates[direction.index()] {
-            rate.issued += bytes;
+            rate.issue(bytes, &mut self.random);
         }
     }
 
@@ -148,7 +173,7 @@ impl Pacer {
     pub(crate) fn issue(&mut self, bytes: u64) {
         self.take(1, bytes);
         if let Some(rate) = &mut self.rate {
-            rate.issued += bytes;
+            rate.issue(bytes, &mut self.random);
         }
     }
 
@@ -169,12 +194,15 @@ impl Pacer {
         if self.on_until < Instant::MAX {
             batch.plan.calls = batch.started_before(self.on_until);
         }
+        if self.rate.is_some_and(|rate| rate.drawn.is_some()) {
+            batch.plan.calls = batch.plan.calls.min(1);
+        }
         let calls =
             batch.plan.calls.min(self.limit.calls).min(self.limit.bytes / plan.block.max(1));
         batch.plan.calls = calls;
         self.take(calls, calls * plan.block);
         if let Some(rate) = &mut self.rate {
-            rate.issued += calls * plan.block;
+            rate.issue(calls * plan.block, &mut self.random);
         }
         batch
     }
@@ -183,6 +211,27 @@ impl Pacer {
 /// A time between 0 and twice `mean`.
 fn twice_at_most(random: &mut Random, mean: Nanos) -> Nanos {
     Nanos(random.between(0, 2 * mean.0))
+}
+
+/// A time whose distribution is exponential, with this mean.
+///
+/// It is the negative logarithm of a uniform number. The logarithm is computed by squaring, in integers, so that it is the same on
+/// any machine.
+fn exponential(random: &mut Random, mean: Nanos) -> Nanos {
+    // The uniform number is 2^-(whole + 1) times a factor from 1 to 2. `number` is the factor times 2^32, `digits` the first 16
+    // binary digits of its logarithm.
+    let (mut number, mut digits) = ((1u64 << 32) | (random.bits() >> 32), 0u64);
+    for _ in 0..16 {
+        number = ((u128::from(number) * u128::from(number)) >> 32) as u64;
+        let two = number >> 33;
+        digits = 2 * digits + two;
+        number >>= two;
+    }
+    let whole = u64::from(random.bits().leading_zeros());
+    let bits = ((whole + 1) << 16) - digits;
+    // The natural logarithm of 2 is 45426 / 65536.
+    let nanos = (u128::from(mean.0) * u128::from(bits) * 45_426) >> 32;
+    Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// Equal calls, one after the other.
@@ -346,6 +395,37 @@ mod tests {
             assert_eq!(batch.calls(), 6);
             assert!(pacer.is_exhausted() && pacer.next_start(Instant(7)) == Instant::MAX);
         }
+    }
+
+    /// Goal: drawn times between calls have the mean of the rate and the spread of an exponential distribution, whether calls are
+    /// made one by one or as batches. Method: 20,000 calls of 1 ms; the mean, the share above it, and that above three of it.
+    #[test]
+    fn times_between_calls_are_exponential() {
+        let setup = PacerSetup {
+            rate: Some(4_096_000),
+            poisson: true,
+            stop: Instant::MAX,
+            ..PacerSetup::default()
+        };
+        let mut pacer = Pacer::new(setup, Random::new(1, 1));
+        let (mut last, mut times) = (Instant::ZERO, Vec::new());
+        for call in 0..20_000 {
+            let start = pacer.next_start(Instant::ZERO);
+            times.push(start.since(last).0);
+            last = start;
+            let (ready, cost, think) = (Instant::ZERO, Nanos(1), Nanos::ZERO);
+            match call % 2 {
+                0 => pacer.issue(4096),
+                _ => {
+                    let plan = Plan { ready, calls: 9, block: 4096, cost, think };
+                    assert_eq!(pacer.start_batch(plan).calls(), 1);
+                }
+            }
+        }
+        let mean = times.iter().sum::<u64>() / times.len() as u64;
+        assert!(mean.abs_diff(1_000_000) < 25_000, "{mean}");
+        let above = |nanos: u64| times.iter().filter(|it| **it > nanos).count() * 1000 / 20_000;
+        assert!(above(1_000_000).abs_diff(368) < 15 && above(3_000_000).abs_diff(50) < 8);
     }
 
     /// Goal: each direction has its own pace. Method: reads at 4 blocks a second, writes unlimited, trims at one.

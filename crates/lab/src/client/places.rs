@@ -166,9 +166,13 @@ impl Order {
         let keys = std::array::from_fn(|_| random.bits());
         Self { blocks, half_bits, keys, next: 0 }
     }
+    /// Whether all blocks have had their turn.
+    pub(crate) fn is_through(&self) -> bool {
+        self.next == self.blocks
+    }
     /// The number of the next block.
     pub(crate) fn next(&mut self, random: &mut Random) -> u64 {
-        if self.next == self.blocks {
+        if self.is_through() {
             *self = Self::new(self.blocks, random);
         }
         let mut number = self.next;

@@ -14,6 +14,7 @@ use iofair_core::unit::Sectors;
 use super::choose::least;
 use super::pace::Plan;
 use super::{Base, Range};
+use crate::cache::Cache;
 use crate::world::engine::Engine;
 
 /// Bytes that [`crate::scenario::Host::consume_window`] and `produce_window` are costs of.
@@ -78,13 +79,18 @@ impl ReadAhead {
         }
     }
 
+    /// Place and length of a window.
+    fn range(&self, window: u64) -> (Sectors, Sectors) {
+        let offset = Sectors(window * self.setup.window.0);
+        (offset, self.setup.window.min(self.file - offset))
+    }
     fn window(&self, base: &Base) -> u64 {
         base.position.0 / self.setup.window.0
     }
     /// The length of the next call.
     fn block(&self, base: &mut Base) -> Sectors {
         let Some(chooser) = &base.chooser else { return base.job.block };
-        let most = Sectors(base.pacer.bytes_left() / 512);
+        let most = Sectors(base.pacer.longest_call() / 512);
         let length = chooser.length_at(base.direction, (base.position, most), &mut base.random);
         length.min(self.file - base.position)
     }
@@ -93,7 +99,7 @@ impl ReadAhead {
     }
 
     /// Goes on with the present call or the next one.
-    pub(crate) fn on_timer(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+    pub(crate) fn on_timer(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         let now = engine.now;
         if self.call_left == Sectors::ZERO {
             let start = base.pacer.next_start(now);
@@ -103,6 +109,7 @@ impl ReadAhead {
             }
             if base.position >= self.file {
                 (base.position, self.requested, self.touched) = (Sectors::ZERO, 0, false);
+                base.invalidate(engine, cache);
             }
             let block = self.block(base);
             base.pacer.issue(block.bytes());
@@ -111,7 +118,7 @@ impl ReadAhead {
             (self.call, self.call_left, self.call_started) = (block, block, started);
         }
         if !self.touched {
-            self.touch(base, engine);
+            self.touch(base, engine, cache);
         }
         if self.pending[(self.window(base) % 2) as usize] > 0 {
             self.state = State::Waiting;
@@ -121,16 +128,19 @@ impl ReadAhead {
     }
 
     /// Requests the present window, if nobody has, and the next one.
-    fn touch(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
+    fn touch(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         self.touched = true;
         self.cost = Nanos(base.random.around(self.setup.consume_window.0, COST_SPREAD));
         let present = self.window(base);
         let windows = self.file.0.div_ceil(self.setup.window.0);
         while self.requested < windows.min(present + 2) {
             let window = self.requested;
-            let offset = Sectors(window * self.setup.window.0);
-            let length = self.setup.window.min(self.file - offset);
+            let (offset, length) = self.range(window);
             let slot = (window % 2) as u32;
+            if base.is_in_memory(engine, cache, (offset, length)) {
+                self.requested += 1;
+                continue;
+            }
             let ahead = if window == present { Flags::NONE } else { Flags::READ_AHEAD };
             let (operation, flags) = (Operation::Read, base.flags().with(ahead));
             let range = Range { slot, operation, flags, offset, length };
@@ -157,6 +167,7 @@ impl ReadAhead {
         let direction = base.direction;
         let latency = part_end.since(self.call_started);
         base.tally.count(direction, part_end, self.call.bytes(), latency);
+        base.end_if_too_slow(now);
         let mut next = part_end + base.think_after(1);
         let block = base.job.block.bytes();
         let whole = match base.chooser {
@@ -180,8 +191,20 @@ impl ReadAhead {
         base.wake_after(engine, (next, work), 0);
     }
 
-    pub(crate) fn on_done(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
+    pub(crate) fn on_done(
+        &mut self,
+        base: &mut Base,
+        engine: &mut Engine<'_>,
+        cache: &mut Cache,
+        slot: u32,
+    ) {
         self.pending[slot as usize] -= 1;
+        if self.pending[slot as usize] == 0 {
+            // The last one requested of the even or of the odd windows.
+            let last = self.requested - 1;
+            let window = if last % 2 == u64::from(slot) { last } else { last.saturating_sub(1) };
+            base.keep_in_memory(engine, cache, self.range(window));
+        }
         let present = (self.window(base) % 2) as u32;
         if self.state == State::Waiting && slot == present && self.pending[slot as usize] == 0 {
             self.consume(base, engine);

@@ -34,6 +34,10 @@ impl Tally {
     pub(crate) fn restart(&mut self, after: Instant) {
         (self.after, self.until) = (after, Instant::MAX);
     }
+    /// Counts nothing that ends later.
+    pub(crate) fn stop(&mut self, until: Instant) {
+        self.until = self.until.min(until);
+    }
     /// When counting begins.
     pub(crate) fn after(&self) -> Instant {
         self.after

@@ -53,6 +53,8 @@ pub(crate) struct Write {
     /// The pause after the present batch.
     think: Nanos,
     since_sync: u32,
+    /// The present `fdatasync` is the last thing that it does.
+    is_ending: bool,
     sync_started: Instant,
     /// Writes of the present `fdatasync` that are not completed.
     data_under_way: u32,
@@ -69,6 +71,7 @@ impl Write {
             waited: Nanos::ZERO,
             think: Nanos::ZERO,
             since_sync: 0,
+            is_ending: false,
             sync_started: Instant::ZERO,
             data_under_way: 0,
             flushes_under_way: 0,
@@ -89,6 +92,10 @@ impl Write {
     fn start(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         let now = engine.now;
         let start = base.pacer.next_start(now);
+        if start == Instant::MAX && base.job.calls.end_sync && !base.is_ending {
+            self.is_ending = true;
+            return self.sync(base, engine, cache);
+        }
         if start > now {
             return base.wait_for_call(engine, start, 0);
         }
@@ -116,6 +123,7 @@ impl Write {
         for _ in 0..batch.calls() {
             let offset = base.next_offset();
             cache.dirty(self.setup.file, offset, base.job.block, now);
+            base.keep_in_memory(engine, cache, (offset, base.job.block));
         }
         // Only the last call is still open: it may have to pause.
         base.tally.count_batch(base.direction, &batch, batch.calls() - 1);
@@ -145,10 +153,11 @@ impl Write {
         let copied = batch.end(calls);
         let latency = self.waited + batch.cost() + now.since(copied);
         base.tally.count(base.direction, now, batch.block(), latency);
+        base.end_if_too_slow(now);
         self.think = base.think_after(calls);
         self.since_sync += calls as u32;
         let every = base.job.fdatasync_every;
-        if every > 0 && self.since_sync >= every {
+        if every > 0 && self.since_sync >= every && !base.is_after_last_call(now) {
             return self.sync(base, engine, cache);
         }
         self.state = State::Ready;
@@ -178,6 +187,9 @@ impl Write {
     }
     fn synced(&mut self, base: &mut Base, engine: &mut Engine<'_>) {
         let now = engine.now;
+        if std::mem::take(&mut self.is_ending) {
+            return base.end(engine);
+        }
         base.tally.count_sync(now, now.since(self.sync_started));
         self.state = State::Ready;
         base.wake(engine, now + self.think, 0);

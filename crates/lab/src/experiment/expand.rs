@@ -453,7 +453,8 @@ impl Variant {
         let in_steps = clients.iter().any(|client| client.step.is_some());
         let time = Some(self.history);
         let (delay, ramp) = (Nanos::ZERO, Nanos::ZERO);
-        let step = in_steps.then_some(Step { number: 0, delay, ramp, time });
+        let step =
+            in_steps.then_some(Step { number: 0, delay, ramp, time, after: None, exit: None });
         clients.push(ClientSpec {
             name: "history".to_string(),
             processes: 1,

@@ -59,6 +59,8 @@ pub struct Overrides {
     pub numbers: Option<Numbers>,
     /// Keys of the file set to other values, `path=value`.
     pub settings: Vec<String>,
+    /// Job files are read without the options that are not supported.
+    pub ignore_unsupported: bool,
     /// What variables and keywords of job files stand for.
     pub variables: Variables,
     /// More sweeps, `path=value,value`; the claims of the file are then left out.

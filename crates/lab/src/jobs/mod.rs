@@ -4,6 +4,7 @@
 //! file says of files and devices becomes places on the drive ([`target`]); what it says of calls becomes a job ([`spec`]).
 //! `docs/fio.md` lists the options and where the model differs from fio.
 
+mod amount;
 mod spec;
 mod target;
 #[cfg(test)]
@@ -11,7 +12,7 @@ mod tests;
 
 use std::path::Path;
 
-use iofair_config::fio::{self, JobFile, Settings};
+use iofair_config::fio::{self, Engine, JobFile, Settings};
 use iofair_config::{ConfigError, Source};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
@@ -19,6 +20,7 @@ use iofair_drive::profile;
 use toml::{Table, Value};
 
 use crate::experiment::{Experiment, Overrides, expand};
+use crate::scenario::Exit;
 pub(crate) use spec::{distribution, sizes};
 use target::Targets;
 
@@ -75,16 +77,64 @@ pub fn is_job_file(path: &Path) -> bool {
 
 /// Reads a job file as an experiment.
 pub(crate) fn read(path: &Path, overrides: &Overrides) -> Result<Experiment, ConfigError> {
-    resolve(&fio::read(path, &overrides.variables)?, overrides)
+    let (options, overrides) = split(overrides);
+    resolve(fio::read(path, &overrides.variables, &options)?, &overrides)
 }
 
 /// The same of a job file that is already in memory.
 pub fn parse(path: &str, text: &str, overrides: &Overrides) -> Result<Experiment, ConfigError> {
-    resolve(&fio::parse(path, text, &overrides.variables)?, overrides)
+    let (options, overrides) = split(overrides);
+    resolve(fio::parse(path, text, &overrides.variables, &options)?, &overrides)
 }
 
-fn resolve(file: &JobFile, overrides: &Overrides) -> Result<Experiment, ConfigError> {
-    let file = &overridden(file, overrides);
+/// The settings that are options of jobs, and everything else.
+fn split(overrides: &Overrides) -> (Vec<String>, Overrides) {
+    let is_option = |it: &String| it.split_once('=').is_some_and(|it| fio::is_option(it.0.trim()));
+    let (options, settings) = overrides.settings.iter().cloned().partition(is_option);
+    (options, Overrides { settings, ..overrides.clone() })
+}
+
+fn resolve(file: JobFile, overrides: &Overrides) -> Result<Experiment, ConfigError> {
+    let mut file = overridden(file, overrides);
+    let (mut errors, mut left_out) = (Vec::new(), Vec::new());
+    for problem in std::mem::take(&mut file.problems) {
+        match problem.unsupported.filter(|_| overrides.ignore_unsupported) {
+            Some(what) if left_out.contains(&what) => {}
+            Some(what) => left_out.push(what),
+            None => errors.push(problem.error),
+        }
+    }
+    file.jobs.retain(|job| job.settings.engine != Engine::Elsewhere);
+    if file.jobs.is_empty() {
+        let error = || ConfigError::whole_file(file.path(), "no job does I/O on a drive");
+        return Err(ConfigError::of_all(errors).unwrap_or_else(error));
+    }
+    let made = make(&file, overrides, &mut errors);
+    let mut experiment = match made {
+        Ok(experiment) if errors.is_empty() => experiment,
+        made => {
+            errors.extend(made.err());
+            return Err(ConfigError::of_all(errors).expect("it was not empty"));
+        }
+    };
+    let mut notes = vec![std::mem::take(&mut experiment.note)];
+    if !file.ignored.is_empty() {
+        notes.push(format!("Without effect here: {}.", file.ignored.join(", ")));
+    }
+    if !left_out.is_empty() {
+        notes.push(format!("LEFT OUT, although fio would do it: {}.", left_out.join(", ")));
+    }
+    notes.retain(|note| !note.is_empty());
+    experiment.note = notes.join(" ");
+    Ok(experiment)
+}
+
+/// Makes the experiment. What is wrong with single jobs is added to `errors`.
+fn make(
+    file: &JobFile,
+    overrides: &Overrides,
+    errors: &mut Vec<ConfigError>,
+) -> Result<Experiment, ConfigError> {
     let mut source = Source::new(file.path(), &setting(file, overrides)?);
     if !overrides.settings.is_empty() {
         source = source.with_settings(&overrides.settings)?;
@@ -98,13 +148,12 @@ fn resolve(file: &JobFile, overrides: &Overrides) -> Result<Experiment, ConfigEr
     let drive = profile::load(&experiment.variants[0].drive, 0);
     let drive = drive.map_err(|e| ConfigError::whole_file(file.path(), e.to_string()))?;
     let capacity = drive.facts().capacity;
-    fill(file, capacity, &mut experiment)?;
+    fill(file, capacity, &mut experiment, errors)?;
     Ok(experiment)
 }
 
 /// The file with the times that are asked for.
-fn overridden(file: &JobFile, overrides: &Overrides) -> JobFile {
-    let mut file = file.clone();
+fn overridden(mut file: JobFile, overrides: &Overrides) -> JobFile {
     for job in &mut file.jobs {
         if let Some(time) = overrides.time {
             (job.settings.runtime, job.settings.time_based) = (Some(time), true);
@@ -155,12 +204,25 @@ fn setting(file: &JobFile, overrides: &Overrides) -> Result<String, ConfigError>
     toml::to_string(&table).map_err(|error| ConfigError::whole_file(file.path(), error.to_string()))
 }
 
-/// Makes the clients.
-fn fill(file: &JobFile, capacity: Sectors, experiment: &mut Experiment) -> Result<(), ConfigError> {
-    let mut targets = Targets::new(file, capacity)?;
+/// Makes the clients. What is wrong with a job is added to `errors`.
+fn fill(
+    file: &JobFile,
+    capacity: Sectors,
+    experiment: &mut Experiment,
+    errors: &mut Vec<ConfigError>,
+) -> Result<(), ConfigError> {
+    let (mut targets, found) = Targets::new(file, capacity)?;
+    let mut add = |error: ConfigError| {
+        // One place is said once: what follows from a mistake is none of its own.
+        if !errors.iter().any(|it| it.place.is_some() && it.place == error.place) {
+            errors.push(error);
+        }
+    };
+    found.into_iter().for_each(&mut add);
     let variant = &mut experiment.variants[0];
-    let (mut names, mut infos, mut notes): (Vec<String>, _, Vec<String>) =
+    let (mut names, mut infos, mut notes): (Vec<String>, Vec<JobInfo>, Vec<String>) =
         (Vec::new(), Vec::new(), Vec::new());
+    let exits = file.jobs.iter().any(|job| job.settings.exit_all);
     let (mut step, mut group, mut clones) = (0, 0, 0u64);
     for (index, job) in file.jobs.iter().enumerate() {
         let settings = &job.settings;
@@ -174,27 +236,32 @@ fn fill(file: &JobFile, capacity: Sectors, experiment: &mut Experiment) -> Resul
             return Err(error.allowed(format!("{CLONES_MAX} together")));
         }
         let name = unique(&job.name, &names);
+        let after = awaited(&infos, settings.wait_for.as_deref());
+        let exit = exits.then_some(match settings.exit_what {
+            fio::Exit::Group => Exit::Marked(group),
+            fio::Exit::Stonewall => Exit::Step,
+            fio::Exit::All => Exit::All,
+        });
         let mut depth = 1;
         for clone in 0..settings.clones {
-            let region = targets.region(job, clone)?;
-            let place = spec::Place { clone, step, region, seed: experiment.seed };
-            let client = spec::client(file, job, &name, &place)?;
-            depth = client.job.depth;
-            variant.clients.push(client);
+            let made = targets.region(job, clone).and_then(|region| {
+                let seed = experiment.seed;
+                let place = spec::Place { clone, step, after, exit, region, seed };
+                spec::client(file, job, &name, &place)
+            });
+            match made {
+                Ok(client) => {
+                    depth = client.job.depth;
+                    variant.clients.push(client);
+                }
+                Err(error) => {
+                    add(error);
+                    break;
+                }
+            }
         }
         notes.extend(spec::note(&name, settings));
-        infos.push(JobInfo {
-            name: job.name.clone(),
-            description: settings.description.clone(),
-            options: job.options.clone(),
-            clones: settings.clones,
-            group,
-            group_reporting: settings.group_reporting,
-            depth,
-            latency: settings.latency_target.map(|target| {
-                (target, settings.latency_window.unwrap_or_default(), settings.latency_per_million)
-            }),
-        });
+        infos.push(info(job, group, depth));
         names.push(name);
     }
     (variant.subjects, variant.time) = (names, time(file));
@@ -204,6 +271,31 @@ fn fill(file: &JobFile, capacity: Sectors, experiment: &mut Experiment) -> Resul
     experiment.note = notes.join(" ");
     experiment.jobs = Some(Jobs { global: file.global.clone(), jobs: infos });
     Ok(())
+}
+
+/// What reports say of a job.
+fn info(job: &fio::Job, group: u32, depth: u32) -> JobInfo {
+    let settings = &job.settings;
+    JobInfo {
+        name: job.name.clone(),
+        description: settings.description.clone(),
+        options: job.options.clone(),
+        clones: settings.clones,
+        group,
+        group_reporting: settings.group_reporting,
+        depth,
+        latency: settings.latency_target.map(|target| {
+            (target, settings.latency_window.unwrap_or_default(), settings.latency_per_million)
+        }),
+    }
+}
+
+/// The clients of the last job of this name.
+fn awaited(jobs: &[JobInfo], name: Option<&str>) -> Option<(u32, u32)> {
+    let name = name?;
+    let index = jobs.iter().rposition(|job| job.name == name)?;
+    let first = jobs[..index].iter().map(|job| job.clones).sum();
+    Some((first, jobs[index].clones))
 }
 
 /// A name that no client has yet: the second job of a name becomes `NAME#2`.
@@ -220,6 +312,9 @@ fn time(file: &JobFile) -> Nanos {
     for job in &file.jobs {
         let it = &job.settings;
         let Some(runtime) = it.runtime else { return TIME_MAX };
+        if it.wait_for.is_some() {
+            return TIME_MAX;
+        }
         if it.stonewall {
             (all, step) = (all + step, Nanos::ZERO);
         }

@@ -1,16 +1,17 @@
 //! A clone of a job as a client.
 
 use iofair_config::ConfigError;
-use iofair_config::fio::{self, Blocks, Engine, Job as FioJob, JobFile, Settings, Size};
+use iofair_config::fio::{self, Blocks, Engine, Job as FioJob, JobFile, Settings};
 use iofair_core::group::{Class, Priority};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
 
+use super::amount;
 use super::target::Region;
 use crate::scenario::{
-    Calls, ClientSpec, DepthSearch, Direction, Distribution, Job, Manner, Mix, Pattern, Sizes,
-    Step, Turn,
+    Batches, Calls, ClientSpec, DepthSearch, Direction, Distribution, Exit, Hits, Job, LeastRate,
+    Manner, Mix, Pattern, Sizes, Step, Turn, Urgent,
 };
 
 /// The stream of random numbers of start delays.
@@ -20,18 +21,29 @@ const STREAM_DELAYS: u64 = 1 << 33;
 pub(super) struct Place {
     pub(super) clone: u32,
     pub(super) step: u32,
+    /// The clients that it waits for, and those that end with it.
+    pub(super) after: Option<(u32, u32)>,
+    pub(super) exit: Option<Exit>,
     pub(super) region: Region,
     pub(super) seed: u64,
 }
 
 /// What a job does otherwise than its file might make believe.
 pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
-    let buffered =
-        !settings.direct && settings.depth > 1 && settings.engine == Engine::Asynchronous;
-    buffered.then(|| {
-        let depth = settings.depth;
-        format!("{name}: one call at a time, because iodepth={depth} needs direct=1.")
-    })
+    let mut notes = Vec::new();
+    if let Some((engine, nearest)) = settings.engine_note {
+        notes.push(format!("{name}: ioengine={engine} runs as {nearest}."));
+    }
+    let depth = settings.depth;
+    if depth > 1 && settings.engine == Engine::Asynchronous && is_buffered(settings) {
+        notes.push(format!("{name}: one call at a time, because iodepth={depth} needs direct=1."));
+    }
+    (!notes.is_empty()).then(|| notes.join(" "))
+}
+
+/// Whether its calls go through the page cache.
+fn is_buffered(it: &Settings) -> bool {
+    !it.direct && !it.uncached && it.direction != fio::Direction::Trim
 }
 
 pub(super) fn client(
@@ -42,7 +54,8 @@ pub(super) fn client(
 ) -> Result<ClientSpec, ConfigError> {
     let it = &job.settings;
     let name = if it.clones == 1 { name.to_owned() } else { format!("{name}.{}", place.clone) };
-    let calls = calls(file, job, place)?;
+    let mut calls = calls(file, job, place)?;
+    calls.hits = is_buffered(it).then_some(Hits { invalidate: it.invalidate });
     let pattern = match (writes(it), it.random) {
         (false, false) => Pattern::SequentialRead,
         (true, false) => Pattern::SequentialWrite,
@@ -50,7 +63,7 @@ pub(super) fn client(
         (true, true) => Pattern::RandomWrite,
     };
     let used = calls.directions(pattern.writes());
-    let buffered = !it.direct && !matches!(it.direction, fio::Direction::Trim);
+    let buffered = is_buffered(it);
     let depth = match it.engine {
         Engine::Asynchronous if !buffered => it.depth,
         _ => 1,
@@ -72,6 +85,7 @@ pub(super) fn client(
             depth,
             rate: None,
             fdatasync_every: match (it.fsync, it.fdatasync) {
+                _ if !used_writes(it) => 0,
                 (0, every) | (every, 0) => every,
                 (one, other) => one.min(other),
             },
@@ -89,15 +103,23 @@ pub(super) fn client(
             delay: delay(it, place, &job.name),
             ramp: it.ramp,
             time: it.runtime,
+            after: place.after,
+            exit: place.exit,
         }),
         place: place.region.place,
     };
     pace(it, used, &mut client.job);
+    group(it, &mut client.job);
     if it.think > Nanos::ZERO && (it.think_blocks > 1 || depth > 1) {
         client.job.calls.think_every = Some(it.think_blocks);
     }
     check(file, job, &client)?;
     Ok(client)
+}
+
+/// Whether any of its calls write. fio makes no sync otherwise.
+fn used_writes(it: &Settings) -> bool {
+    !matches!(it.direction, fio::Direction::Read | fio::Direction::Trim)
 }
 
 /// Whether calls that are not reads write (or trim).
@@ -137,12 +159,15 @@ fn check(file: &JobFile, job: &FioJob, client: &ClientSpec) -> Result<(), Config
 }
 
 fn priority(it: &Settings) -> Priority {
-    let class = match it.prio_class {
+    Priority { class: class(it.prio_class), level: it.prio.unwrap_or(Priority::default().level) }
+}
+
+fn class(number: Option<u8>) -> Class {
+    match number {
         Some(1) => Class::RealTime,
         Some(3) => Class::Idle,
         _ => Class::BestEffort,
-    };
-    Priority { class, level: it.prio.unwrap_or(Priority::default().level) }
+    }
 }
 
 /// When it starts: a range is drawn from.
@@ -164,6 +189,8 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
         fio::Direction::TrimWrite => Mix::TrimsThenWrites,
     };
     let mut calls = Calls { mix, distribution: places(it), ..Calls::default() };
+    let align = it.align.filter(|_| it.random).map(|bytes| Sectors(bytes / 512));
+    calls.align = align.filter(|align| *align != Sectors(it.blocks[0].least() / 512));
     let used = calls.directions(writes(it));
     let first = Direction::ALL.into_iter().find(|direction| used[direction.index()]);
     let common = first.map_or(0, |direction| it.blocks[direction.index()].least());
@@ -175,29 +202,51 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
     }
     calls.turn = match (it.modifier, it.random, it.identical) {
         (None, ..) => Turn::Each,
-        (Some(bytes), false, _) => Turn::Gap(Sectors(bytes / 512)),
-        (Some(number), true, false) => Turn::Run(number),
-        (Some(number), true, true) => Turn::Same(number),
+        (Some(bytes), false, _) => Turn::Gap(bytes / 512),
+        (Some(number), true, false) => Turn::Run(number.unsigned_abs()),
+        (Some(number), true, true) => Turn::Same(number.unsigned_abs()),
     };
     if let (Some(target), Some(window)) = (it.latency_target, it.latency_window) {
         let (per_million, goes_on) = (it.latency_per_million, it.latency_run);
         calls.search = Some(DepthSearch { target, window, per_million, goes_on });
     }
-    calls.calls_max = it.number_ios;
+    calls.durable = it.sync && used_writes(it);
+    calls.end_sync = it.end_fsync && used_writes(it);
+    calls.urgent = urgent(file, job)?;
     if !it.time_based {
-        let bytes = match it.io_size {
-            None => place.region.size.bytes(),
-            Some(Size::Bytes(bytes)) => bytes,
-            Some(Size::Percent(percent)) => place.region.whole / 100 * u64::from(percent),
-        };
-        let least = Direction::ALL.map(Direction::index).into_iter().filter(|it| used[*it]);
-        let least = least.map(|direction| it.blocks[direction].least()).min().unwrap_or(512);
-        let twice = if it.direction == fio::Direction::TrimWrite { 2 } else { 1 };
-        let bytes = (bytes / least * least).checked_mul(it.loops * twice);
+        let amount = amount::of(it, used, place.region.size.bytes());
         let too_many = || file.error(job, "loops", "more bytes than can be counted");
-        calls.bytes_max = Some(bytes.ok_or_else(too_many)?);
+        let amount = amount.ok_or_else(too_many)?;
+        (calls.bytes_max, calls.last_is_whole) = (Some(amount.bytes), amount.last_is_whole);
+        calls.calls_max = it.number_ios.map(|number| number.saturating_mul(it.loops));
     }
     Ok(calls)
+}
+
+/// Calls of another priority: one of both directions, as far as the model has it.
+fn urgent(file: &JobFile, job: &FioJob) -> Result<Option<Urgent>, ConfigError> {
+    let both = job.settings.urgent;
+    let percent = both.map(|it| it.percent);
+    let Some(one) = both.into_iter().find(|it| it.percent > 0) else { return Ok(None) };
+    let differs =
+        |it: &fio::Urgent| it.percent > 0 && (it.class, it.level) != (one.class, one.level);
+    if both.iter().any(differs) {
+        let message = "reads and writes cannot have different priorities";
+        return Err(file.error(job, "cmdprio", message));
+    }
+    let priority = Priority { class: class(Some(one.class)), level: one.level };
+    Ok(Some(Urgent { percent, priority }))
+}
+
+/// How calls are submitted and completed together. One call at a time is no group.
+fn group(it: &Settings, job: &mut Job) {
+    let depth = job.depth;
+    let fio::Batches { submit, complete, low } = it.batches;
+    let low = low.map_or(0, |low| depth.saturating_sub(low));
+    let batches =
+        Batches { submit: submit.clamp(1, depth), complete: complete.max(low).clamp(1, depth) };
+    let grouped = batches != Batches { submit: 1, complete: 1 };
+    job.calls.batches = (depth > 1 && grouped).then_some(batches);
 }
 
 /// Sizes with their percentages. A range has at most a hundred of its multiples, evenly chosen.
@@ -243,6 +292,13 @@ fn pace(it: &Settings, used: [bool; 3], job: &mut Job) {
         let iops = it.rate_iops[direction].map(|iops| iops.saturating_mul(least));
         [iops, it.rate[direction]].into_iter().flatten().min()
     };
+    job.calls.poisson = it.poisson;
+    if it.rate_min.iter().chain(&it.rate_iops_min).any(Option::is_some) {
+        let used =
+            |rates: [Option<u64>; 3]| std::array::from_fn(|at| rates[at].filter(|_| used[at]));
+        let (bytes, calls) = (used(it.rate_min), used(it.rate_iops_min));
+        job.calls.least_rate = Some(LeastRate { bytes, calls, cycle: it.rate_cycle });
+    }
     let used: Vec<usize> = (0..3).filter(|direction| used[*direction]).collect();
     match used[..] {
         [only] => job.rate = rate(only),

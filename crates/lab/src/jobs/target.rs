@@ -14,8 +14,6 @@ pub(super) struct Region {
     /// Where it begins on the drive; `None`: a file of its own.
     pub(super) place: Option<Sectors>,
     pub(super) size: Sectors,
-    /// What a percentage of a size is of.
-    pub(super) whole: u64,
 }
 
 /// The files of all jobs.
@@ -29,30 +27,50 @@ pub(super) struct Targets<'a> {
 /// Blocks of a file system: places of files are multiples.
 const ALIGN: u64 = 4096;
 
+/// What a job needs that has no size.
+const SIZE_ALLOWED: &str = "a size, or a `filename` below /dev, which is the whole drive; also as --set size=1g or --set filename=/dev/sdx";
+/// What a job needs that fills a drive.
+const DRIVE_ALLOWED: &str =
+    "a `filename` below /dev, which is the whole drive, also as --set filename=/dev/sdx";
+
 /// The name of a clone's file, if it is not its own.
 fn name_of(job: &Job, clone: u32) -> Option<String> {
-    let file = job.settings.file.as_ref()?;
+    let settings = &job.settings;
+    let unnamed = || settings.names_drives.then(|| "drive".to_owned());
+    let file = settings.file.clone().or_else(unnamed)?;
     let numbers =
         [("$jobname", job.name.clone()), ("$jobnum", clone.to_string()), ("$filenum", "0".into())];
-    let named = numbers.iter().fold(file.clone(), |name, (word, text)| name.replace(word, text));
+    let named = numbers.iter().fold(file, |name, (word, text)| name.replace(word, text));
     match &job.settings.directory {
         Some(directory) if !named.starts_with('/') => Some(format!("{directory}/{named}")),
         _ => Some(named),
     }
 }
 
-fn is_device(name: &str) -> bool {
-    name.starts_with("/dev/")
+/// Whether a job's file is the drive.
+fn is_device(job: &Job, name: &str) -> bool {
+    name.starts_with("/dev/") || job.settings.names_drives
 }
 
 impl<'a> Targets<'a> {
-    pub(super) fn new(file: &'a JobFile, capacity: Sectors) -> Result<Self, ConfigError> {
+    /// Lays out the files of some jobs; those that cannot be laid out are errors.
+    pub(super) fn new(
+        file: &'a JobFile,
+        capacity: Sectors,
+    ) -> Result<(Self, Vec<ConfigError>), ConfigError> {
         let mut this = Self { file, capacity: capacity.bytes(), shared: Vec::new() };
-        let mut end = this.capacity;
+        let (mut end, mut errors) = (this.capacity, Vec::new());
         for job in &file.jobs {
             for clone in 0..job.settings.clones {
-                let Some(name) = name_of(job, clone).filter(|name| !is_device(name)) else { break };
-                let size = this.offset(job, clone, None)? + this.size(job, "size", None)?;
+                let named = name_of(job, clone).filter(|name| !is_device(job, name));
+                let Some(name) = named else { break };
+                let size = match this.file_end(job, clone) {
+                    Ok(size) => size,
+                    Err(error) => {
+                        errors.push(error);
+                        break;
+                    }
+                };
                 match this.shared.iter_mut().find(|it| it.0 == name) {
                     Some((_, known, _)) => *known = size.max(*known),
                     None => this.shared.push((name, size, 0)),
@@ -62,45 +80,66 @@ impl<'a> Targets<'a> {
         for (name, size, place) in &mut this.shared {
             let Some(left) = end.checked_sub(size.next_multiple_of(ALIGN)) else {
                 let message = format!("file `{name}` does not fit on the drive");
-                return Err(ConfigError::whole_file(file.path(), message));
+                let error = ConfigError::whole_file(file.path(), message);
+                return Err(error.allowed("less, or a larger drive: --drive NAME"));
             };
             end = left / ALIGN * ALIGN;
             *place = end;
         }
-        Ok(this)
+        Ok((this, errors))
+    }
+    /// Where the file of a clone ends.
+    fn file_end(&self, job: &Job, clone: u32) -> Result<u64, ConfigError> {
+        match job.settings.file_size {
+            Some(size) => self.resolve(job, "filesize", Size::Bytes(size), None),
+            None => Ok(self.offset(job, clone, None)? + self.size(job, "size", None)?),
+        }
     }
 
     /// The range of a clone.
     pub(super) fn region(&mut self, job: &Job, clone: u32) -> Result<Region, ConfigError> {
         let refuse = |option: &str, message: &str| Err(self.file.error(job, option, message));
         let Some(name) = name_of(job, clone) else {
-            let size = Sectors::from_bytes_ceil(self.size(job, "size", None)?);
-            return Ok(Region { place: None, size, whole: size.bytes() });
+            let whole = job.settings.file_size;
+            let mut size = match (whole, job.settings.size) {
+                (Some(whole), None | Some(Size::Bytes(0))) => whole,
+                (whole, _) => self.size(job, "size", whole)?,
+            };
+            if let Some(whole) = whole {
+                size = size.min(whole.saturating_sub(self.offset(job, clone, Some(whole))?));
+            }
+            return Ok(Region { place: None, size: Sectors::from_bytes_ceil(size) });
         };
         let shared = self.shared.iter().find(|it| it.0 == name);
         let (base, whole) = match shared {
             Some((_, size, place)) => (*place, *size),
-            None => (0, self.capacity),
+            None => (0, job.settings.file_size.unwrap_or(self.capacity).min(self.capacity)),
         };
         let offset = self.offset(job, clone, Some(whole))?;
         if offset >= whole {
             return refuse("offset", "the offset lies behind the end");
         }
         let size = match job.settings.size {
-            Some(_) => self.size(job, "size", Some(whole))?.min(whole - offset),
-            None => whole - offset,
+            Some(Size::Bytes(1..) | Size::Percent(_)) if !job.settings.fill_device => {
+                self.size(job, "size", Some(whole))?.min(whole - offset)
+            }
+            _ => whole - offset,
         };
         let place = Some(Sectors((base + offset) / 512));
-        Ok(Region { place, size: Sectors(size / 512), whole })
+        Ok(Region { place, size: Sectors(size / 512) })
     }
 
     /// `size`; a percentage is one of `whole`, if there is a whole.
     fn size(&self, job: &Job, option: &str, whole: Option<u64>) -> Result<u64, ConfigError> {
+        if job.settings.fill_device {
+            let message = "only a whole drive can be filled";
+            return Err(self.file.error(job, "fill_device", message).allowed(DRIVE_ALLOWED));
+        }
         match (job.settings.size, whole) {
             (Some(Size::Bytes(0)) | None, _) => {
                 let error =
                     self.file.error(job, option, format!("job `{}` has no `size`", job.name));
-                Err(error.allowed("a size, or a `filename` below /dev, which is the whole drive"))
+                Err(error.allowed(SIZE_ALLOWED))
             }
             (Some(size), whole) => self.resolve(job, option, size, whole),
         }
@@ -125,7 +164,8 @@ impl<'a> Targets<'a> {
             (Size::Bytes(bytes), _) if bytes <= self.capacity => Ok(bytes),
             (Size::Bytes(bytes), _) => {
                 let message = format!("{bytes} bytes are more than the drive has");
-                Err(self.file.error(job, option, message).allowed(self.capacity.to_string()))
+                let allowed = format!("{}, or a larger drive: --drive NAME", self.capacity);
+                Err(self.file.error(job, option, message).allowed(allowed))
             }
             (Size::Percent(percent), Some(whole)) => {
                 Ok((u128::from(whole) * u128::from(percent) / 100) as u64)
@@ -133,7 +173,9 @@ impl<'a> Targets<'a> {
             (Size::Percent(_), None) => {
                 let error =
                     self.file.error(job, option, "a percentage of a file that is not there");
-                Err(error.allowed("bytes, or a `filename` below /dev, which is the whole drive"))
+                Err(error.allowed(
+                    "bytes, a `filesize`, or a `filename` below /dev, which is the whole drive",
+                ))
             }
         }
     }

@@ -63,10 +63,22 @@ pub fn jobs_table(results: &Results, summary: &Summary) -> String {
             text += &format!("{name}: jobs that had not ended were ended after {}\n", variant.time);
         }
     }
+    for name in too_slow(results) {
+        text += &format!("  ! {name} ended early: it got less than its rate_min\n");
+    }
     for warning in &summary.warnings {
         text += &format!("  ! {warning}\n");
     }
     text
+}
+
+/// Jobs that ended because they got less than their least rate.
+fn too_slow(results: &Results) -> Vec<&str> {
+    let outcomes = (0..results.experiment.stacks.len()).flat_map(|it| results.repeats(0, it));
+    let slow = outcomes.flat_map(|it| &it.clients).filter(|it| it.too_slow);
+    let slow: Vec<&str> = slow.map(|it| it.name.as_str()).collect();
+    let jobs = results.experiment.variants[0].subjects.iter().map(String::as_str);
+    jobs.filter(|job| slow.iter().any(|client| is_process_of(client, job))).collect()
 }
 
 /// The numbers of a job in one direction; `None` if it has no calls there.

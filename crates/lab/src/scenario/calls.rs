@@ -1,5 +1,6 @@
 //! Calls that differ from one another: directions, sizes and places drawn by chance, and jobs that end.
 
+use iofair_core::group::Priority;
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
@@ -90,8 +91,8 @@ pub enum Turn {
     Run(u64),
     /// This many calls go to the same place.
     Same(u64),
-    /// Between two sequential calls, so much is left out.
-    Gap(Sectors),
+    /// From the end of a sequential call to the next one, so many sectors; behind the beginning it goes on at the end of the file.
+    Gap(i64),
 }
 
 /// The search for the largest number of calls in flight at which latencies stay low.
@@ -118,6 +119,8 @@ pub struct Calls {
     pub rates: [Option<u64>; 3],
     /// Where random calls go.
     pub distribution: Distribution,
+    /// Places of random calls are multiples of this; `None`: of the smallest call.
+    pub align: Option<Sectors>,
     /// How they go on.
     pub turn: Turn,
     /// The job ends after so many bytes.
@@ -128,6 +131,58 @@ pub struct Calls {
     pub think_every: Option<u32>,
     /// Looks for the depth at which a latency is kept.
     pub search: Option<DepthSearch>,
+    /// Whether the last call may go beyond `bytes_max`; otherwise it is cut.
+    pub last_is_whole: bool,
+    /// Rates are means: the times between calls are exponentially distributed.
+    pub poisson: bool,
+    /// Calls are submitted and completed in groups.
+    pub batches: Option<Batches>,
+    /// Writes return when they are on the drive (`O_SYNC`).
+    pub durable: bool,
+    /// The job ends with an `fsync`.
+    pub end_sync: bool,
+    /// The job ends when it gets less than this.
+    pub least_rate: Option<LeastRate>,
+    /// Calls of another priority.
+    pub urgent: Option<Urgent>,
+    /// Reads through the page cache find what is there.
+    pub hits: Option<Hits>,
+}
+
+/// How many calls are submitted and completed together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Batches {
+    /// Calls that are sent together.
+    pub submit: u32,
+    /// Calls that are complete before further ones are made.
+    pub complete: u32,
+}
+
+/// What ends a job that is too slow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeastRate {
+    /// Bytes a second of reads, writes and trims.
+    pub bytes: [Option<u64>; 3],
+    /// Calls a second.
+    pub calls: [Option<u64>; 3],
+    /// The time over which they are means.
+    pub cycle: Nanos,
+}
+
+/// Calls of another priority than the client's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Urgent {
+    /// Percent of the reads and of the writes.
+    pub percent: [u32; 2],
+    /// Theirs.
+    pub priority: Priority,
+}
+
+/// What a file in the page cache is for its reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hits {
+    /// Opening the file, or beginning it anew, drops what is cached of it.
+    pub invalidate: bool,
 }
 
 impl Calls {
@@ -136,6 +191,7 @@ impl Calls {
         self.mix == Mix::Pattern
             && self.sizes.iter().all(Vec::is_empty)
             && self.distribution == Distribution::Uniform
+            && self.align.is_none()
             && self.turn == Turn::Each
     }
     /// The directions in which there are calls, for a pattern that writes or does not.
@@ -160,4 +216,19 @@ pub struct Step {
     pub ramp: Nanos,
     /// It makes no further calls so long after its warm-up; `None`: only its last call ends it.
     pub time: Option<Nanos>,
+    /// It also waits for the end of these clients: the first, and their number.
+    pub after: Option<(u32, u32)>,
+    /// Which other clients end with it.
+    pub exit: Option<Exit>,
+}
+
+/// Which clients end with one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// Those of its step that have this mark as well.
+    Marked(u32),
+    /// Those of its step.
+    Step,
+    /// All, and those of later steps do not begin.
+    All,
 }

@@ -24,6 +24,7 @@ use crate::client::cached::CachedFile;
 use crate::client::choose::{Chooser, least};
 use crate::client::copy::{Copy, CopySetup};
 use crate::client::direct::{Direct, DirectSetup};
+use crate::client::least_rate::LeastRateCheck;
 use crate::client::pace::{Limit, Pacer, PacerSetup};
 use crate::client::program::{Programmed, ProgrammedSetup};
 use crate::client::read_ahead::{ReadAhead, ReadAheadSetup};
@@ -132,7 +133,8 @@ fn build_over<'a>(
     let journal = journal(scenario, &mut controllers, (actor, capacity))?;
     let longest = scenario.host.writeback_request.min(facts.max_request);
     let collect_window = scenario.host.collect_window;
-    let cache_setup = CacheSetup { longest, collect_window, first_actor: specs.len() as u32 };
+    let (first_actor, pages) = (specs.len() as u32, scenario.host.memory / (PAGE * 512));
+    let cache_setup = CacheSetup { longest, collect_window, first_actor, pages };
     let mut cache = Cache::new(cache_setup, &flushers.domains(&scenario.host));
     let factory =
         ProcessFactory { scenario, specs: &specs, files: &files, longest, threads: &threads };
@@ -316,7 +318,7 @@ fn journal(
 }
 
 /// The clients of each process' threads: the first thread of a start-up is the process itself, the others are
-/// clients of their own.
+/// clients of their own; so are calls of another priority.
 fn threads(
     specs: &[Spec<'_>],
     clients: &[ClientId],
@@ -329,6 +331,10 @@ fn threads(
             for _ in 1..recording.threads {
                 threads.push(controllers.add_client(group, client.priority)?);
             }
+        }
+        if let Some(urgent) = client.job.calls.urgent {
+            let group = controllers.find(&client.group)?;
+            threads.push(controllers.add_client(group, urgent.priority)?);
         }
     }
     Ok(all)
@@ -459,7 +465,7 @@ impl Builder<'_> {
                 let produce_window = host.produce_window;
                 Kind::Copy(Copy::new(CopySetup { read, produce_window, target }))
             }
-            (_, Some(file)) if job.calls.are_plain() => {
+            (_, Some(file)) if job.calls.are_plain() && !job.calls.durable => {
                 let produce_window = host.produce_window;
                 Kind::Write(Write::new(WriteSetup { produce_window, longest, file }))
             }
@@ -474,7 +480,8 @@ impl Builder<'_> {
                 let produce_window = host.produce_window;
                 let cached = file.map(|file| CachedFile { file, produce_window, longest });
                 let (longest, hole) = (self.longest_read, self.hole);
-                let setup = DirectSetup { longest, depth, hole, cached };
+                let hit = job.calls.hits.filter(|_| job.buffered).map(|_| consume);
+                let setup = DirectSetup { longest, depth, hole, cached, hit };
                 Kind::Direct(Direct::new(&base, setup))
             }
         };
@@ -494,12 +501,14 @@ impl Builder<'_> {
             bytes: calls.bytes_max.unwrap_or(u64::MAX),
             calls: calls.calls_max.unwrap_or(u64::MAX),
             least: used.map(|it| least(job, it).bytes()).min().unwrap_or(1),
+            last_is_whole: calls.last_is_whole,
         };
         let mut random = Random::new(*seed, stream);
         let chooser = (!calls.are_plain()).then(|| Chooser::new(job, spec.file_size, &mut random));
         let pacer = PacerSetup {
             rate: spec.job.rate,
             rates: calls.rates,
+            poisson: calls.poisson,
             limit,
             on_off: spec.job.on_off,
             start: start(self.scenario, self.spec, self.index as u32),
@@ -513,6 +522,7 @@ impl Builder<'_> {
         Base {
             actor: self.index as u32,
             client,
+            urgent: self.threads[self.threads.len() - 1],
             file: self.index - interleaved.0 as usize,
             job: spec.job.clone(),
             file_size: spec.file_size,
@@ -526,6 +536,8 @@ impl Builder<'_> {
             step: spec.step,
             ended: None,
             is_ending: false,
+            least_rate: calls.least_rate.map(LeastRateCheck::new),
+            too_slow: false,
             turnaround: host.turnaround,
             turnaround_write: host.turnaround_write,
             process_wakeup: host.process_wakeup,

@@ -6,11 +6,14 @@
 //! on the area of all files (the only file model that explains the published random writers: 11 to 14 ms
 //! a touch where one or two write, more than an access inside of what a file has taken up by then).
 
+use std::ops::Range;
+
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
 use iofair_drive::stripe::Geometry;
 
+use crate::cache::pages::PAGE;
 use crate::scenario::Layout;
 
 /// Sectors of a file-system block.
@@ -87,6 +90,11 @@ impl File {
             }
             None => (start, length),
         }
+    }
+    /// The pages of a range, by the numbers that they have in memory: those of the drive if the file lies there in one piece.
+    pub(crate) fn pages(&self, offset: Sectors, length: Sectors) -> Range<u64> {
+        let start = self.base + offset;
+        start.0 / PAGE..(start + length).0.div_ceil(PAGE)
     }
     /// Whether it is filled in the order of writing.
     pub(crate) fn is_hole(&self) -> bool {

@@ -223,7 +223,7 @@ impl<'a> World<'a> {
         let clients = self.processes.into_iter().map(|process| {
             let (name, group) = (process.name.clone(), process.group.clone());
             let (depth, end) = (process.depth_found(), Self::end_of(&process, self.end));
-            let step = process.base.step;
+            let (step, too_slow) = (process.base.step, process.base.too_slow);
             let tally = process.into_tally(self.end);
             let mut latency = Histogram::new();
             tally.sides.iter().for_each(|side| latency.merge(&side.latency));
@@ -241,6 +241,7 @@ impl<'a> World<'a> {
                 sync_latency: tally.sync_latency,
                 directions: tally.sides,
                 depth,
+                too_slow,
             }
         });
         let (clients, requests) = (clients.collect(), Vec::new());

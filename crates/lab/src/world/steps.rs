@@ -5,6 +5,7 @@ use iofair_core::time::Instant;
 
 use super::World;
 use crate::client::Process;
+use crate::scenario::Exit;
 use crate::sim::Token;
 
 /// The timer that ends a process, whose number is the slot.
@@ -17,6 +18,8 @@ pub(super) struct Steps {
     later: Vec<Vec<u32>>,
     /// Processes of the present step that have not ended.
     running: usize,
+    /// Those of them that wait for the end of others.
+    waiting: Vec<u32>,
 }
 
 impl Steps {
@@ -32,7 +35,7 @@ impl Steps {
             later.push(same.iter().map(|it| it.1).collect());
         }
         later.reverse();
-        Some(Self { later, running: 0 })
+        Some(Self { later, running: 0, waiting: Vec::new() })
     }
 }
 
@@ -45,14 +48,27 @@ impl World<'_> {
         if let Some(steps) = &mut self.steps {
             steps.running = actors.len();
         }
+        self.start_processes(actors);
+        true
+    }
+    /// Starts processes, those that wait for others when these have ended.
+    fn start_processes(&mut self, actors: Vec<u32>) {
         for actor in actors {
+            let process = &self.processes[actor as usize];
+            let awaited = process.base.step.and_then(|step| step.after);
+            let awaited = awaited.map_or(0..0, |(first, number)| first..first + number);
+            let mut awaited = awaited.map(|it| &self.processes[it as usize]);
+            if awaited.any(|it| it.base.ended.is_none()) {
+                self.steps.as_mut().expect("a step runs").waiting.push(actor);
+                continue;
+            }
+            process.base.invalidate(&self.engine, &mut self.cache);
             let process = &mut self.processes[actor as usize];
             let start = process.base.begin_step(self.engine.now);
             for slot in 0..process.slots() {
                 self.engine.wake(start, Token { actor, slot });
             }
         }
-        true
     }
     /// Takes note of processes that have made their last call.
     pub(super) fn note_ended(&mut self) {
@@ -63,13 +79,44 @@ impl World<'_> {
             }
         }
     }
-    /// A process has ended: maybe its step has, too, and maybe the run.
+    /// A process has ended: maybe others end with it or begin after it, maybe its step has ended, too, and maybe the run.
     pub(super) fn end_process(&mut self, actor: u32) {
-        self.processes[actor as usize].base.ended = Some(self.engine.now);
+        let now = self.engine.now;
+        let base = &mut self.processes[actor as usize].base;
+        if base.ended.is_some() {
+            return;
+        }
+        base.ended = Some(now);
+        let step = base.step;
         let Some(steps) = &mut self.steps else { return };
         steps.running -= 1;
-        if steps.running == 0 && !self.start_step() {
+        if let Some((step, exit)) = step.and_then(|step| Some((step.number, step.exit?))) {
+            self.stop_others(step, exit);
+        }
+        let waiting = self.steps.as_mut().map(|steps| std::mem::take(&mut steps.waiting));
+        self.start_processes(waiting.unwrap_or_default());
+        if self.steps.as_ref().is_some_and(|steps| steps.running == 0) && !self.start_step() {
             self.over = true;
+        }
+    }
+    /// Ends other processes at once. What they have in flight is completed, and does not count.
+    fn stop_others(&mut self, step: u32, exit: Exit) {
+        let now = self.engine.now;
+        let steps = self.steps.as_mut().expect("a step runs");
+        if exit == Exit::All {
+            steps.later.clear();
+        }
+        for process in self.processes.iter_mut().map(|it| &mut it.base) {
+            let own = process.step.filter(|it| it.number == step && process.ended.is_none());
+            let same = match exit {
+                Exit::Marked(_) => own.is_some_and(|it| it.exit == Some(exit)),
+                Exit::Step | Exit::All => own.is_some(),
+            };
+            if same {
+                process.stop_now(now);
+                steps.running -= 1;
+                steps.waiting.retain(|it| *it != process.actor);
+            }
         }
     }
     /// When a process ended, or the run.

@@ -1,0 +1,338 @@
+//! What a job does: the values of its options.
+
+use iofair_core::time::Nanos;
+
+/// Directions of calls, in the order in which fio lists values for them.
+pub const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
+
+/// What calls do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// `read`, `randread`
+    Read,
+    /// `write`, `randwrite`
+    Write,
+    /// `trim`, `randtrim`
+    Trim,
+    /// `rw`, `randrw`
+    Mixed,
+    /// `trimwrite`, `randtrimwrite`: each block is trimmed, then written.
+    TrimWrite,
+}
+
+/// Sizes of calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Blocks {
+    /// All alike.
+    Fixed(u64),
+    /// Any multiple of the first up to the second, each as likely as the others.
+    Range(u64, u64),
+    /// Sizes and their percentages, which make 100.
+    Split(Vec<(u64, u32)>),
+}
+
+impl Blocks {
+    /// The smallest.
+    pub fn least(&self) -> u64 {
+        match self {
+            Self::Fixed(size) | Self::Range(size, _) => *size,
+            Self::Split(sizes) => sizes.iter().map(|it| it.0).min().unwrap_or(1),
+        }
+    }
+    /// The largest.
+    pub fn most(&self) -> u64 {
+        match self {
+            Self::Fixed(size) | Self::Range(_, size) => *size,
+            Self::Split(sizes) => sizes.iter().map(|it| it.0).max().unwrap_or(1),
+        }
+    }
+}
+
+/// Where random calls go.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Distribution {
+    /// Anywhere, each place as likely as the others.
+    #[default]
+    Random,
+    /// The block of rank k with a probability of k to the power of minus theta.
+    Zipf(f64),
+    /// The part h of the blocks has the part 1 - h of the calls, and so on in each part.
+    Pareto(f64),
+    /// Around the middle, with this deviation in percent of the range.
+    Normal(f64),
+    /// Percent of the calls, and percent of the range that they go to.
+    Zoned(Vec<(u32, u32)>),
+}
+
+/// A size, or a part of the target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// Bytes.
+    Bytes(u64),
+    /// Percent of the target.
+    Percent(u32),
+}
+
+/// How calls are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Engine {
+    /// One at a time.
+    Synchronous,
+    /// As many as `iodepth` says.
+    Asynchronous,
+    /// The engine does something else than I/O on a drive.
+    Elsewhere,
+}
+
+/// How many calls an asynchronous engine submits and completes together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Batches {
+    /// `iodepth_batch`
+    pub submit: u32,
+    /// `iodepth_batch_complete_min`
+    pub complete: u32,
+    /// `iodepth_low`: when `iodepth` calls are in flight, no further one is made until no more than these are.
+    pub low: Option<u32>,
+}
+
+impl Default for Batches {
+    fn default() -> Self {
+        Self { submit: 1, complete: 1, low: None }
+    }
+}
+
+/// Which jobs end with one of `exitall`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Exit {
+    /// Those of its group.
+    #[default]
+    Group,
+    /// Those that no `stonewall` separates from it.
+    Stonewall,
+    /// All, also those that have not begun.
+    All,
+}
+
+/// Calls of another priority among those of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Urgent {
+    /// Percent of the calls: `cmdprio_percentage`.
+    pub percent: u32,
+    /// `cmdprio_class`: 1 real time, 2 best effort, 3 idle.
+    pub class: u8,
+    /// `cmdprio`
+    pub level: u8,
+}
+
+impl Default for Urgent {
+    fn default() -> Self {
+        Self { percent: 0, class: 1, level: 0 }
+    }
+}
+
+/// What a job does. Defaults are fio's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// `name`
+    pub name: Option<String>,
+    /// `description`
+    pub description: Option<String>,
+    /// `rw`: what calls do, whether anywhere, and the number behind the colon.
+    pub direction: Direction,
+    /// See above.
+    pub random: bool,
+    /// See above.
+    pub modifier: Option<i64>,
+    /// `rw_sequencer=identical`
+    pub identical: bool,
+    /// `bs`, `bsrange`, `bssplit`, of reads, writes, trims.
+    pub blocks: [Blocks; 3],
+    /// `blockalign`: what places of calls are multiples of.
+    pub align: Option<u64>,
+    /// `iodepth`
+    pub depth: u32,
+    /// `iodepth_batch` and the options like it.
+    pub batches: Batches,
+    /// `ioengine`
+    pub engine: Engine,
+    /// An engine that another one stands for: its name, and what it stands for.
+    pub engine_note: Option<(&'static str, &'static str)>,
+    /// The engine's files are whole drives, whatever their names.
+    pub names_drives: bool,
+    /// The engine does not use the page cache.
+    pub uncached: bool,
+    /// `direct`, and the opposite of `buffered`.
+    pub direct: bool,
+    /// `rate`, bytes a second.
+    pub rate: [Option<u64>; 3],
+    /// `rate_iops`
+    pub rate_iops: [Option<u64>; 3],
+    /// `rate_process=poisson`
+    pub poisson: bool,
+    /// `rate_min`, bytes a second: the job ends when it gets less.
+    pub rate_min: [Option<u64>; 3],
+    /// `rate_iops_min`
+    pub rate_iops_min: [Option<u64>; 3],
+    /// `rate_cycle`: the time over which minimums are averages.
+    pub rate_cycle: Nanos,
+    /// `thinktime`
+    pub think: Nanos,
+    /// `thinktime_blocks`
+    pub think_blocks: u32,
+    /// `numjobs`
+    pub clones: u32,
+    /// `size`
+    pub size: Option<Size>,
+    /// `filesize`
+    pub file_size: Option<u64>,
+    /// `fill_device`
+    pub fill_device: bool,
+    /// `io_size`
+    pub io_size: Option<Size>,
+    /// `number_ios`
+    pub number_ios: Option<u64>,
+    /// `loops`
+    pub loops: u64,
+    /// `offset`
+    pub offset: Size,
+    /// `offset_increment`
+    pub offset_increment: Size,
+    /// `runtime`
+    pub runtime: Option<Nanos>,
+    /// `time_based`
+    pub time_based: bool,
+    /// `ramp_time`
+    pub ramp: Nanos,
+    /// `startdelay`: from, to.
+    pub start_delay: (Nanos, Nanos),
+    /// `fsync`
+    pub fsync: u32,
+    /// `fdatasync`
+    pub fdatasync: u32,
+    /// `end_fsync`, `fsync_on_close`
+    pub end_fsync: bool,
+    /// `sync`: writes return when they are on the drive.
+    pub sync: bool,
+    /// `invalidate`: what the page cache has of the file is dropped when it is opened.
+    pub invalidate: bool,
+    /// `rwmixread`, percent.
+    pub reads: u32,
+    /// `random_distribution`
+    pub distribution: Distribution,
+    /// The opposite of `norandommap`.
+    pub random_map: bool,
+    /// `stonewall`
+    pub stonewall: bool,
+    /// `wait_for`: the job begins when all clones of that job have ended.
+    pub wait_for: Option<String>,
+    /// `exitall`
+    pub exit_all: bool,
+    /// `exit_what`
+    pub exit_what: Exit,
+    /// `new_group`
+    pub new_group: bool,
+    /// `group_reporting`
+    pub group_reporting: bool,
+    /// `prio`
+    pub prio: Option<u8>,
+    /// `prioclass`: 1 real time, 2 best effort, 3 idle.
+    pub prio_class: Option<u8>,
+    /// `cmdprio_percentage` and the options like it, of reads and of writes.
+    pub urgent: [Urgent; 2],
+    /// `cgroup`
+    pub cgroup: Option<String>,
+    /// `cgroup_weight`
+    pub cgroup_weight: Option<u32>,
+    /// `latency_target`
+    pub latency_target: Option<Nanos>,
+    /// `latency_window`
+    pub latency_window: Option<Nanos>,
+    /// `latency_percentile`, in millionths.
+    pub latency_per_million: u32,
+    /// `latency_run`
+    pub latency_run: bool,
+    /// `filename`, or `filename_format`.
+    pub file: Option<String>,
+    /// `directory`
+    pub directory: Option<String>,
+    /// `randseed`
+    pub seed: Option<u64>,
+    /// `randrepeat`
+    pub repeat_seed: bool,
+    /// `log_avg_msec`
+    pub log_window: Option<Nanos>,
+    /// `kb_base`
+    pub kb_base: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: None,
+            description: None,
+            direction: Direction::Read,
+            random: false,
+            modifier: None,
+            identical: false,
+            blocks: [const { Blocks::Fixed(4096) }; 3],
+            align: None,
+            depth: 1,
+            batches: Batches::default(),
+            engine: Engine::Synchronous,
+            engine_note: None,
+            names_drives: false,
+            uncached: false,
+            direct: false,
+            rate: [None; 3],
+            rate_iops: [None; 3],
+            poisson: false,
+            rate_min: [None; 3],
+            rate_iops_min: [None; 3],
+            rate_cycle: Nanos::from_millis(1000),
+            think: Nanos::ZERO,
+            think_blocks: 1,
+            clones: 1,
+            size: None,
+            file_size: None,
+            fill_device: false,
+            io_size: None,
+            number_ios: None,
+            loops: 1,
+            offset: Size::Bytes(0),
+            offset_increment: Size::Bytes(0),
+            runtime: None,
+            time_based: false,
+            ramp: Nanos::ZERO,
+            start_delay: (Nanos::ZERO, Nanos::ZERO),
+            fsync: 0,
+            fdatasync: 0,
+            end_fsync: false,
+            sync: false,
+            invalidate: true,
+            reads: 50,
+            distribution: Distribution::Random,
+            random_map: true,
+            stonewall: false,
+            wait_for: None,
+            exit_all: false,
+            exit_what: Exit::Group,
+            new_group: false,
+            group_reporting: false,
+            prio: None,
+            prio_class: None,
+            urgent: [Urgent::default(); 2],
+            cgroup: None,
+            cgroup_weight: None,
+            latency_target: None,
+            latency_window: None,
+            latency_per_million: 1_000_000,
+            latency_run: false,
+            file: None,
+            directory: None,
+            seed: None,
+            repeat_seed: true,
+            log_window: None,
+            kb_base: 1024,
+        }
+    }
+}
