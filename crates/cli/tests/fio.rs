@@ -207,6 +207,33 @@ fn errors_name_their_place() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
+/// Goal: a file that leaves sizes to the command line, and asks for what the simulator does not have, runs with arguments; what was
+/// left out is said in the table and in the JSON. Method: such a file, first without them.
+#[test]
+fn arguments_complete_a_file() {
+    let directory = scratch("arguments");
+    let text =
+        "[global]\nhipri ; polling\n[a]\nrw=randread # anywhere\nverify=md5\n[b]\nioengine=cpuio\n";
+    fs::write(directory.join("a.fio"), text).unwrap();
+    let told = iofair(&directory, &["a.fio"]);
+    let error = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert_eq!(told.status.code(), Some(2));
+    for part in ["a.fio:5:8: option `verify`", "a.fio:7:10: option `ioengine`", "no `size`"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let arguments = ["a.fio", "--set", "size=1m", "--ignore-unsupported", "--stack", "none-none"];
+    let told = iofair(&directory, &arguments);
+    let table = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let note = "Without effect here: hipri. LEFT OUT, although fio would do it: verify=md5, ioengine=cpuio.";
+    assert!(table.contains(note), "{table}");
+    let told = iofair(&directory, &[&arguments[..], &["--json"]].concat());
+    let json: Json = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(json["note"], note);
+    assert_eq!(json["runs"][0]["clients"][0]["directions"]["read"]["calls"], 256);
+    fs::remove_dir_all(&directory).unwrap();
+}
+
 /// Goal: what is a comment, how many calls and how many syncs a job makes are as with the real fio. Method: a file of jobs that ask
 /// for parts of files and for syncs, run by both; calls, bytes and syncs job by job.
 #[test]

@@ -55,6 +55,22 @@ pub struct ClientOutcome {
     pub too_slow: bool,
 }
 
+impl ClientOutcome {
+    /// Its measured time in a run.
+    pub fn time_in(&self, run: &Outcome) -> Nanos {
+        if self.time > Nanos::ZERO { self.time } else { run.time }
+    }
+    /// The intervals of [`Self::series`] that count as samples: a client that ends by itself rarely ends with an interval, and
+    /// what is left in its last one is only the end of calls that were in flight.
+    pub fn whole_intervals(&self, interval: Nanos) -> &[Interval] {
+        let whole = match self.time.0 / interval.0.max(1) {
+            _ if self.time == Nanos::ZERO => self.series.len(),
+            whole => (whole as usize).max(1).min(self.series.len()),
+        };
+        &self.series[..whole]
+    }
+}
+
 /// What a client got in one direction.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct DirectionOutcome {

@@ -9,7 +9,7 @@ use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::{ClientOutcome, Outcome};
+use crate::outcome::{ClientOutcome, Interval, Outcome};
 
 /// How rates are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -144,9 +144,10 @@ impl Quantity {
         };
         let mine: Vec<_> =
             outcome.clients.iter().filter(|client| is_process_of(&client.name, name)).collect();
-        let intervals = mine.iter().map(|client| client.series.len()).max().unwrap_or_default();
-        let at = |client: &ClientOutcome, at: usize| client.series.get(at).map_or(0, |it| it.bytes);
-        let bytes = |index: usize| mine.iter().map(|client| at(client, index)).sum();
+        let mine: Vec<_> = mine.iter().map(|client| client.whole_intervals(interval)).collect();
+        let intervals = mine.iter().map(|series| series.len()).max().unwrap_or_default();
+        let at = |series: &[Interval], at: usize| series.get(at).map_or(0, |it| it.bytes);
+        let bytes = |index: usize| mine.iter().map(|series| at(series, index)).sum();
         (0..intervals).map(|at| rate(bytes(at))).collect()
     }
     /// Its value in an outcome: rates in `units`, latencies in milliseconds.
@@ -315,7 +316,7 @@ pub fn parse_value(text: &str, unit: &'static str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{DriveOutcome, Interval};
+    use crate::outcome::DriveOutcome;
 
     fn outcome() -> Outcome {
         let mut latency = Histogram::new();

@@ -119,10 +119,12 @@ impl Results {
     /// Mean latencies in milliseconds by intervals, over all repeats together; `None` where no call ended.
     pub fn series(&self, variant: usize, stack: usize, client: &str) -> Vec<Option<f64>> {
         let mut sums: Vec<Interval> = Vec::new();
+        let length = self.experiment.interval.unwrap_or_default();
         let outcomes = self.repeats(variant, stack).iter().flat_map(|outcome| &outcome.clients);
         for outcome in outcomes.filter(|outcome| is_process_of(&outcome.name, client)) {
-            sums.resize(outcome.series.len().max(sums.len()), Interval::default());
-            for (sum, interval) in sums.iter_mut().zip(&outcome.series) {
+            let series = outcome.whole_intervals(length);
+            sums.resize(series.len().max(sums.len()), Interval::default());
+            for (sum, interval) in sums.iter_mut().zip(series) {
                 sum.calls += interval.calls;
                 sum.latency += interval.latency;
             }
@@ -134,10 +136,12 @@ impl Results {
     /// The longest latencies in milliseconds by intervals, of all repeats; `None` where no call ended.
     pub fn longest_series(&self, variant: usize, stack: usize, client: &str) -> Vec<Option<f64>> {
         let mut all: Vec<Option<u64>> = Vec::new();
+        let length = self.experiment.interval.unwrap_or_default();
         let outcomes = self.repeats(variant, stack).iter().flat_map(|outcome| &outcome.clients);
         for outcome in outcomes.filter(|outcome| is_process_of(&outcome.name, client)) {
-            all.resize(outcome.series.len().max(all.len()), None);
-            for (longest, interval) in all.iter_mut().zip(&outcome.series) {
+            let series = outcome.whole_intervals(length);
+            all.resize(series.len().max(all.len()), None);
+            for (longest, interval) in all.iter_mut().zip(series) {
                 let here = (interval.calls > 0).then_some(interval.longest);
                 *longest = (*longest).max(here);
             }

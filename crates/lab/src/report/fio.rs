@@ -97,11 +97,6 @@ fn entries<'a>(results: &Results, outcome: &'a Outcome) -> Vec<Entry<'a>> {
     entries
 }
 
-/// The measured time of a client.
-fn time_of(client: &ClientOutcome, outcome: &Outcome) -> Nanos {
-    if client.time > Nanos::ZERO { client.time } else { outcome.time }
-}
-
 fn job(
     entry: &Entry<'_>,
     options: &Map<String, Value>,
@@ -109,7 +104,7 @@ fn job(
     interval: Option<Nanos>,
 ) -> Value {
     let Entry { info, clients } = entry;
-    let time = clients.iter().map(|client| time_of(client, outcome)).max().unwrap_or_default();
+    let time = clients.iter().map(|client| client.time_in(outcome)).max().unwrap_or_default();
     let mut all = Histogram::new();
     let mut sync = Histogram::new();
     for client in clients {
@@ -291,7 +286,7 @@ pub fn fio_logs(results: &Results, (stack, repeat): (usize, usize)) -> Vec<(Stri
     for (index, client) in outcome.clients.iter().enumerate() {
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
         let name: String = client.name.chars().map(plain).collect();
-        let time = time_of(client, outcome);
+        let time = client.time_in(outcome);
         let mut texts = [String::new(), String::new(), String::new()];
         let longest = client.directions.iter().map(|it| it.series.len()).max().unwrap_or(0);
         for at in 0..longest {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use iofair_core::stats::histogram::Histogram;
 use serde::Serialize;
 
 use super::summary::{ClaimRow, summarize};
 use super::tally::{Count, Tally};
 use crate::experiment::dedicated::{self, Sizing};
 use crate::experiment::{Metric, Quantity, Results, Statistics, Subject, Units};
-use crate::outcome::{ClientOutcome, Outcome};
+use crate::outcome::{ClientOutcome, DirectionOutcome, Outcome};
 
 #[derive(Serialize)]
 struct Experiment<'a> {
@@ -19,6 +20,9 @@ struct Experiment<'a> {
     synopsis: &'a str,
     /// What makes the numbers mislead.
     warnings: &'a [String],
+    /// What a reader should know besides.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    note: &'a str,
     drive: &'a str,
     seed: u64,
     repeats: u32,
@@ -65,6 +69,25 @@ struct Client<'a> {
     drive_bytes_per_s: Option<u64>,
     iops: u64,
     latency_ns: Latency,
+    /// Time of which its rates are means, if it is not that of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    /// Reads, writes and trims apart, of jobs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    directions: BTreeMap<&'static str, Side>,
+    /// Whether it ended because it got less than its least rate.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    too_slow: bool,
+}
+
+/// What a client got in a direction.
+#[derive(Serialize)]
+struct Side {
+    bytes: u64,
+    calls: u64,
+    bytes_per_s: u64,
+    iops: u64,
+    latency_ns: Latency,
 }
 
 #[derive(Serialize)]
@@ -92,21 +115,41 @@ fn per_second(count: u64, nanos: u64) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-fn client(client: &ClientOutcome, nanos: u64) -> Client<'_> {
-    let latency = &client.latency;
+impl Latency {
+    fn of(latency: &Histogram) -> Self {
+        Self {
+            mean: latency.mean(),
+            p50: latency.quantile(500_000),
+            p99: latency.quantile(990_000),
+            p999: latency.quantile(999_000),
+            max: latency.max(),
+        }
+    }
+}
+
+/// A client; of jobs, with reads, writes and trims apart.
+fn client<'a>(client: &'a ClientOutcome, run: &Outcome) -> Client<'a> {
+    let nanos = client.time_in(run).0;
+    let own = client.time.0 > 0;
+    let names = ["read", "write", "trim"].into_iter().zip(&client.directions);
+    let used = names.filter(|(_, side)| own && side.calls > 0);
+    let side = |side: &DirectionOutcome| Side {
+        bytes: side.bytes,
+        calls: side.calls,
+        bytes_per_s: per_second(side.bytes, nanos),
+        iops: per_second(side.calls, nanos),
+        latency_ns: Latency::of(&side.latency),
+    };
     Client {
         name: &client.name,
         group: &client.group,
         bytes_per_s: per_second(client.bytes, nanos),
         drive_bytes_per_s: client.drive_bytes.map(|bytes| per_second(bytes, nanos)),
         iops: per_second(client.calls, nanos),
-        latency_ns: Latency {
-            mean: latency.mean(),
-            p50: latency.quantile(500_000),
-            p99: latency.quantile(990_000),
-            p999: latency.quantile(999_000),
-            max: latency.max(),
-        },
+        latency_ns: Latency::of(&client.latency),
+        seconds: own.then_some(nanos as f64 / 1e9),
+        directions: used.map(|(name, it)| (name, side(it))).collect(),
+        too_slow: client.too_slow,
     }
 }
 
@@ -133,7 +176,7 @@ fn runs(results: &Results) -> Vec<Run<'_>> {
                         iops: per_second(drive.commands, time.0),
                         busy_percent: drive.busy.0 as f64 / time.0 as f64 * 100.0,
                     },
-                    clients: outcome.clients.iter().map(|c| client(c, time.0)).collect(),
+                    clients: outcome.clients.iter().map(|it| client(it, outcome)).collect(),
                     trace_hash: format!("{:016x}", outcome.trace_hash),
                 });
             }
@@ -175,6 +218,7 @@ pub fn json_of_one(results: &Results) -> String {
         source: &experiment.source,
         synopsis: &summary.synopsis,
         warnings: &summary.warnings,
+        note: if experiment.jobs.is_some() { &experiment.note } else { "" },
         drive: &experiment.variants[0].drive,
         seed: experiment.seed,
         repeats: experiment.repeats,

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::clients::ClientRow;
+use super::number::short;
 use super::robust::{self, Draws};
 use super::synopsis;
 use crate::experiment::dedicated;
@@ -186,7 +187,7 @@ pub fn summarize(results: &Results) -> Summary {
         title: experiment.title.clone(),
         source: experiment.source.clone(),
         note: experiment.note.clone(),
-        conditions: conditions(experiment),
+        conditions: conditions(results),
         focus,
         rate_unit: experiment.units.rate(),
         rows,
@@ -227,7 +228,8 @@ impl Summary {
     }
 }
 
-fn conditions(experiment: &Experiment) -> String {
+fn conditions(results: &Results) -> String {
+    let experiment = &results.experiment;
     let first = &experiment.variants[0];
     let mut drives: Vec<&str> = Vec::new();
     for variant in &experiment.variants {
@@ -249,7 +251,19 @@ fn conditions(experiment: &Experiment) -> String {
         0 => String::new(),
         _ => format!(" after {}", first.ramp),
     };
-    format!("{}; {times}{}{ramp}; {seeds}; {units}", drives.join(", "), first.time)
+    let time = if experiment.jobs.is_some() { took(results) } else { first.time.to_string() };
+    format!("{}; {times}{time}{ramp}; {seeds}; {units}", drives.join(", "))
+}
+
+/// How long the runs of jobs took.
+fn took(results: &Results) -> String {
+    let stacks = 0..results.experiment.stacks.len();
+    let times = || stacks.clone().flat_map(|it| results.repeats(0, it)).map(|run| run.time.0);
+    let [least, most] = [times().min(), times().max()].map(|it| it.unwrap_or(0) as f64 / 1e9);
+    match [short(least), short(most)] {
+        [least, most] if least == most => format!("{least} s"),
+        [least, most] => format!("{least} to {most} s"),
+    }
 }
 
 fn row(results: &Results, variant: usize, stack: usize) -> Row {

@@ -267,3 +267,50 @@ fn settings_are_options_of_jobs() {
             .all(|it| it.file_size.bytes() == 4 << 20 && it.job.block.bytes() == 8192)
     );
 }
+
+/// Goal: reports of jobs use each job's own time, and have reads and writes apart. Method: a short and a long job in a row; rates in
+/// the JSON are those of its statistics, and directions make the whole.
+#[test]
+fn json_has_each_jobs_own_rate() {
+    let text = "[global]\ndirect=1\nsize=64m\ntime_based\nrw=randrw\nrwmixread=80\n\
+        [short]\nruntime=1\n[long]\nstonewall\nruntime=3\n";
+    let json: serde_json::Value =
+        serde_json::from_str(&report::json(&[results(text)])).expect("an object");
+    let clients = json["runs"][0]["clients"].as_array().expect("clients");
+    for (client, wanted) in clients.iter().zip([1.0, 3.0]) {
+        let number = |value: &serde_json::Value| value.as_f64().expect("a number");
+        let seconds = number(&client["seconds"]);
+        assert!((seconds - wanted).abs() < 0.05, "{seconds}");
+        let of = |name: &str| {
+            let numbers = json["statistics"].as_array().expect("numbers");
+            let found = numbers.iter().find(|it| it["of"] == name).expect(name);
+            number(&found["mean"])
+        };
+        let name = client["name"].as_str().expect("a name");
+        let rate = number(&client["bytes_per_s"]) / 1e6;
+        assert!((rate / of(name) - 1.0).abs() < 0.001, "{rate}");
+        let [reads, writes] = ["read", "write"].map(|side| &client["directions"][side]);
+        assert!(number(&reads["calls"]) > 3.0 * number(&writes["calls"]));
+        let sum = number(&reads["bytes_per_s"]) + number(&writes["bytes_per_s"]);
+        assert!((sum / 1e6 / rate - 1.0).abs() < 0.001);
+        assert!(
+            number(&writes["latency_ns"]["mean"]) > 0.0 && client["directions"]["trim"].is_null()
+        );
+    }
+}
+
+/// Goal: a page says how long the jobs took, and its intervals end with them. Method: two seconds after one of warm-up, at a depth
+/// at which calls are in flight at the end.
+#[test]
+fn a_page_ends_with_the_jobs() {
+    let results = results(
+        "[a]\nrw=randread\ndirect=1\nioengine=libaio\niodepth=32\nsize=64m\ntime_based\nruntime=2\nramp_time=1\n",
+    );
+    let summary = report::summarize(&results);
+    assert!(summary.conditions.contains("; 3 s; "), "{}", summary.conditions);
+    assert!(results.outcomes[0].clients[0].series.len() == 3, "the last calls ended later");
+    assert_eq!(results.series(0, 0, "a").len(), 2);
+    assert_eq!(results.longest_series(0, 0, "a").len(), 2);
+    let page = report::page("a", &[summary]);
+    assert!(!page.contains("13s"), "the bound of the run's time is not what it took");
+}
