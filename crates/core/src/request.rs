@@ -82,6 +82,8 @@ impl Flags {
     pub const NO_IDLE: Self = Self(32);
     /// A further piece of a request whose first piece was submitted before: ceilings on requests do not count it again.
     pub const CONTINUES: Self = Self(64);
+    /// Nobody waits for it any more, and it must not reach the drive. Set by the controller.
+    pub(crate) const CANCELLED: Self = Self(128);
 
     /// These and `other`.
     #[must_use]
@@ -193,6 +195,12 @@ impl Request {
     /// The sector after the last one.
     pub fn end(&self) -> Sectors {
         self.start + self.length
+    }
+    /// Was it cancelled ([`Controller::cancel`](crate::controller::Controller::cancel))? It costs nothing, and ends where
+    /// the policy that holds it lets it go.
+    #[must_use]
+    pub const fn is_cancelled(&self) -> bool {
+        self.flags.has(Flags::CANCELLED)
     }
     /// Does a client wait for it? True for reads, and for writes with [`Flags::SYNC`].
     #[must_use]
@@ -373,6 +381,18 @@ impl Requests {
         let is_it = slot.live && slot.generation == command.generation && !slot.cut;
         let was_sent = slot.request.dispatched != Instant::MAX && slot.request.stage != MERGED;
         (is_it && was_sent).then_some(RequestId(command.slot))
+    }
+    /// May this request be cancelled: is it whole, in a stage or waiting for a tag, and was no part of it dispatched?
+    pub(crate) fn can_cancel(&self, id: RequestId) -> bool {
+        let Some(slot) = self.slots.get(id.0 as usize) else { return false };
+        let Request { stage, dispatched, operation, .. } = slot.request;
+        let is_held = slot.live && stage < SHARES && dispatched == Instant::MAX;
+        let is_whole = slot.whole == NIL && !slot.cut && !slot.orphan;
+        is_held && is_whole && operation != Operation::Flush && !slot.request.is_cancelled()
+    }
+    /// Does it hold a tag?
+    pub(crate) fn is_tagged(&self, id: RequestId) -> bool {
+        self.slots[id.0 as usize].tagged
     }
     /// Is this slot in use?
     pub fn is_live(&self, id: RequestId) -> bool {

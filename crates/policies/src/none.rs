@@ -50,6 +50,10 @@ impl Policy for Fcfs {
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         self.queue.pop_front(cx.requests)
     }
+    fn cancel(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
+        self.queue.remove(cx.requests, id);
+        true
+    }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("none_queued_requests", self.queue.len() as u64);
     }

@@ -195,6 +195,13 @@ impl Policy for ThrottleMax {
         }
     }
 
+    fn cancel(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
+        let group = cx.requests[id].group;
+        self.levels.cancelled(cx.now, cx.requests, level_of(group));
+        self.ceilings.cancelled(cx.now, cx.requests, group);
+        false
+    }
+
     fn has_worker(&self, _client: ClientId) -> bool {
         true
     }

@@ -47,8 +47,11 @@ impl Controller {
     /// The next command: flushes that wait for one, else what the scheduler gives. Flushes that it gives one after the other
     /// go together; what it gives after them goes before them, once.
     pub(super) fn next_command(&mut self, now: Instant) -> Option<RequestId> {
-        if let Some(rest) = self.next_cut() {
-            return Some(rest);
+        while let Some(rest) = self.next_cut() {
+            if !self.requests[rest].is_cancelled() {
+                return Some(rest);
+            }
+            self.end_dispatched(now, rest);
         }
         loop {
             let joins = self.setup.flushes == FlushRule::Scheduled
@@ -61,6 +64,10 @@ impl Controller {
             let Some(id) = self.scheduler.dispatch(&mut context!(self, now)) else {
                 return self.flushes.dispatch(&mut self.requests, now);
             };
+            if self.requests[id].is_cancelled() {
+                self.end_dispatched(now, id);
+                continue;
+            }
             // A flush in this stage was given twice, an error of the scheduler that the conformance test reports.
             let again = self.requests[id].stage == SHARES;
             if self.requests[id].operation != Operation::Flush || again {

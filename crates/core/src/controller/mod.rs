@@ -10,6 +10,7 @@
 //! requests arrive and commands complete. After each event it calls [`Controller::dispatch`] until that returns `None`, and
 //! again at [`Controller::next_wakeup`]. Early, late and repeated wake-ups are harmless.
 
+mod cancel;
 mod completion;
 mod flush;
 mod flush_cost;
@@ -34,7 +35,7 @@ pub use why::{Held, Place};
 use crate::error::EngineError;
 use crate::group::{ClientId, GroupId, Groups};
 use crate::parts::fifo::Fifo;
-use crate::policy::{Context, DriveFacts, Gauges, Policy};
+use crate::policy::{Context, DriveFacts, Policy};
 use crate::request::{CommandId, Flags, NO_STAGE, Operation, Part, Request, RequestId, Requests};
 use crate::stats::counters::Counters;
 use crate::time::Instant;
@@ -146,6 +147,10 @@ pub struct Controller {
     positions: Vec<Sectors>,
     trace: Trace,
     in_flight: u32,
+    /// Requests that were cancelled and that a policy still holds, merged parts included.
+    cancelled: usize,
+    /// Whether one of them has ended, for what it gave room to.
+    ended: bool,
     sequence: u64,
     /// Requests of which an earlier stack dispatched a part.
     cut: Fifo,
@@ -231,6 +236,8 @@ impl Controller {
             positions: Vec::new(),
             trace: Trace::new(setup.trace),
             in_flight: 0,
+            cancelled: 0,
+            ended: false,
             sequence: 0,
             cut: Fifo::new(),
             latest: Instant::ZERO,
@@ -389,6 +396,10 @@ impl Controller {
         while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
             let client = self.requests[id].client;
             self.kernel.lets_go(stage, client);
+            if self.requests[id].is_cancelled() {
+                self.end_cancelled(now, (stage + 1, id));
+                continue;
+            }
             let sender = match came {
                 Some((sender, came)) if came == id => sender,
                 _ if self.throttles[stage].has_worker(client) => Sender::Worker,
@@ -400,6 +411,14 @@ impl Controller {
 
     /// Passes on what throttles release, and gives free tags to requests that wait for one.
     fn pump(&mut self, now: Instant) {
+        self.pump_once(now);
+        while self.take_ended() {
+            self.pump_once(now);
+        }
+    }
+    fn pump_once(&mut self, now: Instant) {
+        // Cancelled writes may have been the last ones before a flush.
+        self.start_flushes(now);
         for stage in 0..self.throttles.len() {
             self.let_go(now, stage, None);
         }
@@ -417,11 +436,19 @@ impl Controller {
     #[must_use = "the command must be given to the drive"]
     pub fn dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         let now = self.present(now);
-        self.pump(now);
-        if self.in_flight >= self.setup.facts.depth {
-            return None;
-        }
-        let id = self.next_command(now)?;
+        let id = loop {
+            self.pump(now);
+            if self.in_flight >= self.setup.facts.depth {
+                return None;
+            }
+            let next = self.next_command(now);
+            match next {
+                Some(id) => break id,
+                // The end of cancelled requests may have made room in the stack.
+                None if self.ended => {}
+                None => return None,
+            }
+        };
         self.in_flight += 1;
         let whole = self.requests.whole(id);
         // For a request that is dispatched in pieces: the first piece.
@@ -530,11 +557,6 @@ impl Controller {
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
-    /// Number of requests that are not completed, in any stage.
-    #[must_use]
-    pub fn pending(&self) -> usize {
-        self.requests.len()
-    }
     /// The counters of one client; all zero for an unknown client.
     #[must_use]
     pub fn counters(&self, client: ClientId) -> Counters {
@@ -544,12 +566,5 @@ impl Controller {
     /// The trace of events.
     pub fn trace(&mut self) -> &mut Trace {
         &mut self.trace
-    }
-    /// Reports the gauges of every stage.
-    pub fn observe(&self, gauges: &mut dyn Gauges) {
-        for throttle in &self.throttles {
-            throttle.observe(gauges);
-        }
-        self.scheduler.observe(gauges);
     }
 }

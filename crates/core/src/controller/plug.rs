@@ -22,6 +22,8 @@ pub const PLUG_MAX: usize = 32;
 pub struct Plug {
     /// In order of submission, with the group that holds the request's slot if a slot was taken.
     pub(super) gathered: Vec<(Submission, Option<GroupId>)>,
+    /// What the last submission admitted.
+    pub(super) admitted: Vec<(u64, RequestId)>,
 }
 
 impl Plug {
@@ -34,6 +36,12 @@ impl Plug {
     pub fn add(&mut self, submission: Submission) -> bool {
         self.gathered.push((submission, None));
         self.is_full()
+    }
+    /// The requests that its last submission ([`Controller::unplug`](super::Controller::unplug)) admitted: the caller's
+    /// identifiers, and the engine's.
+    #[must_use]
+    pub fn admitted(&self) -> &[(u64, RequestId)] {
+        &self.admitted
     }
     /// Number of requests in the plug.
     #[must_use]
@@ -79,6 +87,7 @@ impl Controller {
         let now = self.present(now);
         let mut result = Ok(());
         let mut taken = 0;
+        plug.admitted.clear();
         for (submission, group) in &plug.gathered {
             let group = match group.map_or_else(|| self.reserve(submission), Ok) {
                 Ok(group) => group,

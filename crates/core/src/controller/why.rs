@@ -5,7 +5,7 @@
 //! it ([`Trace::remember`](crate::trace::Trace::remember)).
 
 use super::Controller;
-use crate::policy::HoldInfo;
+use crate::policy::{Gauges, HoldInfo};
 use crate::request::{NO_STAGE, Request, RequestId, SHARES};
 use crate::time::Instant;
 use crate::trace::{Decision, Subject};
@@ -56,7 +56,8 @@ impl Controller {
     }
     /// Pending requests for which `wanted` is true. Merged requests follow the request into which they were merged.
     pub fn held(&self, wanted: impl Fn(&Request) -> bool) -> impl Iterator<Item = Held<'_>> {
-        let heads = self.requests.heads().filter(move |(_, request)| wanted(request));
+        let heads = self.requests.heads();
+        let heads = heads.filter(move |(_, request)| !request.is_cancelled() && wanted(request));
         heads.map(|(id, request)| self.holds(id, request))
     }
     /// [`Self::held`] in parts: calls `each` for pending requests for which `wanted` is true, beginning at a slot of the
@@ -74,14 +75,20 @@ impl Controller {
             let id = RequestId(at as u32);
             at += 1;
             left -= 1;
-            let Some(request) = self.requests.head(id).filter(|request| wanted(request)) else {
-                continue;
-            };
+            let head = self.requests.head(id).filter(|request| !request.is_cancelled());
+            let Some(request) = head.filter(|request| wanted(request)) else { continue };
             let held = self.holds(id, request);
             left = left.saturating_sub(held.parts - 1);
             each(held);
         }
         (at < self.requests.bound()).then_some(at)
+    }
+    /// Reports the gauges of every stage.
+    pub fn observe(&self, gauges: &mut dyn Gauges) {
+        for throttle in &self.throttles {
+            throttle.observe(gauges);
+        }
+        self.scheduler.observe(gauges);
     }
     fn holds<'a>(&'a self, id: RequestId, request: &'a Request) -> Held<'a> {
         let (place, since) = place(request);

@@ -125,6 +125,14 @@ pub trait Policy {
         let _ = (cx, id);
     }
 
+    /// A request that the policy holds was cancelled ([`Request::is_cancelled`](crate::request::Request::is_cancelled)).
+    /// `true`: the policy has let go of it. `false`: `dispatch` returns it in its turn, and it ends there; a limit should
+    /// neither hold nor charge it.
+    fn cancel(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
+        let _ = (cx, id);
+        false
+    }
+
     /// Schedulers, right after `complete`: would the kernel's version dispatch after this completion? A SCSI driver runs
     /// its queue after every completion, so it dispatches in any case. With an NVMe driver, only the scheduler itself or
     /// the next request causes a dispatch. Returning true is always safe.

@@ -1,5 +1,5 @@
 //! The law, one clause a checker. Checkers stand outside: they see what goes into the engine and what
-//! comes out of it, and know no policy.
+//! comes out of it, and know no policy. A request that was cancelled has left: it must not come out.
 
 use std::collections::BTreeMap;
 
@@ -50,6 +50,8 @@ pub(crate) enum Event<'a> {
         done: &'a [Completion],
         status: i32,
     },
+    /// These submissions will neither reach the drive nor be completed.
+    Cancelled(&'a [u64]),
     Settled(&'a Settled),
     /// A wake-up was served.
     Woken,
@@ -170,6 +172,12 @@ impl Checker for Ledger {
                 self.came(parts, *status)?;
                 done.iter().try_for_each(|done| self.completed(done, *status))
             }
+            Event::Cancelled(tags) => tags.iter().try_for_each(|tag| {
+                let open = self.open.remove(tag).ok_or(format!("{tag} was not awaited"))?;
+                law(open.commands == 0 && open.sent == Sectors::ZERO, || {
+                    format!("{tag} was cancelled though the drive had a part of it")
+                })
+            }),
             Event::Settled(state) => law(state.pending == self.open.len(), || {
                 format!("{} are open, the engine says {}", self.open.len(), state.pending)
             }),
@@ -233,6 +241,11 @@ impl Checker for FlushOrder {
                     self.covers_none_of(part.tag, &self.at_send)?;
                 }
             }
+            Event::Cancelled(tags) => {
+                for write in tags.iter().filter_map(|tag| self.numbers.remove(tag)) {
+                    self.writes.remove(&write);
+                }
+            }
             Event::Completed { done, .. } => {
                 for done in *done {
                     self.covers_none_of(done.part.tag, &self.at_send)?;
@@ -275,6 +288,7 @@ impl Checker for Merges {
                     && !first.1.has(Flags::NO_MERGE);
                 law(allowed, || format!("merged though it must not be: {first:?}"))?;
             }
+            Event::Cancelled(tags) => tags.iter().for_each(|tag| drop(self.open.remove(tag))),
             Event::Completed { done, .. } => {
                 for done in *done {
                     self.open.remove(&done.part.tag);

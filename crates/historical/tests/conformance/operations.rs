@@ -54,6 +54,11 @@ pub(crate) enum Step {
     RemoveClient {
         client: u64,
     },
+    /// Nobody waits any more for what a client has inside; with `odd`, for every other request of it.
+    Cancel {
+        client: u64,
+        odd: bool,
+    },
     /// To the stack under test, or to another and back.
     Switch {
         stack: u64,
@@ -90,7 +95,7 @@ pub(crate) fn setup(random: &mut Random) -> Setup {
 pub(crate) struct Generator<'a> {
     random: &'a mut Random,
     setup: &'a Setup,
-    weights: [u64; 12],
+    weights: [u64; 13],
     /// Where each client goes on.
     positions: [u64; 8],
 }
@@ -101,7 +106,7 @@ const SWITCH: usize = 10;
 impl<'a> Generator<'a> {
     pub(crate) fn new(random: &'a mut Random, setup: &'a Setup) -> Self {
         // Indexed as the match in `step`; submissions and completions always happen.
-        let usual = [40, 12, 30, 25, 1, 3, 1, 2, 3, 1, 1, 40];
+        let usual = [40, 12, 30, 25, 1, 3, 1, 2, 3, 1, 1, 40, 2];
         let mut weights = usual;
         for weight in &mut weights[3..] {
             *weight *= random.pick(&[0, 1, 1, 3]);
@@ -140,6 +145,7 @@ impl<'a> Generator<'a> {
             8 => Step::UpdateClient { client: a, group: b, priority: self.priority() },
             9 => Step::RemoveClient { client: a },
             SWITCH => Step::Switch { stack: a },
+            12 => Step::Cancel { client: a, odd: b.is_multiple_of(2) },
             _ => Step::Reply { pick: a, think: self.think(), elsewhere: self.elsewhere() },
         }
     }

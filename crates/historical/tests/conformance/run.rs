@@ -1,12 +1,13 @@
 //! Runs a list of steps through an engine, with checkers watching, in one of five moods of its owner.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack, Submission};
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::policy::Gauges;
-use iofair_core::request::{CommandId, Flags, Operation, Part};
+use iofair_core::request::{CommandId, Flags, Operation, Part, RequestId};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -100,6 +101,8 @@ struct World<'a> {
     gone_client: Option<ClientId>,
     gone_group: Option<GroupId>,
     clients: Vec<ClientId>,
+    /// Submissions in the engine, by tag.
+    inside: BTreeMap<u64, (ClientId, RequestId)>,
     groups: Vec<GroupId>,
     groups_made: u32,
     tag: u64,
@@ -137,6 +140,7 @@ impl<'a> World<'a> {
             gone_client: None,
             gone_group: None,
             clients: Vec::new(),
+            inside: BTreeMap::new(),
             groups: vec![GroupId::ROOT],
             groups_made: 0,
             tag: 0,
@@ -235,6 +239,7 @@ impl<'a> World<'a> {
                 }
             }
             Step::RemoveClient { client } => self.remove_client(*client)?,
+            Step::Cancel { client, odd } => self.cancel(*client, *odd)?,
             Step::Switch { stack } => {
                 let index = *stack as usize % self.case.stacks.len();
                 self.engine.switch(self.now, self.case.stacks[index].clone());
@@ -283,6 +288,21 @@ impl<'a> World<'a> {
         Ok(())
     }
 
+    fn cancel(&mut self, client: u64, odd: bool) -> Result<(), Broken> {
+        let Some(client) = fold(client, &self.clients) else { return Ok(()) };
+        let goes = |tag: u64, of: ClientId| of == client && !(odd && tag.is_multiple_of(2));
+        let ids = self.inside.iter().filter(|(tag, (of, _))| goes(**tag, *of));
+        let ids: Vec<RequestId> = ids.map(|(_, (_, id))| *id).collect();
+        let mut gone = Vec::new();
+        for id in ids {
+            let inside = &self.inside;
+            let is_gone = |tag| inside.get(&tag).is_some_and(|(of, _)| goes(tag, *of));
+            self.engine.cancel(self.now, id, is_gone, &mut gone);
+        }
+        gone.iter().for_each(|tag| drop(self.inside.remove(tag)));
+        self.see(&Event::Cancelled(&gone))
+    }
+
     fn submission(&mut self, ask: &NewRequest) -> Option<Submission> {
         let client = fold(ask.client, &self.clients)?;
         self.tag += 1;
@@ -302,7 +322,10 @@ impl<'a> World<'a> {
     }
     fn hand_in(&mut self, submission: &Submission) -> Result<(), Broken> {
         match self.engine.submit(self.now, *submission) {
-            Ok(_) => self.accepted(submission),
+            Ok(id) => {
+                self.inside.insert(submission.tag, (submission.client, id));
+                self.accepted(submission)
+            }
             Err(_) => Ok(()),
         }
     }
@@ -322,6 +345,10 @@ impl<'a> World<'a> {
         let unplugged = self.engine.unplug(self.now, &mut plug);
         assert!(!reserves || unplugged.is_ok(), "a plug with slots was refused: {unplugged:?}");
         let taken = gathered.len() - plug.len();
+        for ((tag, id), submission) in plug.admitted().iter().zip(&gathered) {
+            assert_eq!(*tag, submission.tag, "in the order of submission");
+            self.inside.insert(*tag, (submission.client, *id));
+        }
         gathered[..taken].iter().try_for_each(|submission| self.accepted(submission))
     }
 
@@ -348,7 +375,8 @@ impl<'a> World<'a> {
         self.engine
             .complete(self.now, command.command, status, &mut done)
             .expect("the drive has it");
-        let tags = done.iter().map(|done| done.part.tag).collect();
+        let tags: Vec<u64> = done.iter().map(|done| done.part.tag).collect();
+        tags.iter().for_each(|tag| drop(self.inside.remove(tag)));
         self.lines.push(Line::Completed { at: self.now, tags });
         self.see(&Event::Completed { parts: &parts, done: &done, status })?;
         let called = command.operation == Operation::Flush || self.engine.schedules_dispatch();

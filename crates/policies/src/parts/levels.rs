@@ -24,6 +24,9 @@ use iofair_core::unit::SECTOR_BYTES;
 const TURN: [u32; 2] = [6, 2];
 const NIL: u32 = u32::MAX;
 
+/// The cost of a cancelled request.
+pub const FREE: [u64; 2] = [0, 0];
+
 /// The level above the root group; requests that get there leave.
 pub const TOP: usize = 0;
 
@@ -42,11 +45,13 @@ pub const fn group_of(at: usize) -> u64 {
     (at - 1) as u64
 }
 
-/// What a request costs: bytes, requests. A discard counts as one sector, which its first piece pays.
+/// What a request costs: bytes, requests. A discard counts as one sector, which its first piece pays; a cancelled request as
+/// nothing.
 pub fn cost(requests: &Requests, id: RequestId) -> [u64; 2] {
     let request = &requests[id];
     let first = u64::from(!request.flags.has(Flags::CONTINUES));
     match request.operation {
+        _ if request.is_cancelled() => FREE,
         Operation::Discard => [SECTOR_BYTES * first, first],
         _ => [request.length.bytes(), first],
     }
@@ -258,6 +263,9 @@ impl<A: Account> Levels<A> {
         direction: usize,
         cost: [u64; 2],
     ) -> Option<Instant> {
+        if cost == FREE {
+            return None;
+        }
         let level = &mut self.levels[at];
         let queued = level.queued(self.rule, direction);
         let limit = level.account.limit(&mut self.state, now, direction);
@@ -409,6 +417,15 @@ impl<A: Account> Levels<A> {
             if self.levels[at].place.is_some() {
                 self.stand_at(now, at, now);
             }
+        }
+    }
+    /// A request that entered at this level was cancelled: the level that holds it may send it at once.
+    pub fn cancelled(&mut self, now: Instant, requests: &Requests, mut at: usize) {
+        while at != TOP {
+            if self.holds(at) {
+                self.schedule(now, requests, at);
+            }
+            at = self.levels[at].parent;
         }
     }
     /// The level whose timer is due.

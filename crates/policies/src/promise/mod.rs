@@ -27,6 +27,7 @@
 //! **Stated by the source**: nothing. The combination is our own; each file names the published algorithms that it uses.
 
 mod cached;
+mod cancel;
 mod client;
 mod clock;
 mod commands;
@@ -520,6 +521,10 @@ impl Policy for Promise {
         if side == Side::Read && sent > drive::SMALL {
             self.want_probe(cx, client);
         }
+    }
+    fn cancel(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
+        self.take_out(cx, id);
+        true
     }
     fn next_wakeup(&self) -> Option<Instant> {
         self.wakeup

@@ -30,7 +30,7 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use crate::parts::levels::cost;
+use crate::parts::levels::{FREE, cost};
 use crate::parts::token_bucket::{TokenBucket, due};
 use crate::parts::tree::{Arena, NodeId, Summary, Tree};
 use iofair_core::contract::{BURST_DEFAULT, Limits, WEIGHT_DEFAULT, WEIGHT_MAX};
@@ -83,6 +83,9 @@ impl Gate {
         }
     }
     fn ready_at(&self, cost: [u64; 2]) -> Instant {
+        if cost == FREE {
+            return Instant::ZERO;
+        }
         let ready = self.0.iter().zip(cost);
         let ready = ready.filter_map(|(bucket, cost)| Some(bucket.as_ref()?.ready_at(cost)));
         ready.max().unwrap_or(Instant::ZERO)
@@ -341,6 +344,13 @@ impl Ceilings {
             next = self.levels[at].parent.map(|parent| parent as usize);
         }
         self.settle(now, requests, at);
+    }
+    /// A request of this group was cancelled: if it is held here, it costs nothing from now on.
+    pub(super) fn cancelled(&mut self, now: Instant, requests: &Requests, id: GroupId) {
+        if self.levels.get(id.index()).is_some_and(|level| level.held > 0) {
+            self.now = now;
+            self.settle(now, requests, id.index());
+        }
     }
     /// Charges the next request that may leave, and returns it.
     pub(super) fn pop(&mut self, now: Instant, requests: &mut Requests) -> Option<RequestId> {
