@@ -105,12 +105,16 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
 /// Takes over the file as it is now, or says why not and goes on as before.
 fn reload(args: &Args, control: &Control) {
     supervisor::tell(Stage::Reloading, "reading the contracts");
-    let status = match control.reload() {
-        Ok(()) => format!("contracts reloaded from {}", args.contracts.display()),
-        Err(error) => format!("reload failed, contracts unchanged: {error}"),
-    };
-    say(&status);
-    supervisor::tell(Stage::Ready, &status);
+    let path = args.contracts.clone();
+    // The file or the storage may make it wait, and other signals must not wait with it.
+    control.reload_then(move |reloaded| {
+        let status = match reloaded {
+            Ok(()) => format!("contracts reloaded from {}", path.display()),
+            Err(error) => format!("reload failed, contracts unchanged: {error}"),
+        };
+        say(&status);
+        supervisor::tell(Stage::Ready, &status);
+    });
 }
 
 /// What the user wrote keeps its own error type, which decides the exit code.

@@ -2,9 +2,8 @@
 //! Volumes may overlap, so that several clients can share a drive whose layout they know, and requests have the
 //! properties from the plan. The data plane (sockets, NBD, reactor, engine) is that of every server.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::JoinHandle;
 
 use iofair_config::contracts::{Limits, Listen};
@@ -17,12 +16,13 @@ use crate::reactor::handle::ReactorHandle;
 use crate::reactor::{Listener, Message};
 use crate::security::Security;
 use crate::server::{Launch, ask};
-use crate::socket::{self, Allowed};
+use crate::socket::{self, Allowed, PathLock, SocketFile};
 
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Bare {
-    socket: PathBuf,
+    /// Gone once stopped.
+    socket: Option<SocketFile>,
     line: ReactorHandle,
     reactor: Option<JoinHandle<io::Result<()>>>,
 }
@@ -37,13 +37,14 @@ impl Bare {
         let limits = Limits { connections, handshakes, in_flight, ..Limits::default() };
         let limits = Limits { memory_bytes: u64::MAX, ..limits };
         let security = Security::load(&Listen { limits, ..Listen::default() })?;
-        let bound = socket::listen_unix(socket, Allowed::OWNER);
-        let file = bound.map_err(ServeError::system(socket.display().to_string()))?;
+        let lock = PathLock::take(socket);
+        let bound = lock.and_then(|lock| socket::listen_locked(socket, Allowed::OWNER, lock));
+        let (file, socket) = bound.map_err(ServeError::system(socket.display().to_string()))?;
         let listeners = vec![Listener { file, stays: false }];
         let drain = plan.timeouts.drain;
-        let (line, reactor) =
+        let (line, reactor, _) =
             Launch { engine, clock, listeners, drain, security, watchdog: None }.reactor()?;
-        Ok(Self { socket: socket.to_path_buf(), line, reactor: Some(reactor) })
+        Ok(Self { socket: Some(socket), line, reactor: Some(reactor) })
     }
     /// The counters since the start, or since the last call with `reset`.
     pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
@@ -55,8 +56,7 @@ impl Bare {
     }
     fn end(&mut self) -> Result<(), ServeError> {
         let Some(reactor) = self.reactor.take() else { return Ok(()) };
-        // Gone already is as good.
-        let _ = fs::remove_file(&self.socket);
+        self.socket = None;
         // If the reactor ended by itself, joining it says why.
         let _ = self.line.send(Message::Stop);
         let ended = reactor.join();

@@ -1,7 +1,7 @@
 //! The volumes that are virtual machine disks: a socket for each, created and removed with the contracts.
 
 use std::collections::HashSet;
-use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,24 +13,16 @@ use crate::error::ServeError;
 use crate::front::vhost::allowance::Allowance;
 use crate::front::vhost::control::{Control, DeviceHandle, Hub};
 use crate::reactor::Message;
+use crate::socket::SocketFile;
 use crate::wake;
 
 /// A socket that is there but that nobody serves yet; goes with its owner.
 struct Bound {
     volume: String,
     path: PathBuf,
-    listener: Option<UnixListener>,
-    /// It is only tried, and there is no socket.
-    trial: bool,
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        if self.listener.is_some() && !self.trial {
-            // Gone already is as good.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
+    listener: UnixListener,
+    /// None if it is only tried.
+    file: Option<SocketFile>,
 }
 
 /// Sockets for volumes that had none.
@@ -40,6 +32,8 @@ pub(crate) struct Fresh(Vec<Bound>);
 struct Disk {
     volume: String,
     path: PathBuf,
+    /// Gone once no client may come any more.
+    file: Option<SocketFile>,
     control: Control,
 }
 
@@ -72,8 +66,7 @@ impl Disks {
     pub(crate) fn prepare(
         &self,
         volumes: &[Volume],
-        bind: impl Fn(&Path) -> Result<UnixListener, ServeError>,
-        trial: bool,
+        bind: impl Fn(&Path) -> Result<(OwnedFd, Option<SocketFile>), ServeError>,
     ) -> Result<Fresh, ServeError> {
         let served: HashSet<(&str, &Path)> = self.disks.iter().map(Disk::identity).collect();
         let mut fresh = Vec::new();
@@ -82,9 +75,9 @@ impl Disks {
             if served.contains(&(volume.name.as_str(), path.as_path())) {
                 continue;
             }
-            let listener = Some(bind(path)?);
+            let (socket, file) = bind(path)?;
             let (volume, path) = (volume.name.clone(), path.clone());
-            fresh.push(Bound { volume, path, listener, trial });
+            fresh.push(Bound { volume, path, listener: socket.into(), file });
         }
         Ok(Fresh(fresh))
     }
@@ -96,13 +89,17 @@ impl Disks {
         let stays = |disk: &Disk| wanted.contains(&(disk.volume.clone(), disk.path.clone()));
         let (kept, gone) = std::mem::take(&mut self.disks).into_iter().partition(stays);
         self.disks = kept;
-        for Disk { volume, mut control, .. } in gone {
+        for Disk { volume, file, mut control, .. } in gone {
+            drop(file);
             control.close(closed.contains(&volume));
         }
     }
     /// Lets no further client come; the present ones stay.
     pub(crate) fn admit_nobody(&mut self) {
-        self.disks.iter_mut().for_each(|disk| disk.control.admit_nobody());
+        for disk in &mut self.disks {
+            disk.file = None;
+            disk.control.admit_nobody();
+        }
     }
     /// Whether these sockets could be served.
     pub(crate) fn check(fresh: &Fresh) -> Result<(), ServeError> {
@@ -114,26 +111,23 @@ impl Disks {
     /// Serves new sockets.
     pub(crate) fn serve(
         &mut self,
-        mut fresh: Fresh,
+        fresh: Fresh,
         send: impl Fn(Message) -> Result<(), ServeError>,
     ) -> Result<(), ServeError> {
         if self.hub.is_none() && !fresh.0.is_empty() {
             self.hub = Some(Hub::start().map_err(ServeError::system("a thread"))?);
         }
         let Some(hub) = &self.hub else { return Ok(()) };
-        for bound in &mut fresh.0 {
+        for Bound { volume, path, listener, file } in fresh.0 {
             let (commands, inbox) = mpsc::channel();
             let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
             let wake = watched.try_clone().map_err(ServeError::system("an eventfd"))?;
-            let volume = bound.volume.clone();
             send(Message::Device { volume: volume.clone(), commands: inbox, wake: watched })?;
             let allowance = self.allowance.clone();
             let line = DeviceHandle { volume: volume.clone(), commands, wake, allowance };
-            let listener = bound.listener.take().expect("each is served once");
-            let path = bound.path.clone();
-            let control = hub.open(path.clone(), listener, line);
+            let control = hub.open(listener, line);
             let control = control.map_err(ServeError::system(path.display().to_string()))?;
-            self.disks.push(Disk { volume, path, control });
+            self.disks.push(Disk { volume, path, file, control });
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use iofair_config::ConfigError;
 use iofair_core::contract::Refusal;
@@ -50,6 +51,8 @@ pub enum ServeError {
     },
     /// A volume needs free extents with this many bytes that must be zeroed first.
     Zeroing(u64),
+    /// Another change has not ended in this time.
+    Busy(Duration),
     /// The reactor has ended.
     Gone,
 }
@@ -79,6 +82,10 @@ impl fmt::Display for ServeError {
             Self::Zeroing(bytes) => write!(
                 f,
                 "{bytes} bytes of free space that held other data must be zeroed first, at the cost of its group; bytes already zeroed stay zeroed, so try again"
+            ),
+            Self::Busy(time) => write!(
+                f,
+                "another change waits for storage or for clients, and has not ended in {time:?}; try again"
             ),
             Self::Gone => f.write_str("the server has ended"),
         }

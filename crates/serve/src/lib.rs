@@ -14,6 +14,7 @@ pub mod client;
 mod clock;
 mod confine;
 pub mod control;
+mod descriptors;
 mod disks;
 pub mod engine;
 mod error;

@@ -4,11 +4,10 @@ mod admission;
 mod backs;
 mod listening;
 mod room;
+mod view;
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -33,14 +32,15 @@ use crate::pool::zeroing::Zeroing;
 use crate::reactor::handle::ReactorHandle;
 use crate::reactor::{Listener, Message, Parts, Reactor};
 use crate::security::Security;
-use crate::socket::{self, Allowed};
+use crate::socket::{self, Allowed, SocketFile};
 use crate::supervisor::{Passed, Watchdog};
 use crate::trial::{Mode, Trial};
 use crate::wake;
 use admission::{Facts, admit};
 use backs::open_back;
 use listening::{Listening, bind_unix, listen};
-pub(crate) use room::Survey;
+use view::SetAtEnd;
+pub(crate) use view::{Latch, View};
 
 /// Steps of a change after which a failure must be undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,13 +61,14 @@ pub struct Server {
     plan: Plan,
     places: Places,
     /// The properties of the drive that admission uses.
-    facts: Facts,
+    facts: Arc<Facts>,
     description: String,
     tcp: Option<SocketAddr>,
-    /// The socket that this server created and removes.
-    bound: Option<PathBuf>,
+    /// The file of the socket that this server created.
+    bound: Option<SocketFile>,
     line: ReactorHandle,
     reactor: Option<JoinHandle<io::Result<()>>>,
+    ended: Arc<Latch>,
     disks: Disks,
     blocks: Blocks,
     /// The mounted directory with volumes as files.
@@ -88,7 +89,7 @@ struct Prepared {
     facts: Facts,
     description: String,
     tcp: Option<SocketAddr>,
-    bound: Option<PathBuf>,
+    bound: Option<SocketFile>,
     launch: Launch,
     disks: Disks,
     sockets: Fresh,
@@ -127,9 +128,9 @@ impl Prepared {
         engine.apply(clock.now(), &plan);
         let (nbd, disks) = allowed(&contracts)?;
         let Listening { listeners, tcp, bound } = listen(&contracts.listen, nbd, passed.nbd, mode)?;
-        let bind_disk = |path: &Path| bind_unix(path, disks, mode).map(UnixListener::from);
+        let bind_disk = |path: &Path| bind_unix(path, disks, mode);
         let all = Disks::new(contracts.guests);
-        let sockets = all.prepare(&contracts.volumes, bind_disk, mode.is_check())?;
+        let sockets = all.prepare(&contracts.volumes, bind_disk)?;
         let drain = plan.timeouts.drain;
         let watchdog = passed.watchdog;
         let launch = Launch { engine, clock, listeners, drain, security, watchdog };
@@ -220,8 +221,8 @@ impl Server {
         let Prepared { contracts, plan, places, facts, description, tcp, bound, .. } = prepared;
         let Prepared { launch, disks, sockets, mut blocks, made, .. } = prepared;
         let devices = blocks.prepare(&contracts)?;
-        let (line, reactor) = launch.reactor()?;
-        let reactor = Some(reactor);
+        let (line, reactor, ended) = launch.reactor()?;
+        let (reactor, facts) = (Some(reactor), Arc::new(facts));
         made.keep();
         let mut this = Self {
             contracts,
@@ -233,6 +234,7 @@ impl Server {
             bound,
             line,
             reactor,
+            ended,
             disks,
             blocks,
             mounted: None,
@@ -347,8 +349,8 @@ impl Server {
         let paused = self.line.look(|seen| seen.engine.is_paused())?;
         self.blocks.check(&contracts.volumes, remove, paused)?;
         let (_, disks) = allowed(&contracts)?;
-        let bind_disk = |path: &Path| bind_unix(path, disks, &Mode::Serve).map(UnixListener::from);
-        let sockets = self.disks.prepare(&contracts.volumes, bind_disk, false)?;
+        let bind_disk = |path: &Path| bind_unix(path, disks, &Mode::Serve);
+        let sockets = self.disks.prepare(&contracts.volumes, bind_disk)?;
         self.passes(Step::Make)?;
         let made = places.make(&contracts, consent)?;
         self.passes(Step::Devices)?;
@@ -372,6 +374,9 @@ impl Server {
             Ok(()) => self.blocks.serve(devices, &self.line),
             Err(error) => self.blocks.undo(devices, error),
         };
+        if !remove.is_empty() {
+            self.line.wait_for_ejected(self.drain_timeout())?;
+        }
         Ok((made, served.and_then(|()| self.passes(Step::Blocks))))
     }
     /// Volumes that are longer than before.
@@ -461,10 +466,7 @@ impl Server {
         if !self.blocks.is_empty() && !reactor.is_finished() && self.line.resume().is_ok() {
             self.blocks.end_all(self.drain_timeout());
         }
-        if let Some(path) = &self.bound {
-            // Gone already is as good.
-            let _ = fs::remove_file(path);
-        }
+        self.bound = None;
         self.disks.admit_nobody();
         // If the reactor ended by itself, joining it says why.
         let _ = self.line.send(Message::Stop);
@@ -498,6 +500,9 @@ fn opener(reactor: ReactorHandle) -> Opener {
     Opener(Box::new(move |opening| drop(reactor.send(Message::File(opening)))))
 }
 
+/// A reactor on its own thread: its handle, the thread, and its end.
+pub(crate) type Running = (ReactorHandle, JoinHandle<io::Result<()>>, Arc<Latch>);
+
 /// The parts of a new reactor.
 pub(crate) struct Launch {
     pub(crate) engine: Engine,
@@ -510,24 +515,30 @@ pub(crate) struct Launch {
 
 impl Launch {
     /// Starts a reactor on its own thread, and returns its handle.
-    pub(crate) fn reactor(self) -> Result<(ReactorHandle, JoinHandle<io::Result<()>>), ServeError> {
+    pub(crate) fn reactor(self) -> Result<Running, ServeError> {
         self.spawn(Reactor::run)
     }
     fn spawn(
         self,
         then: impl FnOnce(Reactor) -> io::Result<()> + Send + 'static,
-    ) -> Result<(ReactorHandle, JoinHandle<io::Result<()>>), ServeError> {
+    ) -> Result<Running, ServeError> {
         let Self { engine, clock, listeners, drain, security, watchdog } = self;
         let wake = wake::new().map_err(ServeError::system("an eventfd"))?;
         let (messages, inbox) = mpsc::channel();
         let line = ReactorHandle::new(messages, &wake).map_err(ServeError::system("an eventfd"))?;
         let parts =
             Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
-        Ok((line, spawn(parts, then)?))
+        let ended = Arc::new(Latch::default());
+        let at_end = SetAtEnd(ended.clone());
+        let then = move |reactor| {
+            let _at_end = at_end;
+            then(reactor)
+        };
+        Ok((line, spawn(parts, then)?, ended))
     }
     /// Checks whether the reactor could run.
     fn check(self) -> Result<(), ServeError> {
-        let (_line, reactor) = self.spawn(|_reactor| Ok(()))?;
+        let (_line, reactor, _) = self.spawn(|_reactor| Ok(()))?;
         let ended = reactor.join();
         ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
     }

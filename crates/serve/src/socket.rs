@@ -1,5 +1,7 @@
 //! Sockets: creation with restrictive modes, options, and the identity of peers.
 
+mod file;
+
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -20,6 +22,7 @@ use crate::reactor::deferred::Origin;
 use crate::request::export::Peer;
 use crate::supervisor::Place;
 use crate::trial::Mode;
+pub(crate) use file::{PathLock, SocketFile};
 
 /// Backlog: connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -119,26 +122,29 @@ fn give_to_group(file: &fs::File, allowed: Allowed) -> io::Result<()> {
     Ok(())
 }
 
-/// A listening Unix socket. It replaces the file of one on which no process listens: a start asks `is_dead`. A check only tests
-/// whether the socket could be created, and gets one without a path.
+/// A listening Unix socket, and its file. It replaces the file of a socket on which no process listens: a start asks `is_dead`
+/// unless another server has the lock. A check only tests whether the socket could be created, and gets one without a path.
 pub(crate) fn bind_unix(
     path: &Path,
     allowed: Allowed,
     mode: &Mode,
     is_dead: impl FnOnce(&Path) -> bool,
-) -> io::Result<OwnedFd> {
+) -> io::Result<(OwnedFd, Option<SocketFile>)> {
     let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
     if !is_socket && fs::symlink_metadata(path).is_ok() {
         let message = "Address already in use, by a file that is not a socket";
         return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
     }
     let Some(trial) = mode.trial() else {
+        address(path)?;
+        let lock = PathLock::take(path)?;
         // A socket of this process, under another path, does not greet yet.
         let own = || !is_unused(path) && listens(process::id(), path) == Some(true);
         if is_socket && !own() && is_dead(path) {
             fs::remove_file(path)?;
         }
-        return listen_unix(path, allowed);
+        let (socket, file) = listen_locked(path, allowed, lock)?;
+        return Ok((socket, Some(file)));
     };
     address(path)?;
     let taken = fs::symlink_metadata(path).is_ok() && !(is_socket && is_unused(path));
@@ -148,11 +154,22 @@ pub(crate) fn bind_unix(
         return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
     }
     give_to_group(&trial.stand_in(path)?, allowed)?;
-    Ok(UnixDatagram::unbound()?.into())
+    Ok((UnixDatagram::unbound()?.into(), None))
 }
 
-/// A listening Unix socket without a path, to which no other process can connect.
-pub(crate) fn listen_unix(path: &Path, allowed: Allowed) -> io::Result<OwnedFd> {
+/// A listening Unix socket at a path to which this process has the right.
+pub(crate) fn listen_locked(
+    path: &Path,
+    allowed: Allowed,
+    lock: PathLock,
+) -> io::Result<(OwnedFd, SocketFile)> {
+    let socket = listen_unix(path, allowed)?;
+    let file = SocketFile::new(path, lock)?;
+    Ok((socket, file))
+}
+
+/// A listening Unix socket.
+fn listen_unix(path: &Path, allowed: Allowed) -> io::Result<OwnedFd> {
     // SAFETY: makes a descriptor and touches no memory.
     let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
@@ -332,6 +349,13 @@ fn option<T: Plain>(socket: &OwnedFd, name: libc::c_int) -> Option<T> {
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, to, size) } != 0;
     // SAFETY: the kernel has just filled all of it, and any bytes are a value (`Plain`).
     (!failed && length as usize == size_of::<T>()).then(|| unsafe { value.assume_init() })
+}
+
+/// Sends a few bytes to a socket that is open, if it takes them at once.
+pub(crate) fn try_send(socket: RawFd, bytes: &[u8]) {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: reads the bytes that it is given; a failure is ignored, as the connection is closed in any case.
+    unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
 }
 
 /// Sets socket options: large buffers, no delay for small replies, and keepalive.

@@ -1,7 +1,8 @@
 //! The interface to a service manager, systemd: listening sockets that exist before the server, notifications (READY
 //! and others), and a watchdog.
 //!
-//! Sockets have names: `nbd`, `control` and `metrics`. A socket that is bound to an address in the contracts replaces
+//! Sockets have names: `nbd`, `control` and `metrics`. One without a name is for NBD: libnbd's socket activation, for example,
+//! passes one so. A socket that is bound to an address in the contracts replaces
 //! a new one; other sockets are served in addition. They belong to the manager: a server that ends leaves them open,
 //! and clients that connect meanwhile are served by the next server.
 //!
@@ -30,6 +31,8 @@ const NAMES: &str = "nbd, control, metrics (FileDescriptorName= in the socket's 
 
 /// How long a manager that does not read may hold up a notification.
 const NOTIFY_MAX: Duration = Duration::from_secs(1);
+/// The name that `sd_listen_fds_with_names` gives to a socket without one.
+const UNNAMED: &str = "unknown";
 
 /// Where a socket is bound.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -147,7 +150,7 @@ impl Passed {
             let file = unsafe { BorrowedFd::borrow_raw(file) };
             let socket = file.try_clone_to_owned().and_then(Socket::new).map_err(what())?;
             match name.as_str() {
-                "nbd" => this.nbd.push(socket),
+                "nbd" | UNNAMED | "" => this.nbd.push(socket),
                 "control" => this.control.push(socket),
                 "metrics" => this.metrics.push(socket),
                 _ => return Err(what()(unknown(&name))),

@@ -2,10 +2,11 @@
 
 mod call;
 mod changes;
+mod end;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,6 +31,7 @@ use super::monitor::{self, Monitor};
 use super::pages::Pages;
 use super::problem::Problem;
 use super::resources;
+use super::turns::Turns;
 use super::usage::Usage;
 use super::why;
 use crate::clock::Clock;
@@ -38,7 +40,7 @@ use crate::places::Consent;
 use crate::pool::zeroing::Progress;
 use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
-use crate::server::{Server, Survey};
+use crate::server::{Latch, Server, View};
 
 /// A drain that takes longer is called off: somebody's limit or a broken drive holds requests.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -103,11 +105,17 @@ pub(super) struct Served {
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) file: ContractFile,
-    pub(super) served: Mutex<Served>,
+    /// Whoever changes something has it for as long as that takes.
+    served: Turns<Served>,
+    /// What calls that only read see.
+    view: Mutex<Arc<Shown>>,
     pub(super) state: Mutex<State>,
     over: AtomicBool,
+    /// The reactor has ended.
+    ended: Arc<Latch>,
+    /// Reloads on signals that are being made or wait.
+    reloads: AtomicUsize,
     clock: Clock,
-    /// Asked without the lock of `served`, which a change holds for as long as it takes.
     pub(super) reactor: ReactorHandle,
     /// The reply that a health check waits for: whether the reactor still runs its loop.
     pub(super) alive: Mutex<Option<Receiver<()>>>,
@@ -123,6 +131,19 @@ pub(super) struct App {
     pages: [Pages; 3],
     /// What live pages show.
     pub(super) monitor: Monitor,
+}
+
+/// What was served after the last change.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) server: View,
+    pub(super) revision: String,
+}
+
+impl Shown {
+    fn new(server: &Server, revision: String) -> Self {
+        Self { server: server.view(), revision }
+    }
 }
 
 /// A lock's content, even if a thread died with it: all that is in these is whole at any time.
@@ -157,28 +178,24 @@ impl App {
             monitor: Monitor::default(),
             recording: Mutex::default(),
             file,
-            served: Mutex::new(Served { server: Some(server), revision }),
+            view: Mutex::new(Arc::new(Shown::new(&server, revision.clone()))),
+            ended: server.end_of_reactor().clone(),
+            served: Turns::new(Served { server: Some(server), revision }),
             state: Mutex::new(State::Serving),
             over: AtomicBool::new(false),
+            reloads: AtomicUsize::new(0),
             clock: Clock::start(),
         })
     }
     pub(super) fn server<T>(&self, look: impl FnOnce(&Server) -> T) -> Result<T, ServeError> {
-        lock(&self.served).server().map(look)
+        self.served.wait().server().map(look)
     }
-    /// A look at the server's files, unless a change is being made.
-    pub(super) fn survey(&self) -> Option<Survey> {
-        let served = self.served.try_lock().ok()?;
-        Some(served.server().ok()?.survey())
+    /// The server as it was after the last change.
+    pub(super) fn view(&self) -> Arc<Shown> {
+        lock(&self.view).clone()
     }
-    pub(super) fn is_over(&self) -> bool {
-        let ended = || lock(&self.served).server.as_ref().is_none_or(Server::is_over);
-        self.over.load(Ordering::Relaxed) || ended()
-    }
-    pub(super) fn stop(&self) -> Result<(), ServeError> {
-        // Taken out first, so that nobody waits for the lock while the server drains.
-        let server = lock(&self.served).server.take();
-        server.map_or(Ok(()), Server::stop)
+    pub(super) fn revision(&self) -> String {
+        self.view().revision.clone()
     }
     /// Who may do what at this moment.
     pub(super) fn gate(&self) -> Arc<Gate> {
@@ -215,8 +232,8 @@ impl App {
             ["v1", "volumes", name @ ..] => unescape(name).ok()?,
             _ => return None,
         };
-        let served = lock(&self.served);
-        let mut volumes = served.server().ok()?.contracts().volumes.iter();
+        let shown = self.view();
+        let mut volumes = shown.server.contracts().volumes.iter();
         volumes.find(|volume| volume.name == name).map(|volume| volume.group.clone())
     }
     pub(super) fn route(&self, call: &Call) -> Result<ApiResponse> {
@@ -277,18 +294,18 @@ impl App {
     }
 
     fn status(&self) -> Result<ApiResponse> {
-        let served = lock(&self.served);
-        let server = served.server()?;
-        let (now, connections, pending, in_flight, busy) = server.line().look(|seen| {
+        let shown = self.view();
+        let server = &shown.server;
+        let (now, connections, pending, in_flight, busy) = self.reactor.look(|seen| {
             let engine = seen.engine;
             let in_flight = engine.controller().in_flight();
             (seen.now, seen.connections, engine.pending(), in_flight, engine.busy_time(seen.now))
         })?;
         let contracts = server.contracts();
-        let files = self.files.look(&server.survey());
+        let files = self.files.look(&shown);
         let absolute = |path: &PathBuf| std::path::absolute(path).ok();
         let status = resources::Status {
-            revision: served.revision.clone(),
+            revision: shown.revision.clone(),
             version: env!("CARGO_PKG_VERSION"),
             state: lock(&self.state).word(),
             file: self.file.path().to_path_buf(),
@@ -299,7 +316,7 @@ impl App {
             listen_unix: contracts.listen.unix.as_ref().and_then(absolute),
             listen_tcp: server.tcp().map(|address| address.to_string()),
             fuse_mount: contracts.mount.as_ref().and_then(absolute),
-            free_bytes: files.free_bytes,
+            free_bytes: files.free,
             removed_files: files.removed,
             uptime_seconds: self.clock.now().0 as f64 / 1e9,
             groups: contracts.groups.len(),
@@ -318,9 +335,9 @@ impl App {
         ApiResponse { status: 200, revision: None, kind: "application/json", allow: None, body }
     }
     fn stack(&self, status: u16) -> Result<ApiResponse> {
-        let served = lock(&self.served);
-        let stack = resources::stack(served.server()?.contracts());
-        let revision = served.revision.clone();
+        let shown = self.view();
+        let stack = resources::stack(shown.server.contracts());
+        let revision = shown.revision.clone();
         let body = json!({ "revision": revision, "stack": stack });
         Ok(ApiResponse::json(status, Some(revision), &body))
     }
@@ -353,10 +370,9 @@ impl App {
         let moment = live::gather(&self.reactor, GROUPS)?.groups.into_iter();
         let usage = |group: GroupMoment| (group.name, Usage::new(&group.tally, group.holds));
         let mut usage: BTreeMap<String, Usage> = moment.map(usage).collect();
-        let served = lock(&self.served);
-        let groups = resources::groups(served.server()?, |name| usage.remove(name))?;
-        let revision = served.revision.clone();
-        drop(served);
+        let shown = self.view();
+        let groups = resources::groups(&shown.server, |name| usage.remove(name))?;
+        let revision = shown.revision.clone();
         let (groups, next) = page.of(groups, |group| &group.name)?;
         let mut body = json!({ "revision": revision, "groups": groups });
         next.into_iter().for_each(|next| body["next"] = next.into());
@@ -365,10 +381,9 @@ impl App {
     fn volumes(&self, call: &Call) -> Result<ApiResponse> {
         let page = call.page()?;
         let moment = live::gather(&self.reactor, VOLUMES)?;
-        let served = lock(&self.served);
-        let volumes = resources::volumes(served.server()?, &moment.volumes);
-        let revision = served.revision.clone();
-        drop(served);
+        let shown = self.view();
+        let volumes = resources::volumes(&shown.server, &moment.volumes);
+        let revision = shown.revision.clone();
         let (volumes, next) = page.of(volumes, |volume| &volume.name)?;
         let mut body = json!({ "revision": revision, "volumes": volumes });
         next.into_iter().for_each(|next| body["next"] = next.into());
@@ -408,9 +423,9 @@ impl App {
             Kind::Group => self.reactor.look(move |seen| Usage::of(seen, &path))?,
             Kind::Volume => None,
         };
-        let served = lock(&self.served);
-        let server = served.server()?;
-        let revision = served.revision.clone();
+        let shown = self.view();
+        let server = &shown.server;
+        let revision = shown.revision.clone();
         let missing = || unknown(server, kind, name);
         let body = match kind {
             Kind::Group => {
@@ -429,23 +444,22 @@ impl App {
         Ok(ApiResponse::json(status, Some(revision), &body))
     }
 
-    /// The reactor and the revision; the lock is not held while the reactor is asked.
-    fn line(&self) -> Result<(ReactorHandle, String)> {
-        let served = lock(&self.served);
-        Ok((served.server()?.line().clone(), served.revision.clone()))
+    /// The reactor and the revision.
+    fn line(&self) -> (ReactorHandle, String) {
+        (self.reactor.clone(), self.revision())
     }
     fn why(&self, name: &str) -> Result<ApiResponse> {
-        let (line, revision) = self.line()?;
+        let (line, revision) = self.line();
         let why = why::why(&line, name)?;
         let Some(mut why) = why else {
-            return Err(self.server(|server| unknown(server, Kind::Group, name))?);
+            return Err(unknown(&self.view().server, Kind::Group, name));
         };
         why.revision = revision;
         Ok(ApiResponse::json(200, Some(why.revision.clone()), &why))
     }
     fn live(&self, call: &Call) -> Result<ApiResponse> {
         let page = call.page()?;
-        let (line, revision) = self.line()?;
+        let (line, revision) = self.line();
         let wanted = Wanted { groups: true, volumes: false, whys: true };
         let mut live = Live::new(&live::gather(&line, wanted)?, &page)?;
         live.revision = revision;
@@ -477,7 +491,7 @@ impl App {
     }
     /// Copies the counters for live pages.
     pub(super) fn sample(&self) -> Result<()> {
-        let (line, revision) = self.line()?;
+        let (line, revision) = self.line();
         let whys = self.monitor.is_watched();
         let moment = live::gather(&line, Wanted { groups: true, volumes: false, whys })?;
         self.monitor.add(&moment, revision)
@@ -490,7 +504,7 @@ impl App {
             return Err(Problem::bad_request(format!("after a drain: {then}?"))
                 .allowed("{\"then\": \"hold\"}, \"resume\" or \"end\""));
         }
-        let (line, _) = self.line()?;
+        let (line, _) = self.line();
         {
             let mut state = lock(&self.state);
             if *state == State::Draining {
@@ -518,14 +532,14 @@ impl App {
         Ok(ApiResponse::json(200, None, &json!({ "state": State::Drained.word() })))
     }
     fn resume(&self) -> Result<ApiResponse> {
-        self.server(|server| server.line().resume())??;
+        self.reactor.resume()?;
         *lock(&self.state) = State::Serving;
         Ok(ApiResponse::json(200, None, &json!({ "state": State::Serving.word() })))
     }
 }
 
 /// The error for a group or volume that does not exist, with the names that do.
-fn unknown(server: &Server, kind: Kind, name: &str) -> Problem {
+fn unknown(server: &View, kind: Kind, name: &str) -> Problem {
     let contracts = server.contracts();
     let names: Vec<&str> = match kind {
         Kind::Group => contracts.groups.iter().map(|group| group.name.as_str()).collect(),

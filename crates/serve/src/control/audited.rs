@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::app::{ApiResponse, App, Call, Result, lock};
+use super::app::{ApiResponse, App, Call, Result};
 use super::audit::{Asked, Outcome};
 use super::gate::Author;
 use super::problem::Problem;
@@ -19,11 +19,11 @@ impl App {
             Problem::new(503, "audit", format!("{what}: the audit log cannot be written: {error}"))
         };
         let asked = Asked::new(&call.method, &call.path, &call.query, call.body.as_deref());
-        let before = lock(&self.served).revision.clone();
+        let before = self.revision();
         let begun = self.audit.begin(&call.author, asked, before);
         let begun = begun.map_err(|error| unwritten("nothing was changed", error))?;
         let changed = self.route(call);
-        let after = lock(&self.served).revision.clone();
+        let after = self.revision();
         let (response, result) = match changed {
             Ok(response) => (response, "done"),
             Err(ref problem) => (ApiResponse::problem(problem), problem.message()),
@@ -38,7 +38,7 @@ impl App {
         let author = Author::own("signal");
         let file = self.file.path().display().to_string();
         let asked = Asked::new("reload", &file, "", None);
-        let before = lock(&self.served).revision.clone();
+        let before = self.revision();
         let begun = self.audit.begin(&author, asked, before.clone());
         let begun = begun.map_err(ServeError::system("the audit log"))?;
         let reloaded = self.reload();

@@ -1,20 +1,20 @@
 //! The files that hold volumes, as an operator must see them: removed ones, and the room that is left.
 //!
-//! A thread looks at them every few seconds. It holds no lock meanwhile, since a file system may hang.
+//! A thread looks at them every few seconds, and for each `ctl status`. It holds no lock meanwhile, since a file system may
+//! hang.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::app::{App, lock};
+use super::app::{App, Shown, lock};
+use super::limits;
 use crate::error::ServeError;
 use crate::log;
-use crate::server::Survey;
 
 /// How often somebody looks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -22,12 +22,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// What was seen last.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    removed: Mutex<BTreeSet<PathBuf>>,
-    free: Mutex<Option<u64>>,
+    seen: Arc<Mutex<Look>>,
+    /// The end of the present look, which may wait for a file system.
+    present: Mutex<Option<Receiver<()>>>,
 }
 
 /// A file that somebody removed while it was served.
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Removed {
     path: PathBuf,
     /// The only volume in it; absent: all volumes are.
@@ -38,52 +39,68 @@ pub(super) struct Removed {
 }
 
 /// What files look like at one moment.
+#[derive(Clone, Default, Debug)]
 pub(super) struct Look {
-    pub(super) free_bytes: Option<u64>,
+    /// Bytes that new volumes can have, if that is known.
+    pub(super) free: Option<u64>,
     pub(super) removed: Vec<Removed>,
 }
 
-impl Files {
-    /// Looks at the files of a server; the log has a line about each that was removed.
-    pub(super) fn look(&self, survey: &Survey) -> Look {
-        let free_bytes = survey.free_bytes().ok();
-        let removed = survey.removed();
-        let paths = removed.iter().map(|removed| removed.path.clone()).collect();
-        let before = std::mem::replace(&mut *lock(&self.removed), paths);
-        *lock(&self.free) = free_bytes;
-        let tell = |removed: crate::places::Unlinked| {
+impl Look {
+    /// Looks at what is served; the log has a line about each file that was not removed `before`.
+    fn at(shown: &Shown, before: &[Removed]) -> Self {
+        let removed = shown.server.removed().into_iter().map(|removed| {
             let text = removed.message();
-            if !before.contains(&removed.path) {
+            if !before.iter().any(|before| before.path == removed.path) {
                 log::tell("drive", &text);
             }
             Removed { path: removed.path, volume: removed.volume, text }
-        };
-        Look { free_bytes, removed: removed.into_iter().map(tell).collect() }
+        });
+        Self { removed: removed.collect(), free: shown.server.free_bytes().ok() }
     }
-    /// How many were removed.
-    pub(super) fn removed(&self) -> usize {
-        lock(&self.removed).len()
+}
+
+impl Files {
+    /// Looks at the files of what is served. One thread at a time does. If it takes longer than [`limits::LOOK_MAX`], what
+    /// was seen last is returned, without the free space.
+    pub(super) fn look(&self, shown: &Arc<Shown>) -> Look {
+        let mut present = lock(&self.present);
+        let ended = present.take().or_else(|| {
+            let (end, ended) = mpsc::channel();
+            let (seen, shown) = (self.seen.clone(), shown.clone());
+            let look = move || {
+                let before = lock(&seen).removed.clone();
+                let look = Look::at(&shown, &before);
+                *lock(&seen) = look;
+                // Nobody may wait for it any more.
+                let _ = end.send(());
+            };
+            thread::Builder::new().name("look".into()).spawn(look).ok()?;
+            Some(ended)
+        });
+        let waited = ended.map(|ended| (ended.recv_timeout(limits::LOOK_MAX), ended));
+        let mut look = self.seen();
+        if let Some((Err(RecvTimeoutError::Timeout), ended)) = waited {
+            *present = Some(ended);
+            look.free = None;
+        }
+        look
     }
-    /// Bytes that new volumes can have.
-    pub(super) fn free_bytes(&self) -> Option<u64> {
-        *lock(&self.free)
+    /// What was seen last.
+    pub(super) fn seen(&self) -> Look {
+        lock(&self.seen).clone()
     }
 }
 
 /// Looks at a server's files now and from time to time, until the result is dropped.
 pub(super) fn watch(app: &Arc<App>) -> Result<Sender<()>, ServeError> {
-    let look = |app: &App| {
-        if let Some(survey) = app.survey() {
-            app.files.look(&survey);
-        }
-    };
-    look(app);
+    app.files.look(&app.view());
     let (stop, stopped) = mpsc::channel();
     let app = Arc::downgrade(app);
     let look = move || {
         while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             let Some(app) = app.upgrade() else { return };
-            look(&app);
+            app.files.look(&app.view());
         }
     };
     let thread = thread::Builder::new().name("files".into()).spawn(look);

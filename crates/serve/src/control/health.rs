@@ -18,7 +18,7 @@ impl App {
         let good = alive && (query != "ready" || state == State::Serving);
         let mut body = json!({ "alive": alive, "state": state.word() });
         // Those who would restart the server for that would lose the data.
-        match self.files.removed() {
+        match self.files.seen().removed.len() {
             0 => {}
             removed => body["removed_files"] = removed.into(),
         }

@@ -3,18 +3,20 @@
 //! This file listens and admits connections; `exchange` reads the HTTP request of a connection and sends the response.
 //!
 //! Everything is bounded. There are timeouts for the handshake, the head, the body and the response; a connection
-//! carries one call. Each class of callers ([`Class`]) has a number of connections ([`Slots`]) and of threads: callers
+//! carries one call, and one that waits for its caller gives way to a new one. Each class of callers ([`Class`]) has a number of connections ([`Slots`]) and of threads: callers
 //! over TCP cannot lock out the Unix socket, and callers who may only read cannot lock out those who may make changes.
 //! `rate` limits how often a caller may call.
 
 mod exchange;
 
-use std::fs;
+use std::future::{Future, poll_fn};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread::JoinHandle;
 
 use iofair_config::contracts::{Control, Metrics};
@@ -29,12 +31,12 @@ use super::app::App;
 use super::gate::{Caller, Key, Role};
 use super::monitor;
 use super::rate::Buckets;
-use super::slots::Slots;
+use super::slots::{Slot, Slots};
 use super::{limits, limits::Class};
 use crate::accounts;
 use crate::error::ServeError;
 use crate::front::tls;
-use crate::socket::{self, Allowed};
+use crate::socket::{self, Allowed, SocketFile};
 use crate::supervisor;
 use crate::trial::Mode;
 
@@ -48,8 +50,8 @@ const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: applicat
 pub(super) struct Http {
     stop: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
-    /// Paths of the Unix sockets, removed on stop. Sockets from a service manager are not among them.
-    bound: Vec<PathBuf>,
+    /// Files of the Unix sockets, removed on stop. Those of sockets from a service manager are not among them.
+    bound: Vec<SocketFile>,
     control: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 }
@@ -158,9 +160,9 @@ impl Http {
                 Some(socket) => given.push(socket),
                 None => {
                     let what = ServeError::system(path.display().to_string());
-                    if let Some(listener) = bind_unix(path, allowed, mode).map_err(what)? {
+                    if let Some((listener, file)) = bind_unix(path, allowed, mode).map_err(what)? {
                         listeners.push(Listener::Unix(listener));
-                        self.bound.push(path.to_path_buf());
+                        self.bound.push(file);
                     }
                 }
             }
@@ -194,10 +196,7 @@ impl Http {
     /// Stops accepting connections and removes the sockets. Calls in progress are completed.
     pub(super) fn stop(mut self) {
         self.stop.notify_one();
-        for path in &self.bound {
-            // It may have been removed already.
-            let _ = fs::remove_file(path);
-        }
+        self.bound.clear();
         if let Some(thread) = self.thread.take() {
             thread.join().expect("a panic of the control thread is a bug");
         }
@@ -205,14 +204,16 @@ impl Http {
 }
 
 /// Binds a Unix socket, and replaces one that no process listens on. A check binds nothing and gets `None`.
-fn bind_unix(path: &Path, allowed: Allowed, mode: &Mode) -> io::Result<Option<UnixListener>> {
-    let bound = socket::bind_unix(path, allowed, mode, socket::is_unused)?;
-    if mode.is_check() {
-        return Ok(None);
-    }
+fn bind_unix(
+    path: &Path,
+    allowed: Allowed,
+    mode: &Mode,
+) -> io::Result<Option<(UnixListener, SocketFile)>> {
+    let (bound, file) = socket::bind_unix(path, allowed, mode, socket::is_unused)?;
+    let Some(file) = file else { return Ok(None) };
     let listener = std::os::unix::net::UnixListener::from(bound);
     listener.set_nonblocking(true)?;
-    UnixListener::from_std(listener).map(Some)
+    Ok(Some((UnixListener::from_std(listener)?, file)))
 }
 
 fn bind_tcp(address: SocketAddr, mode: &Mode) -> io::Result<TcpListener> {
@@ -265,14 +266,25 @@ struct Service {
     handshakes: Arc<Slots>,
     /// Live pages that are open.
     live_pages: Arc<Slots>,
-    /// Threads for calls by [`Class`].
+    /// Threads by [`Class`], for calls that only read and for changes.
     threads: [Semaphore; Class::COUNT],
+    change_threads: [Semaphore; Class::COUNT],
     changes: Buckets,
     /// Calls that only read.
     looks: Buckets,
     scrapes: Buckets,
     /// Refusals that are written into the audit log.
     refusals: Buckets,
+}
+
+/// The result of something for a connection; `None` once its place is given to another one.
+async fn unless_cut<F: Future>(slot: &Slot, work: F) -> Option<F::Output> {
+    let (mut work, mut cut) = (pin!(work), pin!(slot.is_cut()));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => cut.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }
 
 /// The caller of a connection, and the listener that accepted it.
@@ -289,6 +301,7 @@ impl Service {
             handshakes: Slots::new(limits::HANDSHAKES, limits::HANDSHAKES_OF_ONE),
             live_pages: Slots::new(limits::LIVE_PAGES, limits::LIVE_PAGES_OF_ONE),
             threads: Class::ALL.map(|class| Semaphore::new(class.threads())),
+            change_threads: Class::ALL.map(|class| Semaphore::new(class.change_threads())),
             changes: Buckets::new(limits::CHANGES),
             looks: Buckets::new(limits::LOOKS),
             scrapes: Buckets::new(limits::SCRAPES),
@@ -317,11 +330,8 @@ impl Service {
             let _ = stream.into_std().and_then(|mut stream| stream.write(BUSY));
             return;
         };
-        let service = self.clone();
-        drop(tokio::spawn(async move {
-            exchange::converse(stream, visit, service).await;
-            drop(slot);
-        }));
+        let plain = Some(stream.as_raw_fd());
+        drop(tokio::spawn(exchange::converse((stream, plain), visit, slot, self.clone())));
     }
     fn admit_tcp(self: &Arc<Self>, scope: Scope, stream: TcpStream, from: SocketAddr) {
         if scope == Scope::Control {
@@ -333,19 +343,16 @@ impl Service {
             let _ = stream.into_std().and_then(|mut stream| stream.write(BUSY));
             return;
         };
-        let service = self.clone();
-        drop(tokio::spawn(async move {
-            exchange::converse(stream, visit, service).await;
-            drop(slot);
-        }));
+        let plain = Some(stream.as_raw_fd());
+        drop(tokio::spawn(exchange::converse((stream, plain), visit, slot, self.clone())));
     }
     fn admit_tls(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
         let Some(place) = self.handshakes.try_take(Key::host(from)) else { return };
         let Some(config) = self.app.gate().tls.clone() else { return };
         let service = self.clone();
         drop(tokio::spawn(async move {
-            let shaken = timeout(limits::HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await;
-            let Ok(Ok(stream)) = shaken else { return };
+            let shakes = timeout(limits::HANDSHAKE, TlsAcceptor::from(config).accept(stream));
+            let Some(Ok(Ok(stream))) = unless_cut(&place, shakes).await else { return };
             let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let names = certificates.first().map(tls::names).unwrap_or_default();
             let visit =
@@ -353,8 +360,8 @@ impl Service {
             let class = service.class(&visit);
             let slot = service.slots[class as usize].try_take(visit.caller.key());
             drop(place);
-            if slot.is_some() {
-                exchange::converse(stream, visit, service).await;
+            if let Some(slot) = slot {
+                exchange::converse((stream, None), visit, slot, service).await;
             }
         }));
     }

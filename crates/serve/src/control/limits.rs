@@ -14,6 +14,11 @@ pub(super) const HEAD: Duration = Duration::from_secs(10);
 pub(super) const BODY: Duration = Duration::from_secs(10);
 /// Taking a response. A page of metrics of 10,000 groups has some megabytes.
 pub(super) const RESPONSE: Duration = Duration::from_secs(30);
+/// Waiting for another change to end.
+pub(super) const CHANGE_WAIT: Duration = Duration::from_secs(10);
+/// Waiting for a change to end when the server ends; then for a look at the files.
+pub(super) const STOP_WAIT: Duration = Duration::from_secs(5);
+pub(super) const LOOK_MAX: Duration = Duration::from_secs(1);
 /// Waiting for a thread that carries a call out.
 pub(super) const THREAD_WAIT: Duration = Duration::from_secs(10);
 /// Taking an event of a live page, which has a few hundred kilobytes at most.
@@ -66,8 +71,8 @@ pub(super) enum Class {
     Health,
 }
 
-/// Threads of all classes.
-pub(super) const THREADS: usize = 4 + 2 + 2 + 2 + 1 + 1 + 1;
+/// Threads of all classes: for calls that only read, and for changes.
+pub(super) const THREADS: usize = (4 + 2 + 2 + 2 + 1 + 1 + 1) + (4 + 2);
 /// The thread that copies counters for live pages.
 pub(super) const SAMPLER: usize = 1;
 
@@ -99,7 +104,16 @@ impl Class {
             _ => 8,
         }
     }
-    /// Calls that are carried out at once; each may wait for the reactor or the drive.
+    /// Changes that are carried out at once, or wait for each other: they may wait for storage, and take no thread from calls
+    /// that only read.
+    pub(super) const fn change_threads(self) -> usize {
+        match self {
+            Self::UnixOperator => 4,
+            Self::TlsOperator => 2,
+            _ => 0,
+        }
+    }
+    /// Calls that only read which are carried out at once; each may wait for the reactor.
     pub(super) const fn threads(self) -> usize {
         match self {
             Self::UnixOperator => 4,
@@ -117,7 +131,8 @@ mod tests {
     /// rows.
     #[test]
     fn every_class_has_threads() {
-        assert_eq!(Class::ALL.iter().map(|class| class.threads()).sum::<usize>(), THREADS);
+        let threads = |class: Class| class.threads() + class.change_threads();
+        assert_eq!(Class::ALL.into_iter().map(threads).sum::<usize>(), THREADS);
         for (index, class) in Class::ALL.into_iter().enumerate() {
             assert_eq!(class as usize, index);
         }

@@ -20,6 +20,7 @@ use crate::engine::tally::{BUCKETS, GroupTally, Step, Times};
 use crate::error::ServeError;
 use crate::reactor::Seen;
 use crate::reactor::handle::ReactorHandle;
+use crate::reactor::refusals::Refusal;
 
 /// Everything that was seen.
 pub(super) struct Moment {
@@ -37,6 +38,8 @@ pub(super) struct Moment {
     pub(super) drive_busy: Nanos,
     pub(super) reactor_busy: Nanos,
     pub(super) handshake_cpu: Nanos,
+    /// Refused clients, by [`Refusal`].
+    pub(super) refused: [u64; Refusal::ALL.len()],
     pub(super) gauges: Vec<(&'static str, u64)>,
 }
 
@@ -147,6 +150,7 @@ fn whole(seen: &Seen<'_>) -> Moment {
         drive_busy: engine.busy_time(seen.now),
         reactor_busy: thread_time(),
         handshake_cpu: seen.handshake_cpu,
+        refused: seen.refused,
         gauges: gauges.0,
     }
 }

@@ -12,6 +12,7 @@ use super::live::{GroupMoment, Moment, VolumeMoment, bounds, seconds};
 use crate::engine::tally::{Step, Times};
 use crate::log;
 use crate::pool::zeroing::Progress;
+use crate::reactor::refusals::Refusal;
 
 /// What the text is.
 pub(super) const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -89,6 +90,11 @@ fn server(page: &mut Page, moment: &Moment) {
     page.one("iofair_handshake_cpu_seconds_total", counter, help, seconds(moment.handshake_cpu));
     let help = "Lines of the log that were not written: too many from one source, or standard error or output failed.";
     page.one("iofair_log_lines_lost_total", counter, help, log::lost());
+    let name = "iofair_connections_refused_total";
+    page.family(name, counter, "Clients refused before they had a volume, by reason.");
+    for (refusal, count) in Refusal::ALL.into_iter().zip(moment.refused) {
+        page.line(name, &[("reason", refusal.name())], count);
+    }
     page.family("iofair_policy", gauge, "Counters of the policies, in the unit of their name.");
     for (name, value) in &moment.gauges {
         page.line("iofair_policy", &[("gauge", name)], value);
@@ -96,11 +102,12 @@ fn server(page: &mut Page, moment: &Moment) {
 }
 
 fn storage(page: &mut Page, files: &Files) {
-    if let Some(free) = files.free_bytes() {
+    let seen = files.seen();
+    if let Some(free) = seen.free {
         page.one("iofair_free_bytes", "gauge", "Bytes that new volumes can have.", free);
     }
     let help = "Files that hold volumes and were removed while they are served.";
-    page.one("iofair_removed_files", "gauge", help, files.removed());
+    page.one("iofair_removed_files", "gauge", help, seen.removed.len());
 }
 
 fn pool(page: &mut Page, zeroing: &Progress) {

@@ -5,7 +5,8 @@
 //! file replaces the contract file. If the last step fails, the server reverts the change. So a change survives a
 //! restart, and the file always shows the contracts in force.
 //!
-//! Changes are made one at a time. Every response carries the *revision* of the contract file (also as `ETag`). A
+//! Changes are made one at a time, and one that has waited for another for a while is refused. Calls that only read see
+//! the state before the change that is being made, and wait for none. Every response carries the *revision* of the contract file (also as `ETag`). A
 //! change that names a revision (`If-Match`) is refused if the file has another one by then. A file that was edited
 //! by hand is not overwritten: its changes must be applied first (SIGHUP, `POST /v1/reload`).
 //!
@@ -39,6 +40,7 @@ mod recording;
 mod resources;
 mod running;
 mod slots;
+mod turns;
 mod usage;
 mod why;
 
@@ -162,6 +164,23 @@ impl Control {
     /// The TCP address of metrics, likewise.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.http.as_ref().and_then(Http::metrics)
+    }
+    /// [`Self::reload`] on a thread of its own, since the file or the storage may make it wait; `then` gets the result. One
+    /// reload may wait for another: a third one would read nothing that the second does not.
+    pub fn reload_then(&self, then: impl FnOnce(Result<(), ServeError>) + Send + 'static) {
+        let app = self.app.clone();
+        if !app.begin_reload() {
+            return;
+        }
+        let work = move || {
+            let reloaded = app.reload_on_signal();
+            app.end_reload();
+            then(reloaded);
+        };
+        if std::thread::Builder::new().name("reload".into()).spawn(work).is_err() {
+            log::tell("server", "no reload: no thread for it");
+            self.app.end_reload();
+        }
     }
     /// Applies the present contract file; on an error nothing changes.
     pub fn reload(&self) -> Result<(), ServeError> {

@@ -6,12 +6,14 @@ use std::path::Path;
 use iofair_config::contracts::Contracts;
 
 use crate::clock;
+use crate::descriptors;
 use crate::front::tls;
 use crate::security;
 use crate::socket;
 
-/// Descriptors that a server needs besides those of connections and volumes: its rings, files and sockets.
-const OWN: u64 = 64;
+/// Descriptors that a server needs besides those of connections and volumes: its rings, files and sockets, and those that are
+/// kept for control.
+const OWN: u64 = 64 + descriptors::RESERVED;
 /// Descriptors that a volume may need: its file twice, its lock, and a socket with its machine's memory and queues.
 const OF_VOLUME: u64 = 8;
 const DAY: u64 = 24 * 60 * 60;

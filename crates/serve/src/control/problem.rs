@@ -123,6 +123,7 @@ impl From<ServeError> for Problem {
                 Self::new(422, "no-space", error.to_string())
             }
             ServeError::Zeroing(_) => Self::new(503, "zeroing", error.to_string()),
+            ServeError::Busy(_) => Self::new(503, "busy", error.to_string()),
             ServeError::Gone => Self::new(503, "ended", error.to_string()),
             _ => Self::new(500, "system", error.to_string()),
         }

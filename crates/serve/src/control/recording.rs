@@ -42,7 +42,7 @@ impl App {
         }
     }
     fn start_recording(&self) -> Result<ApiResponse> {
-        let metadata = self.server(|server| metadata(server.contracts()))?;
+        let metadata = metadata(self.view().server.contracts());
         let begun = self.engine(move |now, engine| engine.start_recording(now, metadata))?;
         match begun {
             Ok(()) => {}

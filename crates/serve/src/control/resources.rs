@@ -16,7 +16,7 @@ use super::files::Removed;
 use super::live::VolumeMoment;
 use super::usage::Usage;
 use crate::error::ServeError;
-use crate::server::Server;
+use crate::server::View;
 
 /// The whole server.
 #[derive(Serialize)]
@@ -215,7 +215,7 @@ fn written(contracts: &Contracts, kind: Kind) -> BTreeMap<String, Map<String, Js
 
 /// All groups, parents first, each with what it used.
 pub(super) fn groups(
-    server: &Server,
+    server: &View,
     mut usage: impl FnMut(&str) -> Option<Usage>,
 ) -> Result<Vec<Group>, ServeError> {
     let contracts = server.contracts();
@@ -288,10 +288,10 @@ pub(super) fn changed(before: InStack<'_>, after: InStack<'_>) -> Vec<Changed> {
 }
 
 /// All volumes, in the order of the file.
-pub(super) fn volumes(server: &Server, live: &[VolumeMoment]) -> Vec<Volume> {
+pub(super) fn volumes(server: &View, live: &[VolumeMoment]) -> Vec<Volume> {
     let contracts = server.contracts();
     let mut written = written(contracts, Kind::Volume);
-    let mut blocks: BTreeMap<String, PathBuf> = server.blocks().into_iter().collect();
+    let mut blocks: BTreeMap<String, PathBuf> = server.blocks().iter().cloned().collect();
     let live: BTreeMap<&str, &VolumeMoment> =
         live.iter().map(|volume| (volume.name.as_str(), volume)).collect();
     let volume = |volume: &contracts::Volume| {

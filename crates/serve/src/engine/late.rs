@@ -58,8 +58,12 @@ impl Engine {
         let op = &mut self.ops[key];
         (op.status, op.abandoned) = (libc::EIO, true);
         self.abandoned += 1;
-        self.volumes[op.volume].finished(now, op);
-        self.tallies.finished(now, op, self.controller.groups());
+        if op.cancelled {
+            self.tallies.cancelled(now, op);
+        } else {
+            self.volumes[op.volume].finished(now, op);
+            self.tallies.finished(now, op, self.controller.groups());
+        }
         self.early.push_back(op.completion_without_data());
         if op.operation.modifies() {
             self.ops.fence(key, |range| self.fences.add(&range));

@@ -5,6 +5,7 @@
 //! requests, [`Engine::turn`], and [`Engine::keep_lent`] before receive buffers are reused, and takes finished
 //! requests with [`Engine::next_finished`].
 
+mod cancel;
 mod change;
 mod commands;
 mod drive;
@@ -28,6 +29,7 @@ use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
 
+pub(crate) use cancel::Cancel;
 pub use change::{Change, Changed};
 use commands::{Commands, Timing};
 pub use live::{Plan, Timeouts, Volume};
@@ -237,6 +239,9 @@ impl Engine {
     fn unplug(&mut self, now: Instant) {
         let unplugged = self.controller.unplug(now, &mut self.plug);
         unplugged.expect("everything in the plug has its slot");
+        for (tag, id) in self.plug.admitted() {
+            self.ops.set_request(*tag, *id);
+        }
     }
 
     /// Processes everything that is possible now: takes completions and dispatches commands.
@@ -360,17 +365,23 @@ impl Engine {
     /// Nothing of a request is in flight any more.
     fn finish(&mut self, now: Instant, key: usize) {
         let op = &mut self.ops[key];
+        op.finished = true;
         if op.recorded != 0
             && let Some(recorder) = &mut self.recorder
         {
             recorder.finished(now, op);
         }
         if !op.abandoned {
-            if op.operation == Operation::Flush {
-                self.volumes[op.volume].losses.flushed(op);
+            if op.cancelled {
+                self.tallies.cancelled(now, op);
+            } else {
+                let volume = &mut self.volumes[op.volume];
+                if op.operation == Operation::Flush {
+                    volume.losses.flushed(op);
+                }
+                volume.finished(now, op);
+                self.tallies.finished(now, op, self.controller.groups());
             }
-            self.volumes[op.volume].finished(now, op);
-            self.tallies.finished(now, op, self.controller.groups());
             return self.finished.push_back(key);
         }
         let op = self.ops.remove(key);

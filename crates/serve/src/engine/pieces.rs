@@ -30,6 +30,15 @@ impl Unfed {
     fn waits(&self, volume: usize) -> bool {
         self.requests.get(volume).is_some_and(|requests| !requests.is_empty())
     }
+    /// A request that was cancelled waits no longer, if it did.
+    pub(super) fn remove(&mut self, volume: usize, key: usize) {
+        if let Some(requests) = self.requests.get_mut(volume) {
+            requests.retain(|other| *other != key);
+            if requests.is_empty() {
+                self.volumes.retain(|other| *other != volume);
+            }
+        }
+    }
     fn push(&mut self, volume: usize, key: usize) {
         if volume >= self.requests.len() {
             self.requests.resize_with(volume + 1, VecDeque::new);

@@ -257,18 +257,42 @@ impl Tallies {
         }
         self.completed(now, op.group, bytes, groups);
     }
+    /// A request ended for which nobody waited any more. It counts as neither served nor failed, and is not owed.
+    pub(super) fn cancelled(&mut self, now: Instant, op: &Op) {
+        let bytes = op_bytes(op);
+        if op.asks_status() {
+            self.groups[op.group.index()].is_asking = false;
+        }
+        self.leave(now, op.group, |meter, _| {
+            if bytes > 0 {
+                meter.complete(now, Minimum::NONE, bytes);
+            }
+            0
+        });
+    }
     /// A block status of the group came in.
     pub(super) fn asks_status(&mut self, group: GroupId) {
         self.groups[group.index()].is_asking = true;
     }
     fn completed(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
+        self.leave(now, group, |meter, at| {
+            if bytes > 0 {
+                meter.complete(now, minimum(groups, at), bytes);
+            }
+            bytes
+        });
+    }
+    /// A request left its group and all groups above it. `end` is called for each, and returns the bytes that were served.
+    fn leave(
+        &mut self,
+        now: Instant,
+        group: GroupId,
+        mut end: impl FnMut(&mut MinimumMeter, usize) -> u64,
+    ) {
         let mut at = group.index() as u32;
         while let Some(tally) = self.groups.get_mut(at as usize) {
-            if bytes > 0 {
-                tally.minimum.complete(now, minimum(groups, at as usize), bytes);
-            }
+            tally.present.bytes += end(&mut tally.minimum, at as usize);
             tally.inside -= 1;
-            tally.present.bytes += bytes;
             if tally.inside == 0 {
                 tally.present.busy += now.since(tally.busy_since);
             }

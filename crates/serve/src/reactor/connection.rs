@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use io_uring::{opcode, types};
 use iofair_core::request::Operation;
-use iofair_core::time::Instant;
+use iofair_core::time::{Instant, Nanos};
 
 use rustls::server::ServerConfig;
 
@@ -26,8 +26,10 @@ use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::input::Input;
 use super::outbox::{Outbox, Sent};
+use super::refusals::Refusal;
 use super::ring::Event;
 use super::workers::Handshake;
+use crate::engine::Cancel;
 use crate::front::nbd::session::{Command, CommandType, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{Channel, Stage};
@@ -44,10 +46,17 @@ const HELD_MAX: usize = 64 << 20;
 /// this many consecutive checks (ten seconds).
 const STUCK_CHECKS: u32 = 10;
 
+/// Time by which an option of the handshake extends it, about a round trip of a slow network: a program that lists ten
+/// thousand volumes asks for each. Clients that take long give way to others ([`super::handshakes`]).
+const OPTION_TIME: Nanos = Nanos::from_millis(100);
+/// Options for each volume that extend it; programs send two or three.
+const OPTIONS_OF_ONE: u64 = 8;
+
 /// Slots of a connection's io_uring entries.
 const RECEIVE: u8 = 0;
 const SEND: u8 = 1;
 const CANCEL: u8 = 2;
+const HANGUP: u8 = 3;
 
 /// A long write whose payload has not been received completely.
 struct Payload {
@@ -65,6 +74,9 @@ pub(super) struct Connection {
     channel: Option<Box<Channel>>,
     /// The channel is with the thread that does its handshake.
     is_shaking: bool,
+    /// Steps of that handshake, and whether one failed.
+    tls_steps: u32,
+    tls_failed: bool,
     input: Input,
     out: Outbox,
     /// The volume that the client chose.
@@ -84,6 +96,8 @@ pub(super) struct Connection {
     idle_checks: u32,
     /// A receive into `input` (and `payload`) is in flight.
     receiving: bool,
+    /// A ring entry completes when the client hangs up.
+    watching: bool,
     /// The data received last has not been processed.
     unseen: bool,
     /// How far the last visit came. Nothing is received while unprocessed input is left.
@@ -115,6 +129,8 @@ impl Connection {
             tls: security.config(),
             channel: None,
             is_shaking: false,
+            tls_steps: 0,
+            tls_failed: false,
             input: Input::new(),
             out,
             volume: None,
@@ -128,6 +144,7 @@ impl Connection {
             moved: false,
             idle_checks: 0,
             receiving: false,
+            watching: false,
             unseen: false,
             progress: Progress::Done,
             ended: false,
@@ -142,7 +159,8 @@ impl Connection {
     /// Whether the connection can be dropped.
     fn is_over(&self) -> bool {
         let is_ending = (self.closing || self.broken) && !self.is_shaking;
-        is_ending && !self.receiving && self.is_idle() && !self.out.is_flying()
+        let uses_socket = self.receiving || self.watching || self.out.is_flying();
+        is_ending && self.is_idle() && !uses_socket
     }
     /// Whether it has nothing in flight and nothing unsent.
     fn is_idle(&self) -> bool {
@@ -240,6 +258,7 @@ impl Connection {
     fn decrypted(&mut self, stage: &Result<Stage, rustls::Error>) {
         // On an error, TLS sends an alert before the client is disconnected.
         self.closing |= stage.is_err();
+        self.tls_failed |= stage.is_err() && !self.session.is_attached();
         self.ended |= *stage == Ok(Stage::Closed);
     }
     /// The client has requested TLS: from now on, all data passes through a channel.
@@ -254,13 +273,14 @@ impl Connection {
         }
     }
 
-    /// Drops unsent data after the socket has failed.
-    fn give_up(&mut self, ops: &mut Ops) {
+    /// Drops unsent data and reads in flight after the socket has failed. Writes that were received are carried out.
+    fn give_up(&mut self, cx: &mut ReactorContext<'_>) {
         self.broken = true;
         if !self.out.is_flying() {
-            self.out.discard(ops);
+            self.out.discard(cx.engine.ops());
         }
-        // This ends a receive in flight; the socket may be closed only after that.
+        cx.cancel_requests(Cancel::Reads);
+        // This ends ring entries for the socket, which may be closed only after that.
         // SAFETY: a plain system call on a descriptor that this connection owns.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
     }
@@ -278,7 +298,7 @@ impl Connection {
             }
             Err(_) => {
                 self.out.discard(cx.engine.ops());
-                self.give_up(cx.engine.ops());
+                self.give_up(cx);
                 Ok(())
             }
         }
@@ -323,11 +343,19 @@ impl Endpoint for Connection {
             SEND => return self.on_sent(event.result, cx),
             // The cancelled entry has its own completion, which says how it ended.
             CANCEL => return Ok(()),
+            HANGUP => {
+                self.watching = false;
+                self.give_up(cx);
+                return Ok(());
+            }
             _ => {}
         }
         self.on_received(event.result);
         if self.broken {
-            self.give_up(cx.engine.ops());
+            self.give_up(cx);
+        } else if event.result == 0 {
+            // A client that wants replies disconnects with NBD_CMD_DISC, after which nothing is received.
+            cx.cancel_requests(Cancel::Reads);
         }
         Ok(())
     }
@@ -337,6 +365,9 @@ impl Endpoint for Connection {
         }
         self.progress = if self.is_shaking { Progress::Done } else { self.parse(cx) };
         self.closing |= self.ended && self.progress == Progress::Done;
+        if std::mem::take(&mut self.tls_failed) {
+            cx.refusals.count(Refusal::Tls);
+        }
         self.progress
     }
     fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
@@ -380,7 +411,7 @@ impl Endpoint for Connection {
         };
         self.close_notify_sent = true;
         if channel.finish(self.out.sealed()).is_err() {
-            self.give_up(cx.engine.ops());
+            self.give_up(cx);
         }
         self.send(cx)?;
         Ok(moved)
@@ -396,8 +427,12 @@ impl Endpoint for Connection {
         if self.wants_input() {
             let entry = self.receive_entry();
             cx.push(entry, RECEIVE)?;
-        } else if self.closing && self.is_idle() && self.receiving {
-            self.give_up(cx.engine.ops());
+        } else if self.closing && self.is_idle() && (self.receiving || self.watching) {
+            self.give_up(cx);
+        } else if self.in_flight > 0 && !self.receiving && !self.watching && !self.broken {
+            // No receive tells when the client is gone.
+            self.watching = true;
+            cx.push(Entry::hangup(self.socket.as_raw_fd()), HANGUP)?;
         }
         Ok(Life::On)
     }
@@ -407,8 +442,14 @@ impl Endpoint for Connection {
     fn on_handshake(&mut self, handshake: Handshake) {
         self.shaken(handshake);
     }
+    fn handshake_steps(&self) -> u32 {
+        self.session.options().saturating_add(self.tls_steps)
+    }
+    fn is_shaking(&self) -> bool {
+        self.is_shaking
+    }
     fn cut(&mut self, cx: &mut ReactorContext<'_>) {
-        self.give_up(cx.engine.ops());
+        self.give_up(cx);
     }
     fn periodic_check(&mut self, short: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         if self.broken {
@@ -416,13 +457,18 @@ impl Endpoint for Connection {
         }
         self.idle_checks =
             if std::mem::take(&mut self.moved) { 0 } else { self.idle_checks.saturating_add(1) };
-        let late = !self.session.is_attached() && cx.now >= self.deadline;
+        let useful = OPTIONS_OF_ONE * cx.exports.starting_at(0).len() as u64;
+        let asked = Nanos(OPTION_TIME.0 * useful.min(self.session.options().into()));
+        let late = !self.session.is_attached() && cx.now >= self.deadline + asked;
         // A client that waits for the drive is not at fault.
         let waits_for_client = self.payload.is_some() || self.out.is_flying();
         let stuck =
             short && waits_for_client && self.idle_checks >= STUCK_CHECKS && self.share.bytes() > 0;
         if late || stuck {
-            self.give_up(cx.engine.ops());
+            if late {
+                cx.refusals.count(Refusal::Timeout);
+            }
+            self.give_up(cx);
             return Ok(false);
         }
         let large = self.input.is_large() || self.channel.as_ref().is_some_and(|c| c.is_large());

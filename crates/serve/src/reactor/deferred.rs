@@ -2,7 +2,8 @@
 //!
 //! Slots are divided by origin. An origin is a user of this host, or a remote host (for IPv6, its /64 network). Waiting
 //! connections get slots origin by origin. When no slot is free, a connection is evicted: the oldest one of the origin
-//! that holds most slots, or of the newcomer's own origin if that holds as many. So an origin that holds all slots and
+//! that holds most slots, or of the newcomer's own origin if that holds as many; the oldest is the one that did no step of its
+//! handshake for the longest time. So an origin that holds all slots and
 //! reconnects at once after each eviction takes no slot that another origin needs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,9 +34,11 @@ impl Origin {
 /// A connection that has a handshake slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Handshake {
-    origin: Origin,
+    pub(super) origin: Origin,
     /// Its endpoint.
     pub(super) key: usize,
+    /// When it got the slot, and when it last did a step of its handshake.
+    pub(super) entered: Instant,
     pub(super) since: Instant,
 }
 
@@ -47,7 +50,7 @@ pub(super) struct DeferredAccepts<S> {
     /// Origins with waiting connections, the next one first.
     turns: VecDeque<Origin>,
     waiting_count: usize,
-    /// Connections with a slot, in the order in which they got it.
+    /// Connections with a slot, in the order in which they got it or did a step.
     handshaking: BTreeMap<u64, Handshake>,
     by_origin: BTreeMap<Origin, BTreeSet<u64>>,
     /// Origins by the number of slots that they hold.
@@ -111,11 +114,20 @@ impl<S> DeferredAccepts<S> {
     }
     /// Gives a slot to a connection; returns the slot's number.
     pub(super) fn enter(&mut self, now: Instant, origin: Origin, key: usize) -> u64 {
+        self.insert(Handshake { origin, key, entered: now, since: now })
+    }
+    fn insert(&mut self, handshake: Handshake) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        self.handshaking.insert(number, Handshake { origin, key, since: now });
-        self.resize(origin, |own| own.insert(number));
+        self.handshaking.insert(number, handshake);
+        self.resize(handshake.origin, |own| own.insert(number));
         number
+    }
+    /// A connection with a slot did a step of its handshake; returns the slot's new number.
+    pub(super) fn renew(&mut self, now: Instant, number: u64) -> u64 {
+        let handshake = self.handshaking[&number];
+        self.leave(number);
+        self.insert(Handshake { since: now, ..handshake })
     }
     /// Frees a slot: its connection has chosen a volume or is gone.
     pub(super) fn leave(&mut self, number: u64) {

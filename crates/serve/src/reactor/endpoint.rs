@@ -10,9 +10,10 @@ use iofair_core::time::{Instant, Nanos};
 use super::bells::Bells;
 use super::budget::{Budget, Share};
 use super::fair::Account;
+use super::refusals::Refusals;
 use super::ring::{Event, Ring, Target};
 use super::workers::{Handshake, Workers};
-use crate::engine::Engine;
+use crate::engine::{Cancel, Engine};
 use crate::front::tls::Channel;
 use crate::request::entry::Entry;
 use crate::request::export::{Export, Exports, Offer};
@@ -30,6 +31,7 @@ pub(super) struct ReactorContext<'a> {
     pub(super) quantum: Quantum,
     pub(super) workers: &'a mut Workers,
     pub(super) bells: &'a mut Bells,
+    pub(super) refusals: &'a mut Refusals,
     /// Processor time that other threads spent for this endpoint's client and that is not charged yet.
     pub(super) spent: Nanos,
 }
@@ -44,6 +46,10 @@ impl ReactorContext<'_> {
     pub(super) fn detach(&mut self, id: u32) {
         self.engine.leave(id as usize, self.key as u64);
         self.engine.detach(id as usize);
+    }
+    /// Nobody waits for these requests of the endpoint any more. They are delivered as soon as possible.
+    pub(super) fn cancel_requests(&mut self, which: Cancel) {
+        self.engine.cancel(self.now, self.key as u64, which);
     }
     /// The exports that NBD clients can list.
     pub(super) fn offer(&self) -> Offer<'_> {
@@ -163,6 +169,14 @@ pub(super) trait Endpoint: Send {
     fn on_handshake(&mut self, handshake: Handshake) {
         let _ = handshake;
         unreachable!("an endpoint without handshakes");
+    }
+    /// Steps of its handshake that are done.
+    fn handshake_steps(&self) -> u32 {
+        0
+    }
+    /// Whether another thread does a step of its handshake now.
+    fn is_shaking(&self) -> bool {
+        false
     }
     /// Ends at once, without completing requests in flight.
     fn cut(&mut self, cx: &mut ReactorContext<'_>) {

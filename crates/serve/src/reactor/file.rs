@@ -5,16 +5,17 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use iofair_core::request::Operation;
+use iofair_core::time::Nanos;
 use slab::Slab;
 
 use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
-use crate::engine::Engine;
+use crate::engine::{Cancel, Engine};
 use crate::front::fuse::{Call, Sent};
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
@@ -175,7 +176,15 @@ impl Endpoint for File {
             if !cx.quantum.spend(0) {
                 return Progress::More;
             }
-            let Ok((call, spent)) = self.calls.try_recv() else { return Progress::Done };
+            let (call, spent) = match self.calls.try_recv() {
+                Ok(sent) => sent,
+                Err(TryRecvError::Empty) => return Progress::Done,
+                // The directory is not mounted any more.
+                Err(TryRecvError::Disconnected) => {
+                    cx.cancel_requests(Cancel::Reads);
+                    (Call::Close, Nanos::ZERO)
+                }
+            };
             cx.spent += spent;
             self.begin(call, cx.engine);
         }

@@ -49,6 +49,15 @@ impl ReactorHandle {
         self.send(Message::Engine(Box::new(work)))?;
         replied.recv().map_err(|_| ServeError::Gone)
     }
+    /// Waits until the clients of removed volumes are gone, at most this long.
+    pub(crate) fn wait_for_ejected(&self, limit: Duration) -> Result<(), ServeError> {
+        let (reply, replied) = mpsc::channel();
+        self.send(Message::Ejected(reply))?;
+        match replied.recv_timeout(limit) {
+            Ok(()) | Err(RecvTimeoutError::Timeout) => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => Err(ServeError::Gone),
+        }
+    }
     /// Lets no request in any more. The receiver hears when nothing is inside.
     pub(crate) fn pause(&self) -> Result<Receiver<()>, ServeError> {
         let (reply, replied) = mpsc::channel();

@@ -15,12 +15,16 @@ use iofair_core::time::{Instant, Nanos};
 use super::connection::Connection;
 use super::deferred::{DeferredAccepts, Origin};
 use super::fair::Account;
+use super::refusals::{Refusal, Refusals};
 use super::ring::{Event, Target};
 use super::{CHECK_INTERVAL, DEFERRED, ENDPOINTS_MAX, Reactor};
-use crate::socket;
+use crate::{descriptors, socket};
 
-/// Time that a client has in any case: some round trips of a slow network.
-const GRACE: Nanos = Nanos::from_millis(100);
+/// Time that a client has in any case for its first step: some round trips of a slow network.
+const GRACE: Nanos = Nanos::from_millis(250);
+/// Time that it has for each further one, since many programs that begin at once are slow; clients of other origins wait no
+/// longer than this for all its steps.
+const PATIENCE: Nanos = Nanos::from_secs(2);
 /// Accepted clients that wait: no more are accepted from the first number on, and again from the second on.
 const WAITING_MAX: usize = 256;
 const WAITING_FEW: usize = 64;
@@ -85,6 +89,7 @@ pub(super) struct Handshakes {
     /// When one that was let in may be cut off for one that waits.
     next: Option<Instant>,
     pub(super) throttle: Throttle,
+    pub(super) refusals: Refusals,
 }
 
 impl Handshakes {
@@ -118,6 +123,10 @@ impl Reactor {
     }
     /// Somebody was accepted.
     pub(super) fn accepted(&mut self, socket: OwnedFd) {
+        if !descriptors::has_room(&socket) {
+            self.handshakes.refusals.count(Refusal::Descriptors);
+            return;
+        }
         self.handshakes.deferred.wait(socket::origin(&socket), socket);
         self.fair.push(Account::HANDSHAKE, DEFERRED);
     }
@@ -171,12 +180,22 @@ impl Reactor {
             return true;
         }
         let Some((number, evicted)) = deferred.eviction_candidate(newcomer) else { return true };
-        if now < evicted.since + GRACE {
-            self.handshakes.next = Some(evicted.since + GRACE);
+        let key = evicted.key;
+        let slot = &self.endpoints[key];
+        let mut until = match slot.handshake_steps {
+            _ if slot.endpoint.is_shaking() => now + GRACE,
+            0 => evicted.since + GRACE,
+            _ => evicted.since + PATIENCE,
+        };
+        if evicted.origin != newcomer {
+            until = until.min(evicted.entered + PATIENCE);
+        }
+        if now < until {
+            self.handshakes.next = Some(until);
             return false;
         }
         deferred.leave(number);
-        let key = evicted.key;
+        self.handshakes.refusals.count(Refusal::Handshakes);
         self.endpoints[key].handshake = None;
         let (endpoint, mut cx) = self.look(now, key);
         endpoint.cut(&mut cx);
@@ -187,6 +206,7 @@ impl Reactor {
         let limits = self.parts.security.limits;
         let full = self.clients >= limits.connections as usize;
         if self.draining.is_some() || full || self.endpoints.len() >= ENDPOINTS_MAX {
+            self.handshakes.refusals.count(Refusal::Connections);
             return;
         }
         socket::prepare(socket.as_raw_fd());
@@ -201,8 +221,15 @@ impl Reactor {
             self.wake_deferred();
         }
     }
-    /// If a client has just chosen its volume, it is counted as a connection.
-    pub(super) fn note_choice(&mut self, key: usize) {
+    /// If a client has just chosen its volume, it is counted as a connection; if it has come further, it is not the first to
+    /// give way to others.
+    pub(super) fn note_choice(&mut self, now: Instant, key: usize) {
+        let slot = &mut self.endpoints[key];
+        let steps = slot.endpoint.handshake_steps();
+        if let Some(number) = slot.handshake.filter(|_| steps != slot.handshake_steps) {
+            slot.handshake_steps = steps;
+            slot.handshake = Some(self.handshakes.deferred.renew(now, number));
+        }
         let slot = &mut self.endpoints[key];
         if slot.handshake.is_some() && slot.endpoint.volume().is_some() {
             slot.is_client = true;
@@ -217,6 +244,10 @@ impl Reactor {
         self.to_reply.remove(key);
         let slot = self.endpoints.remove(key);
         self.zeroings -= usize::from(slot.is_own);
+        if slot.ejected.is_some() {
+            self.ejected -= 1;
+            self.end_ejection();
+        }
         if slot.is_client {
             self.clients -= 1;
             if let Some(volume) = slot.endpoint.volume() {

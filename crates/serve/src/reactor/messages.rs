@@ -12,7 +12,7 @@ use super::file::File;
 use super::ring::Target;
 use super::zeroing::{ZeroJob, Zeroing};
 use super::{ENDPOINTS_MAX, Message, Reactor, Seen, Slot};
-use crate::engine::Change;
+use crate::engine::{Cancel, Change, Changed};
 use crate::error::ServeError;
 use crate::front::fuse::Opening;
 use crate::front::ublk::channel::Channel;
@@ -42,7 +42,8 @@ impl Reactor {
                 let handshake_cpu = self.meter.handshakes();
                 let engine = &mut self.parts.engine;
                 engine.turn_second(now);
-                look(&Seen { now, engine, connections, handshake_cpu, budget: &self.budget });
+                let (refused, budget) = (self.handshakes.refusals.counts(), &self.budget);
+                look(&Seen { now, engine, connections, handshake_cpu, refused, budget });
             }
             Message::Engine(work) => work(now, &mut self.parts.engine),
             Message::Called(group) => self.parts.engine.called(&group),
@@ -61,6 +62,10 @@ impl Reactor {
             }
             Message::Zero(job) if self.draining.is_none() => self.begin_zeroing(now, job),
             Message::Zero(_) => {}
+            Message::Ejected(reply) => {
+                self.ejecting.push(reply);
+                self.end_ejection();
+            }
             Message::Stop => {
                 self.resume();
                 self.drain(now)?;
@@ -146,7 +151,15 @@ impl Reactor {
             self.fair.wake_all();
             return Ok(());
         }
-        for (key, Slot { endpoint, is_touched, account, .. }) in &mut self.endpoints {
+        self.tell_endpoints(now, &changed_volumes, same_offers);
+        self.fair.wake_all();
+        Ok(())
+    }
+    /// Tells endpoints what has changed for them. The clients of removed volumes are disconnected.
+    fn tell_endpoints(&mut self, now: Instant, changed_volumes: &Changed, same_offers: bool) {
+        let engine = &mut self.parts.engine;
+        let mut ejected_keys = Vec::new();
+        for (key, Slot { endpoint, is_touched, account, ejected, .. }) in &mut self.endpoints {
             let volume = endpoint.volume();
             let is_theirs =
                 volume.is_some_and(|key| changed_volumes.exports.binary_search(&key).is_ok());
@@ -165,7 +178,12 @@ impl Reactor {
                     changed = true;
                 }
                 if engine.is_closed(volume) {
+                    engine.cancel(now, key as u64, Cancel::All);
                     endpoint.close();
+                    if ejected.replace(0).is_none() {
+                        self.ejected += 1;
+                        ejected_keys.push(key);
+                    }
                     changed = true;
                 }
                 // What it holds is its new group's.
@@ -176,8 +194,16 @@ impl Reactor {
                 self.touched.push(key);
             }
         }
-        self.fair.wake_all();
-        Ok(())
+        ejected_keys.into_iter().for_each(|key| self.touch(key));
+    }
+    /// Tells those who wait that the clients of removed volumes are gone, once they are.
+    pub(super) fn end_ejection(&mut self) {
+        if self.ejected == 0 {
+            // The thread that asked may have ended.
+            for reply in self.ejecting.drain(..) {
+                let _ = reply.send(());
+            }
+        }
     }
     /// Stops receiving; requests in flight are completed.
     fn drain(&mut self, now: Instant) -> io::Result<()> {

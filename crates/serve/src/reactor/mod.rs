@@ -20,6 +20,7 @@ mod input;
 mod messages;
 mod meter;
 mod outbox;
+pub(crate) mod refusals;
 mod ring;
 mod turn;
 mod workers;
@@ -62,6 +63,8 @@ const ENDPOINTS_MAX: usize = 1 << 17;
 const CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
 /// Rounds of checks after which freed memory is returned to the system even if connections are busy.
 const CHECKS_MAX: u32 = 60;
+/// Checks after which a client of a removed volume that has not taken its replies is disconnected without them.
+const EJECTED_CHECKS: u32 = 1;
 /// Endpoints that are checked in one turn, about 20 us of work.
 const CHECKS_PER_TURN: usize = 256;
 /// Keys of the fair queue: new clients, and endpoints.
@@ -102,6 +105,8 @@ pub(crate) enum Message {
     Block { volume: String, channel: Channel, reply: Sender<Result<(), ServeError>> },
     /// Zero extents that belong to no volume.
     Zero(ZeroJob),
+    /// Reply when the clients of removed volumes are gone.
+    Ejected(Sender<()>),
     /// Complete all requests, then end.
     Stop,
 }
@@ -114,6 +119,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) connections: usize,
     /// Processor time of clients that have not chosen a volume.
     pub(crate) handshake_cpu: Nanos,
+    /// Refused clients, by [`refusals::Refusal`].
+    pub(crate) refused: [u64; refusals::Refusal::ALL.len()],
     budget: &'a Budget,
 }
 
@@ -157,12 +164,15 @@ struct Slot {
     is_at_own_limit: bool,
     /// Whether it found no room in its last visit.
     has_stalled: bool,
-    /// Its number among the clients that have not chosen a volume.
+    /// Its number among the clients that have not chosen a volume, and the steps that it had done when it got that.
     handshake: Option<u64>,
+    handshake_steps: u32,
     /// Whether it counts as a connection.
     is_client: bool,
     /// Whether it belongs to the server itself.
     is_own: bool,
+    /// Checks since its volume was removed.
+    ejected: Option<u32>,
     /// The account that it was last charged to.
     account: Account,
 }
@@ -176,8 +186,10 @@ impl Slot {
             is_at_own_limit: false,
             has_stalled: false,
             handshake: None,
+            handshake_steps: 0,
             is_client: false,
             is_own: false,
+            ejected: None,
             account: Account::HANDSHAKE,
         }
     }
@@ -215,6 +227,9 @@ pub(crate) struct Reactor {
     clients: usize,
     /// Number of the server's own jobs, which are endpoints too.
     zeroings: usize,
+    /// Number of endpoints whose volume was removed, and replies to send when there is none.
+    ejected: usize,
+    ejecting: Vec<Sender<()>>,
     /// When the drain must end, once it has begun.
     draining: Option<Instant>,
     /// Replies to send when no request is in flight.
@@ -257,6 +272,8 @@ impl Reactor {
             handshakes: Handshakes::default(),
             clients: 0,
             zeroings: 0,
+            ejected: 0,
+            ejecting: Vec::new(),
             draining: None,
             pausing: Vec::new(),
             stats_since: now,
@@ -413,6 +430,7 @@ impl Reactor {
     }
     /// Checks endpoints that requested it, when it is time, some in each turn.
     fn periodic_check(&mut self, now: Instant) -> io::Result<()> {
+        self.handshakes.refusals.tell(now);
         if self.checking.is_empty() {
             if self.next_check.is_none_or(|due| now < due) {
                 return Ok(());
@@ -426,10 +444,16 @@ impl Reactor {
             // The endpoint may be gone.
             let Some(slot) = self.endpoints.get_mut(key) else { continue };
             slot.is_to_check = false;
+            let ejected = slot.ejected.as_mut().map(|checks| {
+                *checks += 1;
+                *checks > EJECTED_CHECKS
+            });
             let short =
                 self.budget.is_short(self.parts.engine.controller().groups(), self.account(key));
             let (endpoint, mut cx) = self.look(now, key);
-            if endpoint.periodic_check(short, &mut cx)? {
+            if ejected == Some(true) {
+                endpoint.cut(&mut cx);
+            } else if endpoint.periodic_check(short, &mut cx)? || ejected.is_some() {
                 self.check_again(key);
             }
             self.settle_later(key);
@@ -458,7 +482,7 @@ impl Reactor {
     }
     /// An endpoint, and the context for a call of it.
     fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Endpoint, ReactorContext<'_>) {
-        let Self { endpoints, parts, exports, ring, budget, workers, bells, .. } = self;
+        let Self { endpoints, parts, exports, ring, budget, workers, bells, handshakes, .. } = self;
         let (engine, quantum) = (&mut parts.engine, Quantum::VISIT);
         let spent = Nanos::ZERO;
         let cx = ReactorContext {
@@ -471,6 +495,7 @@ impl Reactor {
             quantum,
             workers,
             bells,
+            refusals: &mut handshakes.refusals,
             spent,
         };
         (&mut *endpoints[key].endpoint, cx)

@@ -141,7 +141,7 @@ impl Reactor {
                     let progress = endpoint.take_in(&mut cx);
                     let spent = cx.spent;
                     self.charge(self.account(key), spent);
-                    self.note_choice(key);
+                    self.note_choice(now, key);
                     self.place(key, progress);
                     if is_handshake {
                         self.reply(now, key)?;

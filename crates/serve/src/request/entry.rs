@@ -32,6 +32,11 @@ impl Entry {
     pub fn poll(file: RawFd) -> Self {
         Self(opcode::PollAdd::new(types::Fd(file), libc::POLLIN as u32).build())
     }
+    /// Completes once when the other end of a socket is closed, or the socket fails.
+    pub fn hangup(socket: RawFd) -> Self {
+        // The kernel always adds POLLHUP and POLLERR.
+        Self(opcode::PollAdd::new(types::Fd(socket), 0).build())
+    }
     /// Completes whenever a descriptor becomes readable.
     pub fn watch(file: RawFd) -> Self {
         Self(opcode::PollAdd::new(types::Fd(file), libc::POLLIN as u32).multi(true).build())

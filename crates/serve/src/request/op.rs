@@ -8,7 +8,7 @@
 use std::ops::{Index, IndexMut, Range};
 
 use iofair_core::group::GroupId;
-use iofair_core::request::{Flags, Operation, Part};
+use iofair_core::request::{Flags, Operation, Part, RequestId};
 use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
@@ -18,11 +18,15 @@ use crate::request::place::{Place, Places, PlacesMut};
 
 /// Pieces of one request with data that the controller may have together.
 pub(crate) const WINDOW: u32 = 4;
+/// No request.
+const NIL: u32 = u32::MAX;
 
 /// All requests in flight with their pieces, and their buffers.
 #[derive(Debug, Default)]
 pub struct Ops {
     live: Slab<Op>,
+    /// By owner: its newest request; the others follow by [`Op::older`].
+    newest: Vec<u32>,
     /// By the tag that the controller knows.
     pieces: Slab<Piece>,
     /// Free buffers.
@@ -38,11 +42,52 @@ impl Ops {
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
-    pub(crate) fn insert(&mut self, op: Op) -> usize {
-        self.live.insert(op)
+    pub(crate) fn insert(&mut self, mut op: Op) -> usize {
+        let owner = op.owner as usize;
+        if owner >= self.newest.len() {
+            self.newest.resize(owner + 1, NIL);
+        }
+        op.older = self.newest[owner];
+        let key = self.live.insert(op);
+        self.newest[owner] = key as u32;
+        if let Some(older) = self.live.get(key).map(|op| op.older).filter(|older| *older != NIL) {
+            self.live[older as usize].newer = key as u32;
+        }
+        key
     }
     pub(crate) fn remove(&mut self, key: usize) -> Op {
-        self.live.remove(key)
+        let op = self.live.remove(key);
+        match op.newer {
+            NIL => self.newest[op.owner as usize] = op.older,
+            newer => self.live[newer as usize].older = op.older,
+        }
+        if op.older != NIL {
+            self.live[op.older as usize].newer = op.newer;
+        }
+        op
+    }
+    /// The requests of an owner.
+    pub(crate) fn of_owner(&self, owner: u64) -> impl Iterator<Item = (usize, &Op)> {
+        let mut next = self.newest.get(owner as usize).copied().unwrap_or(NIL);
+        std::iter::from_fn(move || {
+            let key = next as usize;
+            let op = self.live.get(key).filter(|_| next != NIL)?;
+            next = op.older;
+            Some((key, op))
+        })
+    }
+    /// The controller's name of a piece.
+    pub(crate) fn set_request(&mut self, tag: u64, id: RequestId) {
+        self.pieces[tag as usize].request = id;
+    }
+    /// The controller's name of a piece that it has.
+    pub(crate) fn request(&self, tag: u64) -> Option<RequestId> {
+        let piece = &self.pieces[tag as usize];
+        (!piece.complete).then_some(piece.request)
+    }
+    /// Whether the request of a piece was cancelled.
+    pub(crate) fn is_cancelled(&self, tag: u64) -> bool {
+        self.live[self.pieces[tag as usize].op].cancelled
     }
     /// The piece of a request that a part of a command carries.
     pub fn piece(&self, part: &Part) -> Piece {
@@ -235,6 +280,13 @@ pub struct Op {
     pub(crate) pieces: [u32; WINDOW as usize],
     /// Whether it was completed though a late command still uses its memory.
     pub(crate) abandoned: bool,
+    /// Whether nobody waits for it any more.
+    pub(crate) cancelled: bool,
+    /// Whether it waits to be handed to its owner.
+    pub(crate) finished: bool,
+    /// The other requests of its owner.
+    pub(crate) older: u32,
+    pub(crate) newer: u32,
     /// When it came in.
     pub(crate) submitted: Instant,
     /// Its ticket in a recording; 0: it is in none.
@@ -254,6 +306,8 @@ pub struct Piece {
     pub from: u32,
     /// Its request was completed with an error while it was in flight, and it may still be written.
     pub(crate) fenced: bool,
+    /// The controller's name of it.
+    request: RequestId,
     /// Commands of the back end that use its memory.
     commands: u32,
     /// Whether the controller has completed it.
@@ -283,6 +337,7 @@ impl Piece {
             length: 0,
             from: 0,
             fenced: false,
+            request: RequestId(NIL),
             commands: 0,
             complete: false,
             status: 0,
@@ -341,6 +396,10 @@ impl Op {
             left: 0,
             pieces: [0; WINDOW as usize],
             abandoned: false,
+            cancelled: false,
+            finished: false,
+            older: NIL,
+            newer: NIL,
             submitted,
             recorded: 0,
         }

@@ -60,7 +60,19 @@ impl Facts {
         let told = effects::notes(State { contracts, groups }, &known);
         Ok(unchecked.into_iter().chain(told).collect())
     }
-    fn admit(
+    /// The rate that admission uses under stacks that translate minimums into weights.
+    pub(super) fn worst_case(&self, contracts: &Contracts) -> Option<u64> {
+        contracts.drive.worst_case.or(self.worst_case)
+    }
+    /// The rates of the drive, if minimums are checked against them.
+    pub(super) fn reaches(&self, contracts: &Contracts) -> Option<Attainable> {
+        let known = self.known(contracts).ok()?;
+        match contracts.basis(&known) {
+            Basis::Reaches(drive) if contracts.drive.stack.keeps_minimums() => Some(drive),
+            _ => None,
+        }
+    }
+    pub(super) fn admit(
         &self,
         contracts: &Contracts,
         before: Option<&Contracts>,
@@ -75,16 +87,11 @@ impl Facts {
 impl Server {
     /// The rate that admission uses under stacks that translate minimums into weights.
     pub fn worst_case(&self) -> Option<u64> {
-        self.contracts.drive.worst_case.or(self.facts.worst_case)
+        self.facts.worst_case(&self.contracts)
     }
     /// The rates of the drive, if minimums are checked against them.
     pub fn reaches(&self) -> Option<Attainable> {
-        let contracts = &self.contracts;
-        let known = self.facts.known(contracts).ok()?;
-        match contracts.basis(&known) {
-            Basis::Reaches(drive) if contracts.drive.stack.keeps_minimums() => Some(drive),
-            _ => None,
-        }
+        self.facts.reaches(&self.contracts)
     }
     /// The groups with the weights in force.
     pub(crate) fn admitted(&self) -> Result<Admitted, ServeError> {

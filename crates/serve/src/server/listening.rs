@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use iofair_config::contracts::Listen;
@@ -12,7 +12,7 @@ use iofair_config::contracts::Listen;
 use crate::error::ServeError;
 use crate::log;
 use crate::reactor::Listener;
-use crate::socket::{self, Allowed};
+use crate::socket::{self, Allowed, SocketFile};
 use crate::supervisor;
 use crate::trial::Mode;
 
@@ -23,8 +23,8 @@ const GREETING_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Listening {
     pub(super) listeners: Vec<Listener>,
     pub(super) tcp: Option<SocketAddr>,
-    /// The path of a socket that is our own.
-    pub(super) bound: Option<PathBuf>,
+    /// The file of a socket that is our own.
+    pub(super) bound: Option<SocketFile>,
 }
 
 /// Listens where the contracts say, on a socket that was passed if it is bound there, and on all others
@@ -41,8 +41,9 @@ pub(super) fn listen(
         match supervisor::take_unix(&mut passed, path) {
             Some(socket) => add(socket.file, true),
             None => {
-                add(bind_unix(path, allowed, mode)?, false);
-                bound = Some(path.clone());
+                let (socket, file) = bind_unix(path, allowed, mode)?;
+                add(socket, false);
+                bound = file;
             }
         }
     }
@@ -87,8 +88,12 @@ fn bind_tcp(address: SocketAddr, mode: &Mode) -> Result<TcpListener, ServeError>
     bound.map_err(ServeError::system(address.to_string()))
 }
 
-/// A Unix socket; one that a dead server left there is replaced.
-pub(super) fn bind_unix(path: &Path, allowed: Allowed, mode: &Mode) -> Result<OwnedFd, ServeError> {
+/// A Unix socket and its file; one that a dead server left there is replaced.
+pub(super) fn bind_unix(
+    path: &Path,
+    allowed: Allowed,
+    mode: &Mode,
+) -> Result<(OwnedFd, Option<SocketFile>), ServeError> {
     let left = |path: &Path| is_dead(UnixStream::connect(path), UnixStream::set_read_timeout);
     let bound = socket::bind_unix(path, allowed, mode, left);
     bound.map_err(ServeError::system(path.display().to_string()))

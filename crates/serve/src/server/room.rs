@@ -1,6 +1,5 @@
 //! Free space of a pool that must be zeroed before a change can give it to volumes.
 
-use std::io;
 use std::sync::Arc;
 
 use iofair_config::contracts::Contracts;
@@ -9,32 +8,10 @@ use super::Server;
 use super::admission::admit;
 use crate::confine;
 use crate::error::ServeError;
-use crate::places::{Consent, Places, Unlinked};
+use crate::places::Consent;
 use crate::pool::zeroing::{Demand, Progress, Zeroing};
 
-/// Where the volumes are, for a look at their files without the server's lock.
-#[derive(Debug)]
-pub(crate) struct Survey {
-    places: Places,
-    capacity: Option<u64>,
-}
-
-impl Survey {
-    /// Bytes that new volumes can have.
-    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
-        self.places.free_bytes(self.capacity)
-    }
-    /// Files that have no name any more.
-    pub(crate) fn removed(&self) -> Vec<Unlinked> {
-        self.places.unlinked()
-    }
-}
-
 impl Server {
-    /// For a look at the files of the volumes.
-    pub(crate) fn survey(&self) -> Survey {
-        Survey { places: self.places.clone(), capacity: self.facts.capacity() }
-    }
     /// What of a pool must be zeroed before these contracts can be taken over; nothing if they cannot at all.
     pub(crate) fn lacking(&self, contracts: &Contracts, consent: &Consent) -> Vec<Demand> {
         let checked = self.check_fixed(contracts).and_then(|()| {

@@ -7,12 +7,13 @@ use iofair_config::contracts::edit::Edit;
 
 use serde::Serialize;
 
-use super::{ApiResponse, App, Arc, Call, Problem, Result, Served, lock};
+use super::{ApiResponse, App, Arc, Call, Problem, Result, Served, Shown, lock};
 use crate::clock::moment;
 use crate::confine;
 use crate::control::file::{Pending, revision};
 use crate::control::gate::Gate;
-use crate::control::{diff, resources};
+use crate::control::turns::Turn;
+use crate::control::{diff, limits, resources};
 use crate::error::ServeError;
 use crate::places::Consent;
 use crate::pool::zeroing::Demand;
@@ -43,6 +44,15 @@ enum Tried {
 }
 
 impl App {
+    /// The server, to change it.
+    fn turn(&self) -> Result<Turn<'_, Served>, ServeError> {
+        self.served.take(limits::CHANGE_WAIT).ok_or(ServeError::Busy(limits::CHANGE_WAIT))
+    }
+    /// From now on calls that only read see the server as it is after a change.
+    fn show_change(&self, served: &Served) -> Result<(), ServeError> {
+        *lock(&self.view) = Arc::new(Shown::new(served.server()?, served.revision.clone()));
+        Ok(())
+    }
     /// Takes over the file as it is now.
     pub(in crate::control) fn reload(&self) -> Result<String, ServeError> {
         let until = moment() + ZEROING_MAX;
@@ -56,7 +66,7 @@ impl App {
         }
     }
     fn try_reload(&self) -> Result<Tried, ServeError> {
-        let mut served = lock(&self.served);
+        let mut served = self.turn()?;
         let text = self.file.read().map_err(self.system())?;
         let now = served.server()?.contracts();
         let contracts = Contracts::parse_with(now.drive.stack.table(), now.path(), &text)?;
@@ -67,6 +77,7 @@ impl App {
         }
         served.server.as_mut().ok_or(ServeError::Gone)?.reload(contracts)?;
         served.revision = revision(&text);
+        self.show_change(&served)?;
         *lock(&self.gate) = Arc::new(gate);
         Ok(Tried::Done(served.revision.clone()))
     }
@@ -93,7 +104,7 @@ impl App {
     }
     /// [`Self::change_with`], unless extents of a pool must be zeroed before: other changes need not wait for that.
     fn try_change(&self, call: &Call, edit: &Edit, consent: &Consent) -> Result<Tried> {
-        let mut served = lock(&self.served);
+        let mut served = self.turn()?;
         let before = self.current(&served, call)?;
         let after = before.edited(edit)?;
         confine::check_change(&before, &after)?;
@@ -123,11 +134,13 @@ impl App {
                 } else {
                     // The change was made, and some data that should go is still there.
                     served.revision = fresh;
+                    self.show_change(&served)?;
                 }
                 return Err(error.into());
             }
         }
         served.revision = fresh.clone();
+        self.show_change(&served)?;
         Ok(Tried::Done(fresh))
     }
     /// The contracts in force, if the caller knows them and the file has them.
@@ -153,7 +166,7 @@ impl App {
         edit: Option<&Edit>,
         consent: &Consent,
     ) -> Result<ApiResponse> {
-        let served = lock(&self.served);
+        let served = self.turn()?;
         let server = served.server()?;
         let after = match edit {
             Some(edit) => {

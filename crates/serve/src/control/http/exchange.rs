@@ -8,6 +8,7 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
+use std::os::fd::RawFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -23,12 +24,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::{Scope, Service, Visit};
+use super::{BUSY, Scope, Service, Visit, unless_cut};
 use crate::control::app::{ApiResponse, Call};
 use crate::control::gate::{Author, Caller, Role};
 use crate::control::limits::{self, Class};
 use crate::control::monitor::{self, Events};
 use crate::control::problem::Problem;
+use crate::control::slots::Slot;
+use crate::socket;
 
 /// What is sent: a whole response, or events as long as the caller takes them.
 type Sent = Either<Full<Bytes>, Events>;
@@ -39,17 +42,35 @@ enum Outcome {
     Events(Events),
 }
 
-/// Carries out the call of a connection.
-pub(super) async fn converse<S>(stream: S, visit: Visit, service: Arc<Service>)
-where
+/// Carries out the call of a connection. If that is not encrypted, `plain` is its descriptor.
+pub(super) async fn converse<S>(
+    (stream, plain): (S, Option<RawFd>),
+    visit: Visit,
+    slot: Slot,
+    service: Arc<Service>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let visit = Arc::new(visit);
+    let (visit, slot) = (Arc::new(visit), Arc::new(slot));
+    let own = slot.clone();
     let respond = move |request| {
-        let (service, visit) = (service.clone(), visit.clone());
-        async move { respond(request, &visit, &service).await }
+        let (service, visit, slot) = (service.clone(), visit.clone(), own.clone());
+        async move {
+            slot.begin();
+            let response = respond(request, &visit, &service).await;
+            // Events of a live page have places of their own.
+            if matches!(response.body(), Either::Left(_)) {
+                slot.end();
+            }
+            response
+        }
     };
-    one_call(stream, respond).await;
+    let mut call = pin!(one_call(stream, respond));
+    let is_cut = unless_cut(&slot, call.as_mut()).await.is_none();
+    if let Some(socket) = plain.filter(|_| is_cut && !slot.has_begun()) {
+        // The call has it, and closes it only now.
+        socket::try_send(socket, BUSY);
+    }
 }
 
 /// Serves a connection with one call, and cuts it when the caller takes too long for any part of the call.
@@ -183,7 +204,9 @@ async fn carry_out(
     let call = call(head, body, visit).await?;
     // A health check must not wait behind pages of metrics.
     let class = if call.path == "/healthz" { Class::Health } else { service.class(visit) };
-    let thread = timeout(limits::THREAD_WAIT, service.threads[class as usize].acquire()).await;
+    let is_change = changes && class.change_threads() > 0;
+    let threads = if is_change { &service.change_threads } else { &service.threads };
+    let thread = timeout(limits::THREAD_WAIT, threads[class as usize].acquire()).await;
     let Ok(_thread) = thread else {
         return Err(Problem::new(503, "busy", "too many calls are in progress"));
     };

@@ -27,6 +27,7 @@ use iofair_config::contracts::Volume;
 use iofair_core::time::Nanos;
 
 use crate::clock::{WallTime, spent, wall};
+use crate::descriptors;
 use crate::request::buffer::Buffer;
 use crate::wake;
 
@@ -184,8 +185,17 @@ impl Table {
 /// How calls reach an open file.
 #[derive(Debug)]
 struct Handle {
-    calls: Sender<Sent>,
+    /// Until it is dropped.
+    calls: Option<Sender<Sent>>,
     wake: OwnedFd,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Its endpoint finds that no call follows, so the sender goes first.
+        self.calls = None;
+        wake::signal(&self.wake);
+    }
 }
 
 /// What the session's threads know.
@@ -207,7 +217,7 @@ impl Volumes {
     fn call(&self, handle: FileHandle, call: Call) {
         let handles = self.handles.lock().expect("nobody panics with it");
         if let Some(handle) = handles.get(&handle.0)
-            && handle.calls.send((call, spent())).is_ok()
+            && handle.calls.as_ref().is_some_and(|calls| calls.send((call, spent())).is_ok())
         {
             wake::signal(&handle.wake);
         }
@@ -222,11 +232,11 @@ impl Volumes {
     /// A new handle for a file, and its door's end of it.
     fn handle(&self) -> io::Result<(FileHandle, Receiver<Sent>, OwnedFd)> {
         let wake = wake::new()?;
-        let watched = wake.try_clone()?;
+        let watched = descriptors::admit(wake.try_clone()?)?;
         let (calls, inbox) = mpsc::channel();
         let mut handles = self.handles.lock().expect("nobody panics with it");
         let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        handles.insert(number, Handle { calls, wake });
+        handles.insert(number, Handle { calls: Some(calls), wake });
         Ok((FileHandle(number), inbox, watched))
     }
 }

@@ -12,8 +12,8 @@ use super::wire::{
 };
 use crate::request::export::{Export, Offer, Peer};
 
-/// Options that a client may send before it must choose an export; far more than any client needs.
-const OPTIONS_MAX: u32 = 256;
+/// How often a client may ask for the list of exports, which costs the most; clients ask once.
+const LISTS_MAX: u32 = 16;
 /// Largest number of bytes that a session needs at once.
 pub const INPUT_MAX: usize = OPTION_HEADER + OPTION_DATA_MAX;
 
@@ -117,7 +117,7 @@ pub struct Step {
 #[derive(Debug)]
 enum State {
     ClientFlags,
-    Options { seen: u32 },
+    Options,
     Transmission(Attached),
     Closed,
 }
@@ -138,6 +138,9 @@ pub struct Session {
     skip: u64,
     /// The client is told which exports there are: the id of the next one.
     listing: Option<u32>,
+    options: u32,
+    /// How often it was told.
+    lists: u32,
     handshake: Handshake,
 }
 
@@ -149,7 +152,8 @@ impl Session {
         let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
         out.extend_from_slice(&flags.to_be_bytes());
         let handshake = Handshake::new(peer, tls);
-        Self { state: State::ClientFlags, skip: 0, listing: None, handshake }
+        let (state, listing) = (State::ClientFlags, None);
+        Self { state, skip: 0, listing, options: 0, lists: 0, handshake }
     }
     /// TLS is active, and the client's certificate has these names (none without a certificate).
     pub fn secured(&mut self, names: Vec<String>) {
@@ -158,6 +162,11 @@ impl Session {
     /// Whether the client has chosen an export.
     pub fn is_attached(&self) -> bool {
         matches!(self.state, State::Transmission(_))
+    }
+    /// Options that the client has sent. Their number has no limit, since programs that list volumes send a few for each; the
+    /// owner limits their time.
+    pub fn options(&self) -> u32 {
+        self.options
     }
     /// How the client is connected.
     pub fn peer(&self) -> Peer {
@@ -195,7 +204,7 @@ impl Session {
         }
         match self.state {
             State::ClientFlags => self.client_flags(input),
-            State::Options { seen } => self.option(input, offer, seen, out),
+            State::Options => self.option(input, offer, out),
             State::Transmission(attached) => self.command(input, attached, out),
             State::Closed => Step { consumed: input.len(), action: Action::Close },
         }
@@ -224,16 +233,16 @@ impl Session {
             return self.close(4);
         }
         self.handshake.no_zeroes = flags & NO_ZEROES != 0;
-        self.state = State::Options { seen: 0 };
+        self.state = State::Options;
         Step { consumed: 4, action: Action::Continue }
     }
 
-    fn option(&mut self, input: &[u8], offer: Offer<'_>, seen: u32, out: &mut Vec<u8>) -> Step {
+    fn option(&mut self, input: &[u8], offer: Offer<'_>, out: &mut Vec<u8>) -> Step {
         if input.len() < OPTION_HEADER {
             return Step { consumed: 0, action: Action::More(OPTION_HEADER) };
         }
         let (kind, length) = (u32_at(input, 8), u32_at(input, 12));
-        if u64_at(input, 0) != OPTION_MAGIC || seen >= OPTIONS_MAX {
+        if u64_at(input, 0) != OPTION_MAGIC {
             return self.close(OPTION_HEADER);
         }
         if length as usize > OPTION_DATA_MAX {
@@ -242,17 +251,19 @@ impl Session {
             }
             option_reply(out, kind, reply::ERR_TOO_BIG, b"this option is too long");
             self.skip = u64::from(length);
-            self.state = State::Options { seen: seen + 1 };
+            self.options = self.options.saturating_add(1);
             return Step { consumed: OPTION_HEADER, action: Action::Continue };
         }
         let consumed = OPTION_HEADER + length as usize;
         let Some(data) = input.get(OPTION_HEADER..consumed) else {
             return Step { consumed: 0, action: Action::More(consumed) };
         };
-        self.state = State::Options { seen: seen + 1 };
+        self.options = self.options.saturating_add(1);
         match options::reply(&mut self.handshake, kind, data, offer, out) {
             options::Outcome::Next => Step { consumed, action: Action::Continue },
+            options::Outcome::List if self.lists >= LISTS_MAX => self.close(consumed),
             options::Outcome::List => {
+                self.lists += 1;
                 self.listing = Some(0);
                 Step { consumed, action: Action::Continue }
             }

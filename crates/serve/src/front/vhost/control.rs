@@ -16,7 +16,6 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,6 +30,7 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 use super::allowance::Allowance;
 use super::command::{Command, Envelope, Reply};
 use crate::clock::spent;
+use crate::descriptors;
 use crate::log;
 use crate::wake;
 use handler::Handler;
@@ -127,26 +127,20 @@ impl Hub {
         Ok(Self { sockets })
     }
     /// Lets clients come to a socket.
-    pub(crate) fn open(
-        &self,
-        path: PathBuf,
-        listener: UnixListener,
-        line: DeviceHandle,
-    ) -> io::Result<Control> {
+    pub(crate) fn open(&self, listener: UnixListener, line: DeviceHandle) -> io::Result<Control> {
         listener.set_nonblocking(true)?;
         let (listener, shared) = (Arc::new(listener), Arc::new(Shared::default()));
         let socket =
             Socket { listener: listener.clone(), shared: shared.clone(), line: Arc::new(line) };
         let gone = |_| io::Error::other("the thread of vhost-user sockets has ended");
         self.sockets.send(socket).map_err(gone)?;
-        Ok(Control { path, listener, shared, admits_nobody: false, closed: false })
+        Ok(Control { listener, shared, admits_nobody: false, closed: false })
     }
 }
 
 /// A socket. Dropping it sends the client away.
 #[derive(Debug)]
 pub(crate) struct Control {
-    path: PathBuf,
     listener: Arc<UnixListener>,
     shared: Arc<Shared>,
     admits_nobody: bool,
@@ -155,14 +149,12 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Lets no further client come. Who knocks is refused at once, and not let in and dropped: QEMU before 9.1
-    /// never comes again when its server goes in the middle of the greeting.
+    /// Lets no further client come; the socket's file is gone already. Who knocks is refused at once, and not let in and
+    /// dropped: QEMU before 9.1 never comes again when its server goes in the middle of the greeting.
     pub(crate) fn admit_nobody(&mut self) {
         if std::mem::replace(&mut self.admits_nobody, true) {
             return;
         }
-        // Gone already is as good.
-        let _ = std::fs::remove_file(&self.path);
         self.shared.state().closed = true;
         self.shared.end.notify_one();
         // SAFETY: a plain system call on a descriptor of ours.
@@ -248,10 +240,10 @@ async fn accept(listener: &AsyncFd<Arc<UnixListener>>, shared: &Shared) -> Optio
         }
         let accepted = ready.map(|mut ready| ready.try_io(|listener| listener.get_ref().accept()));
         match accepted {
-            Ok(Ok(Ok((client, _)))) => return Some(client),
+            Ok(Ok(Ok((client, _)))) if descriptors::has_room(&client) => return Some(client),
             // Nobody was there after all.
             Ok(Err(_)) => {}
-            Ok(Ok(Err(_))) | Err(_) => {
+            Ok(Ok(_)) | Err(_) => {
                 let _ = tokio::time::timeout(PAUSE, shared.end.notified()).await;
             }
         }

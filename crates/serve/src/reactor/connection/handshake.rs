@@ -16,6 +16,7 @@ impl Connection {
     pub(super) fn shaken(&mut self, handshake: Handshake) {
         let Handshake { channel, stage, plain, sealed } = handshake;
         self.is_shaking = false;
+        self.tls_steps = self.tls_steps.saturating_add(1);
         self.out.sealed().extend_from_slice(&sealed);
         self.input.append(&plain);
         if channel.is_established() {

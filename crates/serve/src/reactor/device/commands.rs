@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use super::{Device, Queue, ReactorContext, call};
+use crate::engine::Cancel;
 use crate::front::vhost::command::{Command, Envelope, Reply};
 use crate::front::vhost::config::{Facts, feature};
 use crate::front::vhost::inflight::{InFlight, Region};
@@ -20,6 +21,9 @@ impl Device {
     ) -> io::Result<()> {
         if Self::is_free(&self.queues, self.inside, &envelope) {
             return self.carry_out(envelope, cx);
+        }
+        if matches!(envelope.command, Command::Gone) {
+            cx.cancel_requests(Cancel::Reads);
         }
         // The client's thread waits for a reply before it sends more, so there is only one.
         self.pending = Some(envelope);

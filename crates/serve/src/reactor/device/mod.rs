@@ -468,6 +468,10 @@ impl Endpoint for Device {
         }
         let ring = self.queues[index].ring.as_mut().expect("queues with something inside stay");
         let slot = ring.end(head);
+        if op.status == libc::ECANCELED {
+            // Not completed: a client that connects again finds it in the region of requests in flight.
+            return;
+        }
         // A write may have read zeroes in place of its data; the data of a read may be lost.
         let lost = self.notice_loss();
         let (value, written) = match op.status {

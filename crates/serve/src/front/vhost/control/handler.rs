@@ -14,6 +14,7 @@ use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut
 use vm_memory::GuestAddress;
 
 use super::DeviceHandle;
+use crate::descriptors;
 use crate::front::vhost::Memory;
 use crate::front::vhost::allowance::Claim;
 use crate::front::vhost::command::{Command, Reply};
@@ -134,6 +135,7 @@ fn map(region: &VhostUserMemoryRegion, file: File) -> Result<Piece> {
 
 /// An eventfd, and nothing else: the kernel does not wait for anybody when it looks at one.
 fn eventfd(file: File) -> Result<OwnedFd> {
+    let file = descriptors::admit(file).map_err(|error| refuse(error.to_string()))?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     match fs::read_link(path) {
         Ok(target) if target.as_os_str() == "anon_inode:[eventfd]" => Ok(file.into()),

@@ -1,0 +1,111 @@
+//! Clients that were refused: counted by reason, and told to the operator from time to time.
+
+use std::fmt::Write as _;
+
+use iofair_core::time::{Instant, Nanos};
+
+use crate::log;
+
+/// Least time between two lines.
+const TELL_INTERVAL: Nanos = Nanos::from_secs(10);
+
+/// Why a client was refused or cut off before it had chosen a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// There are as many connections as there may be.
+    Connections,
+    /// It was silent in its handshake while others waited for its place.
+    Handshakes,
+    /// It did not choose a volume in time.
+    Timeout,
+    /// The descriptors that are left are for control.
+    Descriptors,
+    /// Its TLS handshake failed.
+    Tls,
+}
+
+impl Refusal {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Connections, Self::Handshakes, Self::Timeout, Self::Descriptors, Self::Tls];
+
+    /// Its name in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Handshakes => "handshakes",
+            Self::Timeout => "timeout",
+            Self::Descriptors => "descriptors",
+            Self::Tls => "tls",
+        }
+    }
+    const fn why(self) -> &'static str {
+        match self {
+            Self::Connections => "as many are connected as may be (connections)",
+            Self::Handshakes => "silent while others waited for a handshake (handshakes)",
+            Self::Timeout => "no volume chosen in time (handshake)",
+            Self::Descriptors => "no file descriptors left but those for control (RLIMIT_NOFILE)",
+            Self::Tls => "TLS handshake failed",
+        }
+    }
+}
+
+/// Numbers of refused clients.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    counts: [u64; Refusal::ALL.len()],
+    told: [u64; Refusal::ALL.len()],
+    next: Option<Instant>,
+}
+
+impl Refusals {
+    pub(super) fn count(&mut self, refusal: Refusal) {
+        self.counts[refusal as usize] += 1;
+    }
+    /// By [`Refusal`].
+    pub(super) fn counts(&self) -> [u64; Refusal::ALL.len()] {
+        self.counts
+    }
+    /// Tells of those who were refused since the last line, unless that was a moment ago.
+    pub(super) fn tell(&mut self, now: Instant) {
+        if self.counts == self.told || self.next.is_some_and(|next| now < next) {
+            return;
+        }
+        self.next = Some(now + TELL_INTERVAL);
+        log::tell("clients", &self.line());
+        self.told = self.counts;
+    }
+    fn line(&self) -> String {
+        let mut line = String::from("refused:");
+        for refusal in Refusal::ALL {
+            let count = self.counts[refusal as usize] - self.told[refusal as usize];
+            if count > 0 {
+                let comma = if line.ends_with(':') { "" } else { ";" };
+                write!(line, "{comma} {count}: {}", refusal.why()).expect("writing to a string");
+            }
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a line has what was refused since the last one, by reason. Method: some of two reasons, then more of one.
+    #[test]
+    fn a_line_tells_what_was_refused() {
+        let mut refusals = Refusals::default();
+        (0..3).for_each(|_| refusals.count(Refusal::Handshakes));
+        refusals.count(Refusal::Tls);
+        let wanted = "refused: 3: silent while others waited for a handshake (handshakes); 1: TLS handshake failed";
+        assert_eq!(refusals.line(), wanted);
+        refusals.tell(Instant::ZERO);
+        refusals.count(Refusal::Tls);
+        refusals.tell(Instant::ZERO);
+        assert_eq!(refusals.line(), "refused: 1: TLS handshake failed", "not told yet");
+        for (number, refusal) in Refusal::ALL.into_iter().enumerate() {
+            assert_eq!(refusal as usize, number);
+        }
+    }
+}

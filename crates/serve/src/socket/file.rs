@@ -1,0 +1,93 @@
+//! The file of a listening Unix socket: who may replace it, and who removes it.
+//!
+//! A server locks `PATH.lock` as long as it has the socket. Whether a server is alive cannot be found out by connecting: one that
+//! has as many connections as it may have closes further ones at once, as the kernel does for a server that was killed. A
+//! lock ends with the process that has it. The lock file is removed with the socket; a lock on a file that was removed
+//! meanwhile counts for nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// How often a lock file is opened again because its last owner has just removed it.
+const ATTEMPTS: u32 = 100;
+
+/// The identity of a file: its device and its number there.
+fn identity(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+/// The exclusive right to a socket's path, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct PathLock {
+    path: PathBuf,
+    file: File,
+}
+
+impl PathLock {
+    /// Takes the lock; an error if another server has it.
+    pub(crate) fn take(socket: &Path) -> io::Result<Self> {
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        let explain = |error: io::Error| {
+            io::Error::new(error.kind(), format!("its lock file {}: {error}", path.display()))
+        };
+        for _ in 0..ATTEMPTS {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            let file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(explain)?;
+            // SAFETY: a plain system call on a descriptor of ours.
+            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    return Err(explain(error));
+                }
+                let message = "Address already in use: another server listens there";
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+            }
+            let locked = identity(&file.metadata()?);
+            if fs::symlink_metadata(&path).is_ok_and(|found| identity(&found) == locked) {
+                return Ok(Self { path, file });
+            }
+        }
+        Err(explain(io::Error::other("other servers remove it again and again")))
+    }
+}
+
+impl Drop for PathLock {
+    fn drop(&mut self) {
+        let locked = self.file.metadata().map(|file| identity(&file)).ok();
+        let found = fs::symlink_metadata(&self.path).map(|file| identity(&file)).ok();
+        if locked.is_some() && locked == found {
+            // Gone already is as good.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The file of a socket that this server created. Dropping it removes the file, unless another one is in its place.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+    _lock: PathLock,
+}
+
+impl SocketFile {
+    pub(super) fn new(path: &Path, lock: PathLock) -> io::Result<Self> {
+        let identity = identity(&fs::symlink_metadata(path)?);
+        Ok(Self { path: path.to_path_buf(), identity, _lock: lock })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Fields are dropped after this, so nobody takes the path meanwhile.
+        if fs::symlink_metadata(&self.path).is_ok_and(|file| identity(&file) == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

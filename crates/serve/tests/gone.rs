@@ -1,0 +1,246 @@
+//! Clients that are gone, and volumes that are removed, while their requests wait for a ceiling: what is queued ends, the
+//! places are free, and no bandwidth is spent for them. The ceilings here would take an hour or more for it.
+#![allow(clippy::unwrap_used, unsafe_code)]
+
+#[path = "rig/disk.rs"]
+mod disk;
+#[path = "rig/guest.rs"]
+mod guest;
+mod rig;
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::thread;
+use std::time::Instant;
+
+use guest::Guest;
+use iofair_serve::control::client::Call;
+use iofair_serve::{Server, Snapshot};
+use rig::controlled::Controlled;
+use rig::wire::{Options, READ, TIMEOUT, Wire};
+use rig::{Directory, Rig, parse};
+
+const MIB: u32 = 1 << 20;
+/// A ceiling of 1 kB/s, without and with a token bucket.
+const CEILINGS: [&str; 2] =
+    ["max = { read = '1kB/s', write = '1kB/s' }", "max = { total = '1kB/s', burst = '4KiB' }"];
+const STACKS: [&str; 4] = ["promise", "max-none", "max+prop-bfq", "max-mq-deadline"];
+/// `ESHUTDOWN`, as NBD has it.
+const SHUT_DOWN: u32 = 108;
+
+/// Waits until the server is as described.
+fn until(server: &Server, what: &str, is_so: impl Fn(&Snapshot) -> bool) {
+    let began = Instant::now();
+    while !is_so(&server.stats(false).unwrap()) {
+        assert!(began.elapsed() < TIMEOUT, "{what}: {:?}", server.stats(false).unwrap());
+        thread::yield_now();
+    }
+}
+
+/// Goal: queued reads of a client that was killed end at once and cost nothing: its place is free, and another client has the
+/// ceiling. Method: twenty reads of 1 MiB, of which 5 hours are queued; then the connection is closed, without a word. Two other
+/// connections, one that stays with a read in the same queue and a new one, read. Each stack and kind of ceiling.
+#[test]
+fn reads_of_a_client_that_is_gone_end() {
+    for (stack, ceiling) in STACKS.iter().flat_map(|stack| CEILINGS.map(|it| (*stack, it))) {
+        let rig = Rig::with("memory:64MiB", stack, ceiling);
+        let socket = rig.directory.path("socket");
+        let mut wire = Wire::connect(&socket);
+        for at in 0..20 {
+            wire.send_read(u64::from(at * MIB), MIB).unwrap();
+        }
+        until(&rig.server, "queued", |seen| seen.pending >= 20 || ceiling == CEILINGS[1]);
+        let mut stays = Wire::connect(&socket);
+        stays.send_read(0, 512).unwrap();
+        drop(wire);
+        until(&rig.server, stack, |seen| seen.connections == 1 && seen.pending <= 1);
+        if ceiling == CEILINGS[0] {
+            assert_eq!(stays.receive().unwrap().error, 0);
+            assert_eq!(Wire::connect(&socket).read(0, 512).error, 0);
+        }
+        let volumes = rig.server.stats(false).unwrap().volumes;
+        assert_eq!(volumes[0].stats.failed, 0, "nobody waited for them");
+    }
+}
+
+/// Goal: the same over TCP, where a client that closes cannot be told from one that reads on, and for a client that had asked
+/// for more than it may have in flight, so that nothing is received. Method: the socket is closed with an answer unread.
+#[test]
+fn reads_of_a_client_over_tcp_end() {
+    let rig = Rig::with("memory:64MiB", "promise", CEILINGS[0]);
+    let stream = TcpStream::connect(rig.server.tcp().unwrap()).unwrap();
+    let mut options = Options::greet(stream).unwrap();
+    options.send(rig::wire::OPTION_EXPORT_NAME, b"v").unwrap();
+    let mut wire = Wire::chosen(Box::new(options.stream)).unwrap();
+    for at in 0..100 {
+        wire.send_read(u64::from(at % 60 * MIB), MIB).unwrap();
+    }
+    until(&rig.server, "queued", |seen| seen.pending >= 60);
+    drop(wire);
+    until(&rig.server, "gone", |seen| seen.connections == 0 && seen.pending == 0);
+}
+
+/// Goal: a client that disconnects in the way of the protocol gets its answers, and one that says so and is gone does not keep its
+/// place. Method: reads, NBD_CMD_DISC, and then: all answers; or the end of the connection.
+#[test]
+fn a_disconnect_ends_only_with_the_client() {
+    let disconnect = |wire: &mut Wire| {
+        let bytes = wire.request(2, 0, 0, 0);
+        wire.stream.write_all(&bytes).unwrap();
+    };
+    let rig = Rig::with("memory:64MiB", "promise", "max = { read = '20MB/s' }");
+    let mut wire = Wire::connect(&rig.directory.path("socket"));
+    for at in 0..8 {
+        wire.send_read(u64::from(at * MIB), MIB).unwrap();
+    }
+    disconnect(&mut wire);
+    (0..8).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+    assert!(wire.receive().is_err());
+    until(&rig.server, "disconnected", |seen| seen.connections == 0);
+
+    let rig = Rig::with("memory:64MiB", "promise", CEILINGS[0]);
+    let mut wire = Wire::connect(&rig.directory.path("socket"));
+    for at in 0..8 {
+        wire.send_read(u64::from(at * MIB), MIB).unwrap();
+    }
+    disconnect(&mut wire);
+    until(&rig.server, "queued", |seen| seen.pending >= 8);
+    drop(wire);
+    until(&rig.server, "gone", |seen| seen.connections == 0 && seen.pending == 0);
+}
+
+/// Goal: what a client wrote is kept though it is gone, and its place is free after that, not before. Method: a volume for one
+/// client; twenty writes behind a ceiling, and the end of the connection; the next client reads them.
+#[test]
+fn writes_of_a_client_that_is_gone_are_kept() {
+    let keys = "connections = 1\nmax = { read = '1kB/s', write = '4MB/s' }";
+    let rig = Rig::with("memory:64MiB", "promise", keys);
+    let socket = rig.directory.path("socket");
+    let mut wire = Wire::connect(&socket);
+    for at in 0..20u8 {
+        wire.send_write(0, u64::from(at) * 65536, &[at + 1; 65536]).unwrap();
+        wire.send_read(u64::from(MIB), MIB).unwrap();
+    }
+    until(&rig.server, "received", |seen| seen.pending >= 20);
+    drop(wire);
+    let mut next = loop {
+        if let Some(next) = Wire::connect_to(&socket, "v") {
+            break next;
+        }
+    };
+    until(&rig.server, "written", |seen| seen.pending == 0 && seen.connections == 1);
+    for at in 0..20u8 {
+        // A page each, since reads have a ceiling.
+        assert_eq!(next.read(u64::from(at) * 65536, 1).data, [at + 1]);
+    }
+}
+
+/// Goal: the disk of a machine that is gone is free for the next one, and nothing is told to the memory of the first. Method:
+/// reads wait for the ceiling, the first client disconnects, and comes again over the region of requests in flight.
+#[test]
+fn disks_of_machines_that_are_gone_are_free() {
+    let directory = Directory::new();
+    let (disk, socket) = (directory.path("disk"), directory.path("socket"));
+    let text = |ceiling: &str| {
+        format!(
+            "[drive]\nback = 'memory:64MiB'\nstack = 'promise'\n[listen]\nunix = '{socket}'\n\
+             [[group]]\nname = 'g'\n{ceiling}\n\
+             [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '64MiB'\nvhost = '{disk}'\n"
+        )
+    };
+    // A page takes most of a day.
+    let mut server = Server::start(parse(&text("max = { read = '1B/s' }"))).unwrap();
+    let mut guest = Guest::connected(&disk, 1);
+    for slot in 0..8 {
+        let head = guest.prepare(0, slot, u64::from(slot), None);
+        guest.publish(0, head);
+    }
+    guest.kick(0);
+    until(&server, "queued", |seen| seen.pending >= 8);
+    guest.front = None;
+    until(&server, "gone", |seen| seen.volumes[0].connections == 0 && seen.pending == 0);
+    assert_eq!(guest.take_used(0), None, "nothing was completed");
+    let mut other = Guest::connected(&disk, 1);
+    assert_eq!(other.do_one(0, 0, Some(&[7; 4096])), 0, "writes have no ceiling");
+    other.front = None;
+    server.reload(parse(&text(""))).unwrap();
+    guest.connect(&disk);
+    guest.start();
+    let mut heads: Vec<u16> = (0..8).map(|_| guest.used(0).0).collect();
+    heads.sort_unstable();
+    assert_eq!(heads, (0..8).map(|slot| slot * 3).collect::<Vec<_>>(), "all of them again");
+    assert_eq!(guest.data(0, 0), [7; 4096]);
+}
+
+/// Goal: files of a directory that is not mounted any more are closed. Method: a read waits for the ceiling, and the connection to
+/// the kernel is aborted.
+#[test]
+#[ignore = "needs root: mounts a file system"]
+fn needs_root_files_of_an_aborted_mount_are_closed() {
+    let directory = Directory::new();
+    let (mount, socket) = (directory.path("mnt"), directory.path("socket"));
+    let text = format!(
+        "[drive]\nback = 'memory:64MiB'\nstack = 'promise'\n[fuse]\nmount = '{mount}'\n\
+         [listen]\nunix = '{socket}'\n[[group]]\nname = 'g'\n{}\n\
+         [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '64MiB'\n",
+        CEILINGS[0]
+    );
+    let server = Server::start(parse(&text)).unwrap();
+    let file = File::open(directory.path("mnt/v")).unwrap();
+    let reading = thread::spawn(move || file.read_at(&mut vec![0; MIB as usize], 0));
+    until(&server, "queued", |seen| seen.pending >= 1);
+    // It ends the connection, whether or not the directory is busy.
+    Command::new("umount").args(["-f", &mount]).output().unwrap();
+    reading.join().unwrap().unwrap_err();
+    until(&server, "closed", |seen| seen.connections == 0 && seen.pending == 0);
+}
+
+/// Goal: the removal of a volume ends what is queued, disconnects its clients and says so then; others go on. Method: a
+/// client with reads and writes behind a ceiling, and one that does not read its answers.
+#[test]
+fn a_removal_ends_what_is_queued() {
+    let directory = Directory::new();
+    let path = |name: &str| directory.path(name);
+    let text = format!(
+        "[drive]\nback = 'directory:{}'\nstack = 'promise'\n[listen]\nunix = '{}'\n\
+         [control]\nunix = '{}'\n[[group]]\nname = 'g'\n{}\n[[group]]\nname = 'h'\n\
+         [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '64MiB'\n\
+         [[volume]]\nname = 'w'\ngroup = 'h'\nsize = '64MiB'\n",
+        path("pool"),
+        path("socket"),
+        path("control.sock"),
+        CEILINGS[0]
+    );
+    fs::write(path("contracts.toml"), text).unwrap();
+    let socket = path("socket");
+    let scene = Controlled::over(directory);
+    let mut wire = Wire::connect(&socket);
+    for at in 0..10 {
+        wire.send_read(u64::from(at * MIB), MIB).unwrap();
+        wire.send_write(0, u64::from(at * MIB), &vec![1; MIB as usize]).unwrap();
+    }
+    let mut deaf = Wire::connect_to(&socket, "w").unwrap();
+    let request = deaf.request(READ, 0, 0, 32 * MIB);
+    deaf.stream.write_all(&request).unwrap();
+    let seen = |is_so: fn(&Snapshot) -> bool| {
+        let until = |server: &Server| until(server, "seen", is_so);
+        scene.control.server(until).unwrap();
+    };
+    seen(|seen| seen.volumes[0].connections == 1 && seen.pending >= 20);
+    for volume in ["v", "w"] {
+        let call = Call::new("DELETE", &format!("/v1/volumes/{volume}?data=delete"));
+        assert_eq!(scene.status(&call), 200);
+        let left = scene.control.server(|server| server.stats(false).unwrap()).unwrap();
+        assert!(left.volumes.iter().all(|left| left.name != volume), "{volume}: {left:?}");
+    }
+    let mut errors = 0;
+    while let Ok(reply) = wire.receive() {
+        assert_eq!(reply.error, SHUT_DOWN);
+        errors += 1;
+    }
+    assert_eq!(errors, 20, "everything was answered");
+    let _ = deaf.stream.read_to_end(&mut Vec::new());
+}
