@@ -145,3 +145,44 @@ fn a_socket_with_another_name_is_refused() {
     assert_eq!(ended.status.code(), Some(1));
     assert!(told.contains("named \"meter\"; allowed: nbd, control, metrics"), "{told}");
 }
+
+/// Goal: a socket without a name is for NBD, and one with a name is still what it says. Method: the name that systemd's library gives
+/// to it, and the empty one.
+#[test]
+fn a_socket_without_a_name_is_for_nbd() {
+    for name in ["unknown", ""] {
+        let manager = Manager::new("unnamed");
+        let server = manager.start(&format!("{name}:control"), "0");
+        assert!(manager.hears().starts_with("READY=1"));
+        assert_eq!(&greeting(manager.connect("nbd.sock")), b"NBDMAGIC");
+        manager.end(server);
+    }
+}
+
+/// Goal: programs of libnbd start the server by themselves. Method: nbdinfo, and nbdcopy to and from a volume, with contracts that
+/// name no socket.
+#[test]
+#[ignore = "needs clients: nbdinfo and nbdcopy"]
+fn needs_clients_libnbd_starts_the_server() {
+    let manager = Manager::new("libnbd");
+    let path = |name: &str| manager.directory.join(name).to_str().unwrap().to_owned();
+    let pool = format!("file:{}", path("pool.img"));
+    let contracts = CONTRACTS.replace("[listen]\nunix = 'nbd.sock'\n", "");
+    let contracts = contracts.replace("[control]\nunix = 'control.sock'\n", "");
+    fs::write(path("contracts.toml"), contracts.replace("memory:1MiB", &pool)).unwrap();
+    let image: Vec<u8> = (0..1 << 20).map(|at: u32| (at / 999) as u8).collect();
+    fs::write(path("image"), &image).unwrap();
+    let server = ["[", env!("CARGO_BIN_EXE_iofair"), "serve", &path("contracts.toml"), "]"];
+    let run = |program: &str, before: &[&str], after: &[&str]| {
+        let arguments = [before, &["--"], &server, after].concat();
+        let arguments =
+            if program == "nbdinfo" { [before, &server, after].concat() } else { arguments };
+        let output = Command::new(program).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(run("nbdinfo", &["--size", "--"], &[]).contains("1048576"));
+    run("nbdcopy", &[&path("image")], &[]);
+    run("nbdcopy", &[], &[&path("back")]);
+    assert_eq!(fs::read(path("back")).unwrap(), image);
+}
