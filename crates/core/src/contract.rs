@@ -304,7 +304,7 @@ impl fmt::Display for ExactRate {
             _ => ("MB", 1_000_000, 6),
         };
         let mut fraction = self.0 % bytes;
-        while digits > 2 && fraction % 10 == 0 {
+        while digits > 2 && fraction.is_multiple_of(10) {
             (fraction, digits) = (fraction / 10, digits - 1);
         }
         write!(f, "{}.{fraction:0digits$} {unit}/s", self.0 / bytes)

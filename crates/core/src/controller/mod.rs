@@ -117,7 +117,7 @@ pub struct Completion {
     pub part: Part,
     /// Its operation.
     pub operation: Operation,
-    /// When it, or the request it was merged into, left the last throttle.
+    /// When it left the last throttle.
     pub released: Instant,
     /// When it, or the request it was merged into, was dispatched to the drive.
     pub dispatched: Instant,
