@@ -31,13 +31,13 @@ mod tests;
 use alloc::vec::Vec;
 
 use crate::parts::levels::{FREE, cost};
-use crate::parts::token_bucket::{TokenBucket, due};
+use crate::parts::token_bucket::{LATE_MAX, TokenBucket, due};
 use crate::parts::tree::{Arena, NodeId, Summary, Tree};
 use iofair_core::contract::{BURST_DEFAULT, Limits, WEIGHT_DEFAULT, WEIGHT_MAX};
 use iofair_core::group::{GroupId, Groups};
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::request::{RequestId, Requests};
-use iofair_core::time::Instant;
+use iofair_core::time::{Instant, Nanos};
 
 const ROOT: usize = GroupId::ROOT.index();
 const NANOS_PER_S: u128 = 1_000_000_000;
@@ -188,6 +188,8 @@ pub(super) struct Ceilings {
     /// The time of the last call, and the time for which it was planned: earlier than that if the wake-up came late.
     now: Instant,
     planned: Instant,
+    /// The last late wake-up.
+    woken_late: Instant,
 }
 
 /// Changes of groups.
@@ -273,10 +275,14 @@ impl Ceilings {
     /// Before anything else in a call: what is due.
     fn begin(&mut self, now: Instant) {
         if now != self.now {
-            (self.now, self.planned) = (now, now);
+            // Clients with few requests at a time send the next ones only after a late wake-up has let these go.
+            let is_near = now.since(self.woken_late) <= LATE_MAX;
+            let late = if is_near { self.now.since(self.planned) } else { Nanos::ZERO };
+            (self.now, self.planned) = (now, now.saturating_sub(late));
         }
-        if let Some(first) = self.waiting.first(&self.timers) {
-            self.planned = self.planned.min(self.waiting.key(first));
+        let first = self.waiting.first(&self.timers).map(|node| self.waiting.key(node));
+        if let Some(first) = first.filter(|first| *first < self.planned) {
+            (self.planned, self.woken_late) = (first, now);
         }
     }
     /// Charges a request that passes, and returns `None`. Otherwise the request is held, and the index of the group that holds it is
@@ -311,7 +317,10 @@ impl Ceilings {
         match full.or(queued.then_some(group.index())) {
             None => {
                 if limited.is_some() {
-                    self.charge(now, group.index(), direction, cost);
+                    let path = self.ancestry(group.index());
+                    let ready = path.map(|at| self.levels[at].ready_at(direction, cost)).max();
+                    let at = due(now, self.planned, ready.unwrap_or(now));
+                    self.charge(at, group.index(), direction, cost);
                 }
                 None
             }
@@ -348,7 +357,7 @@ impl Ceilings {
     /// A request of this group was cancelled: if it is held here, it costs nothing from now on.
     pub(super) fn cancelled(&mut self, now: Instant, requests: &Requests, id: GroupId) {
         if self.levels.get(id.index()).is_some_and(|level| level.held > 0) {
-            self.now = now;
+            self.begin(now);
             self.settle(now, requests, id.index());
         }
     }
