@@ -288,7 +288,7 @@ impl Checker for Merges {
                     && !first.1.has(Flags::NO_MERGE);
                 law(allowed, || format!("merged though it must not be: {first:?}"))?;
             }
-            Event::Cancelled(tags) => tags.iter().for_each(|tag| drop(self.open.remove(tag))),
+            Event::Cancelled(tags) => self.open.retain(|tag, _| !tags.contains(tag)),
             Event::Completed { done, .. } => {
                 for done in *done {
                     self.open.remove(&done.part.tag);

@@ -299,7 +299,7 @@ impl<'a> World<'a> {
             let is_gone = |tag| inside.get(&tag).is_some_and(|(of, _)| goes(tag, *of));
             self.engine.cancel(self.now, id, is_gone, &mut gone);
         }
-        gone.iter().for_each(|tag| drop(self.inside.remove(tag)));
+        self.inside.retain(|tag, _| !gone.contains(tag));
         self.see(&Event::Cancelled(&gone))
     }
 
@@ -376,7 +376,7 @@ impl<'a> World<'a> {
             .complete(self.now, command.command, status, &mut done)
             .expect("the drive has it");
         let tags: Vec<u64> = done.iter().map(|done| done.part.tag).collect();
-        tags.iter().for_each(|tag| drop(self.inside.remove(tag)));
+        self.inside.retain(|tag, _| !tags.contains(tag));
         self.lines.push(Line::Completed { at: self.now, tags });
         self.see(&Event::Completed { parts: &parts, done: &done, status })?;
         let called = command.operation == Operation::Flush || self.engine.schedules_dispatch();
