@@ -33,7 +33,8 @@ impl LogFile {
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
         self.follow()?;
         let mut length = self.file.metadata()?.len();
-        if length + line.len() as u64 > FILE_MAX && self.turn_over() {
+        if length + line.len() as u64 > FILE_MAX {
+            self.turn_over()?;
             self.file = open(&self.path, &Mode::Serve)?;
             length = self.file.metadata()?.len();
         }
@@ -68,23 +69,24 @@ impl LogFile {
         }
         Ok(())
     }
-    /// `PATH.1` becomes `PATH.2`, and so on; the oldest goes. If that fails, the present file grows.
-    fn turn_over(&self) -> bool {
+    /// `PATH.1` becomes `PATH.2`, and so on; the oldest goes.
+    fn turn_over(&self) -> io::Result<()> {
         let old = |number: u32| {
             let mut name = self.path.as_os_str().to_os_string();
             name.push(format!(".{number}"));
             PathBuf::from(name)
         };
-        let shift = |number: u32| match fs::rename(old(number), old(number + 1)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let shift = |from: &Path, to: &Path| {
+            fs::rename(from, to).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                kind => {
+                    let told = format!("renaming it to {}: {error}", to.display());
+                    Err(io::Error::new(kind, told))
+                }
+            })
         };
-        let turned = (1..OLD_FILES).rev().try_for_each(shift);
-        let turned = turned.and_then(|()| fs::rename(&self.path, old(1)));
-        if let Err(error) = &turned {
-            log::tell("audit", &format!("{}: a new file: {error}", self.path.display()));
-        }
-        turned.is_ok()
+        (1..OLD_FILES).rev().try_for_each(|number| shift(&old(number), &old(number + 1)))?;
+        shift(&self.path, &old(1))
     }
     /// Whether the last line has its end.
     fn is_whole(&self, length: u64) -> io::Result<bool> {
