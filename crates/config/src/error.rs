@@ -23,7 +23,7 @@ pub struct ConfigError {
     /// The known word nearest to the one in the file.
     pub nearest: Option<String>,
     /// What else is wrong with the file.
-    pub more: Box<[Self]>,
+    pub next: Option<Box<Self>>,
 }
 
 /// A place in a file.
@@ -48,14 +48,13 @@ impl ConfigError {
             message: message.into(),
             allowed: None,
             nearest: None,
-            more: Box::default(),
+            next: None,
         }
     }
     /// Several errors of a file as one; `None` if there are none.
     pub fn of_all(errors: Vec<Self>) -> Option<Self> {
-        let mut errors = errors.into_iter();
-        let first = errors.next()?;
-        Some(Self { more: errors.collect(), ..first })
+        let before = |next, error| Self { next: Some(Box::new(next)), ..error };
+        errors.into_iter().rev().reduce(before)
     }
     /// Says what would have been accepted.
     #[must_use]
@@ -83,7 +82,7 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, None)?;
         let mut before = self;
-        for next in &self.more {
+        while let Some(next) = &before.next {
             writeln!(f)?;
             next.write(f, before.allowed.as_deref())?;
             before = next;

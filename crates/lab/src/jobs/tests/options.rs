@@ -248,7 +248,7 @@ fn unsupported_options_can_be_left_out() {
     let note = "Without effect here: hipri. LEFT OUT, although fio would do it: verify=md5, nrfiles=8, ioengine=cpuio.";
     assert_eq!(it.note, note);
     let wrong = parse("job.fio", "[a]\nsize=1q\nverify=md5\n", &overrides).expect_err("a slip");
-    assert!(wrong.to_string().contains("`1q` is not a number") && wrong.more.is_empty(), "{wrong}");
+    assert!(wrong.to_string().contains("`1q` is not a number") && wrong.next.is_none(), "{wrong}");
     let none = parse("job.fio", "[a]\nioengine=net\n", &overrides).expect_err("nothing is left");
     assert!(none.to_string().contains("no job does I/O"), "{none}");
 }
