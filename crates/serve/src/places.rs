@@ -113,7 +113,7 @@ impl Places {
                 None => Self::Shared(Layout::default(), None),
             },
             Back::Memory(_) => Self::Shared(Layout::default(), None),
-            Back::Directory(path) => Self::Own(Directory::open(path, mode)?),
+            Back::Directory(path) => Self::Own(Directory::open(contracts, path, mode)?),
         })
     }
     /// Finds every volume's place.

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use iofair_config::contracts::Volume;
+use iofair_config::contracts::{Contracts, Volume};
 
 use super::owners::{Home, Owner, Owners, is_full};
 use super::{Consent, Unlinked};
@@ -81,8 +81,12 @@ impl Drop for Made {
 }
 
 impl Directory {
-    pub(super) fn open(path: &Path, mode: &Mode) -> Result<Self, ServeError> {
-        let home = Home::open(path, mode)?;
+    pub(super) fn open(
+        contracts: &Contracts,
+        path: &Path,
+        mode: &Mode,
+    ) -> Result<Self, ServeError> {
+        let home = Home::open(contracts, path, mode)?;
         let (path, index, mode) = (path.to_path_buf(), BTreeMap::new(), mode.clone());
         Ok(Self { path, home: Arc::new(home), own: Vec::new(), index, mode })
     }

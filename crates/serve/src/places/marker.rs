@@ -1,11 +1,12 @@
-//! A note beside a pool, `PATH.iofair`, which pool is there.
+//! Notes which pool a server has used: `PATH.iofair` beside the pool, and `FILE.iofair` beside the contract file.
 //!
-//! A pool directory may be a mount point whose file system is not mounted, and the file of a pool may have been moved. Without the
-//! note, a start could not tell that from a first start, and would serve empty volumes.
+//! A pool directory may be a mount point whose file system is not mounted, or be in one, and the file of a pool may have been
+//! moved. Without these notes, a start could not tell that from a first start, and would serve empty volumes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use iofair_config::contracts::Contracts;
 use iofair_config::shell;
 use uuid::Uuid;
 
@@ -13,36 +14,41 @@ use crate::error::ServeError;
 use crate::layout::replace;
 use crate::log;
 
-/// The note beside a pool.
+/// The notes about a pool.
 #[derive(Debug)]
 pub(crate) struct Marker {
-    /// What it is about.
     pool: PathBuf,
-    /// `None`: the pool's path has no name.
-    path: Option<PathBuf>,
-    known: Option<Uuid>,
+    /// What may be noted where, and the pool that is.
+    notes: Vec<(PathBuf, Option<Uuid>)>,
 }
 
 impl Marker {
-    /// Reads the note beside a pool, if there is one.
-    pub(crate) fn beside(pool: &Path) -> Result<Self, ServeError> {
-        let path = pool.file_name().map(|name| {
-            let mut name = name.to_os_string();
-            name.push(".iofair");
-            pool.with_file_name(name)
-        });
-        let known = path.as_deref().map(read).transpose()?.flatten();
-        Ok(Self { pool: pool.to_path_buf(), path, known })
+    /// Reads the notes about the pool of some contracts.
+    pub(crate) fn read(contracts: &Contracts, pool: &Path) -> Result<Self, ServeError> {
+        let file = Path::new(contracts.path());
+        // Contracts need not be in a file.
+        let file = Some(file).filter(|file| file.is_file());
+        let mut notes = Vec::new();
+        for path in [Some(pool), file].into_iter().flatten().filter_map(beside) {
+            let known = read(&path, pool)?;
+            notes.push((path, known));
+        }
+        Ok(Self { pool: pool.to_path_buf(), notes })
+    }
+    /// The pool that was there.
+    fn known(&self) -> Option<Uuid> {
+        self.notes.iter().find_map(|(_, known)| *known)
     }
     fn refuse(&self, what: &str) -> ServeError {
-        let marker = shell::path(self.path.as_deref().unwrap_or(&self.pool));
-        let message =
-            format!("{what}: is the right file system mounted? `rm {marker}` accepts this");
+        let notes = self.notes.iter().filter(|(_, known)| known.is_some());
+        let notes: Vec<String> = notes.map(|(path, _)| shell::path(path)).collect();
+        let command = format!("rm {}", notes.join(" "));
+        let message = format!("{what}: is the right file system mounted? `{command}` accepts this");
         ServeError::Layout { path: self.pool.clone(), message }
     }
     /// Refuses a place without a pool, if there was one.
     pub(crate) fn check_absent(&self) -> Result<(), ServeError> {
-        match self.known {
+        match self.known() {
             Some(known) => {
                 Err(self.refuse(&format!("the pool {known} was here, and there is none now")))
             }
@@ -51,34 +57,49 @@ impl Marker {
     }
     /// Refuses another pool than the one that was there; returns the identity for one without.
     pub(crate) fn check(&self, pool: Option<Uuid>) -> Result<Uuid, ServeError> {
-        match (self.known, pool) {
-            (Some(known), Some(pool)) if known != pool => Err(self.refuse(&format!(
-                "the pool {known} was here, and there is another one now, {pool}"
-            ))),
-            (known, pool) => Ok(pool.or(known).unwrap_or_else(Uuid::new_v4)),
+        let other = self.notes.iter().filter_map(|(_, known)| *known);
+        match (other.into_iter().find(|known| pool.is_some_and(|pool| pool != *known)), pool) {
+            (Some(known), Some(pool)) => {
+                let what = format!("the pool {known} was here, and there is another one, {pool}");
+                Err(self.refuse(&what))
+            }
+            (_, pool) => Ok(pool.or(self.known()).unwrap_or_else(Uuid::new_v4)),
         }
     }
     /// Notes which pool is there.
     pub(crate) fn write(&mut self, pool: Uuid) {
-        let Some(path) = self.path.as_ref().filter(|_| self.known != Some(pool)) else { return };
-        self.known = Some(pool);
-        if let Err(error) = replace(path, format!("{pool}\n").as_bytes()) {
-            let message = format!(
-                "{}: {error}; a later start cannot tell a pool that is not mounted from a new one",
-                path.display()
-            );
-            log::tell("pool", &message);
+        let text = format!("{pool} {}\n", self.pool.display());
+        for (path, known) in self.notes.iter_mut().filter(|(_, known)| *known != Some(pool)) {
+            *known = Some(pool);
+            if let Err(error) = replace(path, text.as_bytes()) {
+                let message = format!(
+                    "{}: {error}; a later start cannot tell a pool that is not mounted from a new one",
+                    path.display()
+                );
+                log::tell("pool", &message);
+            }
         }
     }
 }
 
-fn read(path: &Path) -> Result<Option<Uuid>, ServeError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Uuid::parse_str(text.trim()).map(Some).map_err(|_| {
-            let message = "it does not have the UUID of a pool; delete it to accept what is there";
-            ServeError::Layout { path: path.to_path_buf(), message: message.into() }
-        }),
-        // Whoever may not read it did not write it.
-        Err(_) => Ok(None),
-    }
+/// The note beside a file or directory; none beside one without a name.
+fn beside(path: &Path) -> Option<PathBuf> {
+    let mut name = path.file_name()?.to_os_string();
+    name.push(".iofair");
+    Some(path.with_file_name(name))
+}
+
+/// The pool that a note names, if the note is about this place.
+fn read(note: &Path, pool: &Path) -> Result<Option<Uuid>, ServeError> {
+    // Whoever may not read it did not write it.
+    let Ok(text) = fs::read_to_string(note) else { return Ok(None) };
+    let parts = text.trim_end().split_once(' ');
+    let parsed = parts.and_then(|(uuid, place)| Some((Uuid::parse_str(uuid).ok()?, place)));
+    let Some((uuid, place)) = parsed else {
+        let message = "it does not name a pool; delete it to accept what is there";
+        return Err(ServeError::Layout { path: note.to_path_buf(), message: message.into() });
+    };
+    // Beside a pool that was moved together with its note, the place is another one.
+    let is_about = place == pool.display().to_string() || beside(pool).is_some_and(|it| it == note);
+    Ok(is_about.then_some(uuid))
 }

@@ -14,6 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use iofair_config::contracts::Contracts;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -95,9 +96,13 @@ pub(super) struct Home {
 
 impl Home {
     /// Opens a directory for this server alone, made if there was no pool in it before, and reads its list.
-    pub(super) fn open(path: &Path, mode: &Mode) -> Result<Self, ServeError> {
+    pub(super) fn open(
+        contracts: &Contracts,
+        path: &Path,
+        mode: &Mode,
+    ) -> Result<Self, ServeError> {
         let what = || ServeError::system(path.display().to_string());
-        let marker = Marker::beside(path)?;
+        let marker = Marker::read(contracts, path)?;
         if !fs::exists(path).map_err(what())? {
             marker.check_absent()?;
             let made = match mode.trial() {

@@ -102,7 +102,7 @@ impl Served {
         mode: &Mode,
     ) -> Result<Self, ServeError> {
         let may_create = contracts.drive.may_create;
-        let mut marker = Marker::beside(path)?;
+        let mut marker = Marker::read(contracts, path)?;
         if may_create
             && !fs::exists(path).map_err(ServeError::system(path.display().to_string()))?
         {
