@@ -11,7 +11,7 @@
 //! - [`client`]: a client's queues; [`groups`]: changes of groups and clients.
 //! - [`deadlines`]: reads of groups with a latency contract.
 //! - [`shares`]: spare bandwidth by weight.
-//! - [`window`]: limits on bytes in flight; long requests are split into pieces.
+//! - [`window`]: limits on bytes in flight; long requests are split into pieces; [`trial`]: what the drive does within other limits.
 //! - [`pace`]: rate of writes beside reads with a latency contract; [`throttle`]: beside minimums; [`late`]: writes
 //!   pause for reads that are late.
 //! - [`drive`]: measured rates and latency of the drive.
@@ -44,6 +44,7 @@ mod shares;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod trial;
 mod turn;
 mod window;
 

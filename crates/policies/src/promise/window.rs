@@ -12,6 +12,10 @@
 //! Pieces let other clients pass between the parts of a long request. The limits apply only while several clients share
 //! the drive.
 //!
+//! *Search.* The rate within a window that is too small is too low, and so is X. When the window first holds reads, it is
+//! therefore doubled every 10 ms as long as the drive does 5 % more, and then the length of pieces, unless a request becomes
+//! late. This is repeated with twice as many clients.
+//!
 //! *Trials of reads.* The throughput within a window does not show what a larger window would give. So from time to time,
 //! while reads are held, X or L is doubled for 50 ms and compared with the 50 ms before. A trial ends early if it makes
 //! many requests later than their contracts allow. If the drive does 5 % more (in drive time of what it reads and
@@ -28,6 +32,7 @@
 
 use super::drive::Drive;
 use super::shares::{SIDES, Side};
+use super::trial::{Found, Search, TRIAL, Trial, done};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
@@ -47,12 +52,6 @@ const DOUBLINGS_MAX: u32 = 3;
 const WRITE_HALVINGS_MAX: i32 = 3;
 /// Most doublings of the limit on writes, if no group has a latency contract.
 pub(super) const WRITE_DOUBLINGS_MAX: i32 = 3;
-/// Length of each half of a trial, without the change and with it.
-const TRIAL: Nanos = Nanos::from_millis(50);
-/// A trial ends early after this many late requests more than twice those of its first half.
-const LATE: u32 = 8;
-/// Bounds of the pause after a trial: the shortest one after a gain, doubled after each trial without a gain.
-const TRIAL_PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(6400)];
 
 /// Bytes in flight, and their limits.
 #[derive(Debug)]
@@ -66,6 +65,9 @@ pub(super) struct Window {
     /// Clients with something queued or in flight.
     clients: u32,
     shared_until: Instant,
+    /// The search for the window, and how many clients there were when it began.
+    search: Search,
+    searched: u32,
     /// The present trial of reads.
     trial: Trial<Change>,
     /// The present trial of writes.
@@ -81,9 +83,6 @@ pub(super) struct Window {
     /// Doublings of the limit on writes; negative: halvings.
     write_doublings: i32,
 }
-
-/// Bytes read and written, or rates of both in bytes a second.
-type Moved = [u64; 2];
 
 /// What a trial of reads changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,72 +125,6 @@ impl Direction {
     }
 }
 
-/// Measures the drive's throughput without a change of the limits, and then with it.
-#[derive(Clone, Copy, Debug)]
-struct Trial<T> {
-    change: T,
-    /// When the next trial may begin, and how long after the last one.
-    next: Instant,
-    pause: Nanos,
-    /// Begin of the present half, and what had been moved by then. `None`: no trial runs.
-    began: Option<(Instant, Moved)>,
-    /// The rates without the change. Present in the second half, in which the change is in effect.
-    before: Option<Moved>,
-    /// In each half: requests that were later than their contracts allow.
-    late: [u32; 2],
-}
-
-impl<T: Copy + PartialEq> Trial<T> {
-    fn new(change: T) -> Self {
-        let (next, pause) = (Instant::ZERO, TRIAL_PAUSE[0]);
-        Self { change, next, pause, began: None, before: None, late: [0; 2] }
-    }
-    /// Whether this change is in effect.
-    fn is(&self, change: T) -> bool {
-        self.before.is_some() && self.change == change
-    }
-    /// Called while the limit holds commands, with the bytes moved so far. Begins a trial, or a half of it. At its end,
-    /// returns the rates without the change and with it.
-    fn step(&mut self, now: Instant, moved: Moved, length: Nanos) -> Option<[Moved; 2]> {
-        let Some((began, moved_then)) = self.began else {
-            if now >= self.next {
-                self.began = Some((now, moved));
-            }
-            return None;
-        };
-        let time = now.since(began);
-        if time < length {
-            return None;
-        }
-        let rate =
-            [0, 1].map(|it| (moved[it] - moved_then[it]).saturating_mul(1_000_000_000) / time.0);
-        self.began = Some((now, moved));
-        // If the limit did not hold commands most of the time, the half shows nothing.
-        if time > length + length {
-            (self.began, self.before, self.late) = (None, None, [0; 2]);
-            return None;
-        }
-        let before = self.before.replace(rate)?;
-        Some([before, rate])
-    }
-    /// Counts a late request, and returns whether the change has made too many requests late.
-    fn harms(&mut self) -> bool {
-        if self.began.is_none() {
-            return false;
-        }
-        let [without, with] = &mut self.late;
-        let count = if self.before.is_some() { &mut *with } else { &mut *without };
-        *count = count.saturating_add(1);
-        *with >= without.saturating_mul(2).saturating_add(LATE)
-    }
-    /// Ends the trial; `good`: it was a gain, and the next one follows soon.
-    fn end(&mut self, now: Instant, good: bool) {
-        self.pause = if good { TRIAL_PAUSE[0] } else { (self.pause * 2).min(TRIAL_PAUSE[1]) };
-        (self.began, self.before, self.next) = (None, None, now + self.pause);
-        self.late = [0; 2];
-    }
-}
-
 impl Default for Window {
     fn default() -> Self {
         Self {
@@ -200,6 +133,8 @@ impl Default for Window {
             last_client: u32::MAX,
             clients: 0,
             shared_until: Instant::ZERO,
+            search: Search::default(),
+            searched: 0,
             trial: Trial::new(Change::Window),
             write_trial: Trial::new(Direction::Up),
             widenings: 0,
@@ -216,7 +151,8 @@ impl Window {
     #[inline(always)]
     pub(super) fn piece(&self, drive: &Drive) -> u64 {
         let bytes = drive.in_piece_time().max(1);
-        let piece = (1 << bytes.ilog2()).clamp(PIECE[0], PIECE[1]) << self.doublings;
+        let piece = (1 << bytes.ilog2()).clamp(PIECE[0], PIECE[1])
+            << (self.doublings + self.search.doublings()).min(DOUBLINGS_MAX);
         let piece = match () {
             () if self.trial.is(Change::Longer) => 2 * piece,
             () if self.trial.is(Change::Shorter) => piece / 2,
@@ -233,6 +169,9 @@ impl Window {
         let product = drive.product();
         // A power of two.
         let piece = self.piece(drive);
+        if let Some(bytes) = self.search.window() {
+            return bytes.max(2 * piece);
+        }
         let narrower = u32::from(self.trial.is(Change::Narrower));
         let widened = (product + product / 4) << self.widenings.saturating_sub(narrower);
         ((widened + piece - 1) & !(piece - 1)).max(2 * piece)
@@ -310,23 +249,46 @@ impl Window {
         self.full = now;
         self.step(now, drive);
     }
+    /// Measures for the search.
+    fn search(&mut self, now: Instant, drive: &Drive) {
+        let most = self.most_reads(drive);
+        if self.search.window().is_none() {
+            self.searched = self.clients.max(1);
+        }
+        match self.search.step(now, drive, most) {
+            Some(Found::LongerPieces) if self.doublings < DOUBLINGS_MAX => self.doublings += 1,
+            Some(_) => self.end_search(drive),
+            None => {}
+        }
+    }
+    /// The window is as wide from now on as the search has found.
+    fn end_search(&mut self, drive: &Drive) {
+        let Some(bytes) = self.search.end() else { return };
+        while self.widenings < WIDENINGS_MAX && self.most_reads(drive) < bytes - bytes / 4 {
+            self.widenings += 1;
+        }
+    }
     /// Measures for a trial of reads, unless one of writes runs.
     fn step(&mut self, now: Instant, drive: &Drive) {
+        if self.search.is_over() && self.clients >= 2 * self.searched {
+            self.search = Search::default();
+            self.trial.stop();
+        }
+        if !self.search.is_over() {
+            return self.search(now, drive);
+        }
         if self.write_trial.began.is_none()
             && let Some(rates) = self.trial.step(now, drive.bytes_moved(), TRIAL)
         {
-            // Drive time of reads and writes counts, and reads must not gain at the expense of writes.
-            let written = rates.map(|[_, written]| written);
-            let takes = written[1] < written[0] - written[0] / 8;
-            let [before, rate] = rates.map(|[read, written]| {
-                drive.cost(Side::Read, read).0 + drive.cost(Side::Write, written).0
-            });
-            let rate = if takes { rate.min(before) } else { rate };
+            let [before, rate] = done(drive, rates);
             self.end_trial(now, before, rate);
         }
     }
     /// A read was completed while no other was held. A window that was doubled and has held none for a while may be too large.
     pub(super) fn on_room(&mut self, now: Instant, drive: &Drive) {
+        if self.search.window().is_some() && now.since(self.full) > TRIAL {
+            self.end_search(drive);
+        }
         if self.widenings == 0 {
             return;
         }
@@ -348,7 +310,7 @@ impl Window {
     }
     /// A write was completed while the limit held others; `most`: upper bound of the doublings.
     pub(super) fn on_writes(&mut self, now: Instant, drive: &Drive, most: i32) {
-        if self.trial.began.is_some() {
+        if self.trial.began.is_some() || self.search.window().is_some() {
             return;
         }
         let trial = &mut self.write_trial;
@@ -421,6 +383,10 @@ impl Window {
     }
     /// A request with a contract was completed, in time or late.
     pub(super) fn on_contract(&mut self, at: Instant, drive: &Drive, late: bool) {
+        if let Some(bytes) = self.search.window().filter(|_| late) {
+            self.search.settle(bytes / 2);
+            self.end_search(drive);
+        }
         let more = matches!(self.trial.change, Change::Window | Change::Longer);
         if late && self.trial.harms() && more {
             self.next_trial(at, false);
@@ -460,6 +426,42 @@ mod tests {
         window.on_contract(Instant(1), &drive, true);
         window.end_trial(Instant(1), 100, 100);
         assert_eq!((window.doublings, window.piece(&drive)), (0, whole));
+    }
+
+    /// Goal: the window is found within a tenth of a second. Method: a drive that reads up to four times as much within a larger
+    /// window, or with longer pieces; one call each millisecond.
+    #[test]
+    fn the_search_finds_the_window() {
+        for (best, longer) in [(1, 1), (4, 1), (1, 4), (2, 2)] {
+            let (mut drive, mut window) = (Drive::default(), Window::default());
+            let (usual, piece) = (window.most_reads(&drive), window.piece(&drive));
+            for milli in 0..150 {
+                let now = Instant(milli * 1_000_000);
+                let wide = (window.most_reads(&drive) / usual).clamp(1, best);
+                let long = (window.piece(&drive) / piece).clamp(1, longer);
+                drive.on_dispatch(now, RequestId(0), Side::Read, false);
+                drive.on_complete(now, RequestId(0), Side::Read, 10_000 * wide * long);
+                window.on_full(now, &drive);
+            }
+            assert!(window.search.is_over());
+            assert!(window.most_reads(&drive) >= usual * best * 3 / 4, "{best}, {longer}");
+            assert_eq!(window.piece(&drive), piece * longer, "{best}, {longer}");
+        }
+    }
+
+    /// Goal: a late request ends the search at the window before. Method: a drive that reads more within any window.
+    #[test]
+    fn a_late_request_ends_the_search() {
+        let (mut drive, mut window) = (Drive::default(), Window::default());
+        for milli in 0..25 {
+            let now = Instant(milli * 1_000_000);
+            drive.on_dispatch(now, RequestId(0), Side::Read, false);
+            drive.on_complete(now, RequestId(0), Side::Read, window.most_reads(&drive) / 16);
+            window.on_full(now, &drive);
+        }
+        assert!(window.search.window().is_some());
+        window.on_contract(Instant(25_000_000), &drive, true);
+        assert!(window.search.is_over());
     }
 
     /// Goal: a window that has room at times is still doubled if that is a gain. Method: the window was doubled once, which
