@@ -25,6 +25,8 @@ pub(super) struct Client {
     pub(super) queues: [Fifo; SIDES],
     /// Flushes that count nothing: one for each write so far.
     flushes_free: u32,
+    /// What it gets at least beside writes.
+    pub(super) floor: super::late::Floor,
     /// Until when the delays of late reads have been compensated by pauses of writes.
     pub(super) compensated: Instant,
     /// Until then, its writes for a minimum pass its flushes: as long after its last flush as that took.
