@@ -323,9 +323,7 @@ impl Promise {
         if probe {
             self.probe = Probe::Sent;
         }
-        if side == Side::Write {
-            self.count_for_floor(now, client, cost);
-        }
+        self.count_for_floor(now, client, (side, cost));
         if side != Side::Read {
             let rate = self.drive.rate(Side::Write);
             self.pace.on_rate(rate);
