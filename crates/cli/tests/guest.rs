@@ -335,7 +335,7 @@ const HOST_V2: &str = "
     iofair host apply contracts.toml
     state >applied; cat applied
     grep -q '^254:0 rbps=2000000 wbps=max riops=max wiops=500$' $here/backup/io.max
-    grep -q '^254:0 199$' $here/backup/io.weight
+    grep -q '^254:0 200$' $here/backup/io.weight
     grep -q '^254:0 enable=1 ' /sys/fs/cgroup/io.cost.qos
     grep -q '^254:0 .*rbps=200000000 ' /sys/fs/cgroup/io.cost.model
     iofair host apply contracts.toml; state | cmp - applied

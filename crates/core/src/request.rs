@@ -390,6 +390,15 @@ impl Requests {
         let is_whole = slot.whole == NIL && !slot.cut && !slot.orphan;
         is_held && is_whole && operation != Operation::Flush && !slot.request.is_cancelled()
     }
+    /// Marks a request and all that was merged into it as cancelled: a change of the stack takes them apart.
+    pub(crate) fn set_cancelled(&mut self, id: RequestId) {
+        let mut part = self.slots[id.0 as usize].first_part;
+        while part != NIL {
+            let slot = &mut self.slots[part as usize];
+            slot.request.flags = slot.request.flags.with(Flags::CANCELLED);
+            part = slot.next_part;
+        }
+    }
     /// Does it hold a tag?
     pub(crate) fn is_tagged(&self, id: RequestId) -> bool {
         self.slots[id.0 as usize].tagged

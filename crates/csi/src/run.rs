@@ -1,7 +1,8 @@
 //! Starts the services on their socket and ends them on a signal.
 
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream as Probe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,7 +88,7 @@ async fn serve(args: &Args, servers: Arc<Servers>) -> Result<()> {
         }
     };
     let path = path(&args.endpoint)?;
-    let listener = bind(&path)?;
+    let (listener, file) = bind(&path)?;
     let mut words: Vec<String> = Vec::new();
     words.extend(
         controller.is_some().then(|| format!("controller of {} servers", servers.table().len())),
@@ -108,6 +109,8 @@ async fn serve(args: &Args, servers: Arc<Servers>) -> Result<()> {
     let (tell, ended) = oneshot::channel();
     let ends = async move {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        // Another file cannot have its number while this program listens. The next driver may listen from now on.
+        drop(file);
         // It is gone if the services have failed.
         let _ = tell.send(());
     };
@@ -123,7 +126,6 @@ async fn serve(args: &Args, servers: Arc<Servers>) -> Result<()> {
         }
     };
     let served = tokio::select! { served = services => served, () = overdue => Ok(()) };
-    let _ = fs::remove_file(&path);
     served.with_context(|| path.display().to_string())
 }
 
@@ -138,14 +140,16 @@ fn path(endpoint: &str) -> Result<PathBuf> {
 }
 
 /// Listens on a socket that only the owner may use. A socket that a killed process left is replaced.
-fn bind(path: &Path) -> Result<UnixListener> {
+fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
     let at = || path.display().to_string();
     if let Ok(known) = fs::symlink_metadata(path) {
         if !known.file_type().is_socket() {
             bail!("{} exists and is not a socket", at());
         }
-        if Probe::connect(path).is_ok() {
-            bail!("{} is in use by another process", at());
+        match Probe::connect(path) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Ok(_) => bail!("{} is in use by another process", at()),
+            Err(error) => return Err(error).with_context(at),
         }
         fs::remove_file(path).with_context(at)?;
     }
@@ -153,5 +157,24 @@ fn bind(path: &Path) -> Result<UnixListener> {
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path).with_context(at);
     umask(before);
-    listener
+    let identity = identity(path).with_context(at)?;
+    Ok((listener?, SocketFile { path: path.to_path_buf(), identity }))
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+/// The file of a socket: dropping it removes the file, unless another one is in its place.
+struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Access to the machine's files. The kernel's files take one value per write; files of our own are replaced whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The files of a machine, by absolute paths.
@@ -117,8 +117,8 @@ impl Files for Machine {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let new = directory.join(format!(".{name}.new"));
         // Drop-ins and rules are for everybody to read, and for nobody else to write, whatever the umask.
-        let mut options = OpenOptions::new();
-        let mut file = options.create(true).truncate(true).write(true).mode(0o644).open(&new)?;
+        let mut file = File::create(&new)?;
+        file.set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, &path)?;

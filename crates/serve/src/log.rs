@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ const LINE_MAX: usize = 4096;
 const TEXT_MAX: usize = 128 << 10;
 /// How long a program that ends waits for its last lines to be written.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
+/// How often it tries in that time to have them written, if the queue is full.
+const FLUSH_TRIES: u32 = 100;
 const SECOND: Nanos = Nanos::from_secs(1);
 
 /// The streams belong to the whole process, and so do these.
@@ -146,11 +148,21 @@ impl Lane {
         }
     }
     fn flush(&self) {
+        let Some(queue) = &self.queue else { return };
         let (done, written) = mpsc::channel();
-        let queue = self.queue.as_ref();
-        if queue.is_some_and(|queue| queue.try_send(Item::Flush(done)).is_ok()) {
-            // A stream that nobody reads keeps no program from ending.
-            let _ = written.recv_timeout(FLUSH_MAX);
+        let mut item = Item::Flush(done);
+        // A stream that nobody reads keeps no program from ending.
+        for _ in 0..FLUSH_TRIES {
+            item = match queue.try_send(item) {
+                Ok(()) => {
+                    let _ = written.recv_timeout(FLUSH_MAX);
+                    return;
+                }
+                Err(TrySendError::Full(item)) => item,
+                Err(TrySendError::Disconnected(_)) => return,
+            };
+            // Nothing tells when the queue has room.
+            let _ = written.recv_timeout(FLUSH_MAX / FLUSH_TRIES);
         }
     }
 }

@@ -81,7 +81,7 @@ impl Unlinked {
         let (path, process) = (self.path.display(), std::process::id());
         format!(
             "{path} was removed, and its data is lost when the server ends; to keep it, let its clients close it, then \
-             `cp --sparse=always /proc/{process}/fd/{} {}`, then restart the server",
+             `cp -p --sparse=always /proc/{process}/fd/{} {}`, then restart the server",
             self.descriptor,
             shell::path(&self.path)
         )

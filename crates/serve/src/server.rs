@@ -374,8 +374,12 @@ impl Server {
             Ok(()) => self.blocks.serve(devices, &self.line),
             Err(error) => self.blocks.undo(devices, error),
         };
-        if !remove.is_empty() {
-            self.line.wait_for_ejected(self.drain_timeout())?;
+        if !remove.is_empty()
+            && let Err(error) = self.line.wait_for_ejected(self.drain_timeout())
+        {
+            // The contracts are in force all the same.
+            made.keep();
+            return Err(error);
         }
         Ok((made, served.and_then(|()| self.passes(Step::Blocks))))
     }

@@ -1,7 +1,7 @@
 //! The drive of `--at`: a directory of the demo's own in one of the user's, with a file a client, written once and read by
 //! every run.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
@@ -17,6 +17,9 @@ use crate::output::say;
 const CHUNK: usize = 1 << 20;
 /// What must stay free beside the files, in per cent of them.
 const SPARE_PERCENT: u64 = 10;
+
+/// The name of the pool in the directory: the server has a note beside it.
+const POOL: &str = "pool";
 
 /// The directory, which is removed with this.
 pub(crate) struct Site {
@@ -53,9 +56,11 @@ impl Site {
             directory.path.display(),
             gigabytes(found.free)
         ));
+        let pool = directory.path.join(POOL);
+        fs::create_dir(&pool).with_context(|| format!("cannot make {}", pool.display()))?;
         for client in clients {
             // As the server calls the file of a volume.
-            let path = directory.path.join(format!("{client}.img"));
+            let path = pool.join(format!("{client}.img"));
             fill(&path, size).with_context(|| format!("cannot write {}", path.display()))?;
             if client == &clients[0] && !takes_direct(&path) {
                 say(format_args!(
@@ -67,7 +72,7 @@ impl Site {
     }
     /// Its name as a back end.
     pub(crate) fn back(&self) -> String {
-        format!("directory:{}", self.directory.path.display())
+        format!("directory:{}", self.directory.path.join(POOL).display())
     }
 }
 

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use super::{Context, Controller, context};
-use crate::request::{Flags, Request, RequestId};
+use crate::request::{Request, RequestId};
 use crate::time::Instant;
 
 impl Controller {
@@ -32,9 +32,8 @@ impl Controller {
         let before = gone.len();
         gone.extend(self.requests.parts(id).map(|(_, part)| part.tag));
         self.cancelled += gone.len() - before;
-        let request = &mut self.requests[id];
-        request.flags = request.flags.with(Flags::CANCELLED);
-        let Request { stage, client, got_tag, .. } = *request;
+        self.requests.set_cancelled(id);
+        let Request { stage, client, got_tag, .. } = self.requests[id];
         let stage = usize::from(stage);
         let let_go = match self.throttles.get_mut(stage) {
             Some(throttle) => throttle.cancel(&mut context!(self, now), id),

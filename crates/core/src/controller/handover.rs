@@ -29,7 +29,10 @@ impl Controller {
         self.tags.start_again(tags_used);
         self.tell_everything(now);
         for id in waiting {
-            self.start(now, id);
+            match self.requests[id].is_cancelled() {
+                true => self.end_cancelled(now, (0, id)),
+                false => self.start(now, id),
+            }
         }
         self.send_plugged(now);
     }

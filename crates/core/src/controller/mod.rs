@@ -427,6 +427,10 @@ impl Controller {
             let next = self.tags.next_waiter(now, &mut self.requests, &*self.scheduler);
             let Some(id) = next else { break };
             self.requests[id].got_tag = now;
+            if self.requests[id].is_cancelled() {
+                self.end_cancelled(now, (self.throttles.len(), id));
+                continue;
+            }
             self.note(now, id, EventKind::GotTag);
             self.scheduler.submit(&mut context!(self, now), id);
         }

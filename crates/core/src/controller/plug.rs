@@ -98,6 +98,7 @@ impl Controller {
             };
             let id = self.admit(now, submission, group);
             self.requests.set_plugged(id);
+            plug.admitted.push((submission.tag, id));
             taken += 1;
             self.start_admitted(now, id);
         }

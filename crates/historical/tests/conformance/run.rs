@@ -345,6 +345,7 @@ impl<'a> World<'a> {
         let unplugged = self.engine.unplug(self.now, &mut plug);
         assert!(!reserves || unplugged.is_ok(), "a plug with slots was refused: {unplugged:?}");
         let taken = gathered.len() - plug.len();
+        assert_eq!(plug.admitted().len(), taken, "what was taken is known");
         for ((tag, id), submission) in plug.admitted().iter().zip(&gathered) {
             assert_eq!(*tag, submission.tag, "in the order of submission");
             self.inside.insert(*tag, (submission.client, *id));

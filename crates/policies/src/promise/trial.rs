@@ -113,7 +113,7 @@ impl Search {
             self.before = Some(rate);
         }
         match (self.phase, gains) {
-            (Phase::Window, true) => self.window *= 2,
+            (Phase::Window, true) => self.window = self.window.saturating_mul(2),
             (Phase::Window, false) => (self.phase, self.window) = (Phase::Pieces, self.window / 2),
             (_, true) => return Some(Found::LongerPieces),
             (_, false) => return Some(Found::End),

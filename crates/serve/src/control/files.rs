@@ -64,7 +64,12 @@ impl Files {
     /// Looks at the files of what is served. One thread at a time does. If it takes longer than [`limits::LOOK_MAX`], what
     /// was seen last is returned, without the free space.
     pub(super) fn look(&self, shown: &Arc<Shown>) -> Look {
-        let mut present = lock(&self.present);
+        let mut look = self.seen();
+        // Another caller waits for it already.
+        let Ok(mut present) = self.present.try_lock() else {
+            look.free = None;
+            return look;
+        };
         let ended = present.take().or_else(|| {
             let (end, ended) = mpsc::channel();
             let (seen, shown) = (self.seen.clone(), shown.clone());
@@ -79,7 +84,7 @@ impl Files {
             Some(ended)
         });
         let waited = ended.map(|ended| (ended.recv_timeout(limits::LOOK_MAX), ended));
-        let mut look = self.seen();
+        look = self.seen();
         if let Some((Err(RecvTimeoutError::Timeout), ended)) = waited {
             *present = Some(ended);
             look.free = None;

@@ -40,7 +40,7 @@ impl Engine {
         let goes =
             |op: &Op| which.has(op.operation) && !op.abandoned && !op.cancelled && !op.finished;
         let found = self.ops.of_owner(owner).filter(|(_, op)| goes(op));
-        let keys: Vec<usize> = found.map(|(key, _)| key).collect();
+        let mut keys: Vec<usize> = found.map(|(key, _)| key).collect();
         if keys.is_empty() {
             return;
         }
@@ -62,7 +62,15 @@ impl Engine {
             }
         }
         for tag in gone {
-            self.ops.end_piece(tag);
+            let piece = self.ops.end_piece(tag);
+            if piece.fenced {
+                self.fences.remove(&piece.range());
+            }
+            // It was merged with a request of another owner, who was gone before.
+            let op = &self.ops[piece.op];
+            if op.left == 0 && op.owner != owner {
+                keys.push(piece.op);
+            }
         }
         for key in keys {
             let op = &self.ops[key];

@@ -88,6 +88,13 @@ impl Engine {
             self.volumes[self.ops[op].volume].lose(status);
         }
     }
+    /// The same for a flush that was too late, and this piece of it, whose volume may be gone.
+    pub(super) fn late_flush_failed(&mut self, status: i32, tag: u64) {
+        let volume = self.ops[self.ops.op_of(tag)].volume;
+        if let Some(volume) = self.volumes.get_mut(volume) {
+            volume.lose(status);
+        }
+    }
     /// Everything on a shared drive is durable that was completed before a flush began.
     pub(super) fn flush_succeeded(&mut self, started: Instant) {
         if !self.back.separate_flushes() {

@@ -325,6 +325,9 @@ impl Engine {
                 }
                 Timing::Late(pieces) => {
                     for tag in pieces {
+                        if flush.is_some() && status != 0 {
+                            self.late_flush_failed(status, tag);
+                        }
                         if self.ops.command_done(tag, status) {
                             self.piece_done(now, tag, 0);
                         }

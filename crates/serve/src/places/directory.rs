@@ -246,7 +246,7 @@ impl Directory {
             return Ok(());
         }
         let message = format!(
-            "{} is kept for group \"{}\"; group \"{group}\" gets it with `--take-over {name}` only, or delete it",
+            "{} is kept for group \"{}\"; group \"{group}\" gets it with `--take-over {name}` only",
             file.display(),
             owner.group
         );
@@ -352,8 +352,11 @@ fn create(
     created: &mut Vec<PathBuf>,
 ) -> io::Result<Storage> {
     let is_new = !fs::exists(path)?;
-    if is_new && !mode.is_check() {
+    let opened = Storage::open(path, volume.size_bytes, mode);
+    // One that another server has made meanwhile is not removed with what this change made.
+    let is_other = opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy);
+    if is_new && !is_other && !mode.is_check() {
         created.push(path.to_path_buf());
     }
-    Storage::open(path, volume.size_bytes, mode)
+    opened
 }

@@ -4,6 +4,7 @@
 //! moved. Without these notes, a start could not tell that from a first start, and would serve empty volumes.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use iofair_config::contracts::Contracts;
@@ -55,29 +56,31 @@ impl Marker {
             None => Ok(()),
         }
     }
-    /// Refuses another pool than the one that was there; returns the identity for one without.
+    /// Refuses another pool than the one that was there; returns the identity for one without, which an earlier version made.
     pub(crate) fn check(&self, pool: Option<Uuid>) -> Result<Uuid, ServeError> {
-        let other = self.notes.iter().filter_map(|(_, known)| *known);
-        match (other.into_iter().find(|known| pool.is_some_and(|pool| pool != *known)), pool) {
-            (Some(known), Some(pool)) => {
-                let what = format!("the pool {known} was here, and there is another one, {pool}");
-                Err(self.refuse(&what))
-            }
-            (_, pool) => Ok(pool.or(self.known()).unwrap_or_else(Uuid::new_v4)),
+        let mut known = self.notes.iter().filter_map(|(_, known)| *known);
+        if let Some(known) = known.find(|known| pool != Some(*known)) {
+            let other = pool.map_or("one of an earlier version".into(), |pool| pool.to_string());
+            let what = format!("the pool {known} was here, and there is another one, {other}");
+            return Err(self.refuse(&what));
         }
+        Ok(pool.unwrap_or_else(Uuid::new_v4))
     }
     /// Notes which pool is there.
     pub(crate) fn write(&mut self, pool: Uuid) {
         let text = format!("{pool} {}\n", self.pool.display());
+        let mut failed = None;
         for (path, known) in self.notes.iter_mut().filter(|(_, known)| *known != Some(pool)) {
-            *known = Some(pool);
-            if let Err(error) = replace(path, text.as_bytes()) {
-                let message = format!(
-                    "{}: {error}; a later start cannot tell a pool that is not mounted from a new one",
-                    path.display()
-                );
-                log::tell("pool", &message);
+            match replace(path, text.as_bytes()) {
+                Ok(()) => *known = Some(pool),
+                Err(error) => failed = Some(format!("{}: {error}", path.display())),
             }
+        }
+        if let Some(failed) = failed.filter(|_| self.known().is_none()) {
+            let message = format!(
+                "{failed}; a later start cannot tell a pool that is not mounted from a new one"
+            );
+            log::tell("pool", &message);
         }
     }
 }
@@ -91,8 +94,14 @@ fn beside(path: &Path) -> Option<PathBuf> {
 
 /// The pool that a note names, if the note is about this place.
 fn read(note: &Path, pool: &Path) -> Result<Option<Uuid>, ServeError> {
-    // Whoever may not read it did not write it.
-    let Ok(text) = fs::read_to_string(note) else { return Ok(None) };
+    let text = match fs::read_to_string(note) {
+        Ok(text) => text,
+        // Whoever may not read it did not write it.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(ServeError::system(note.display().to_string())(error)),
+    };
     let parts = text.trim_end().split_once(' ');
     let parsed = parts.and_then(|(uuid, place)| Some((Uuid::parse_str(uuid).ok()?, place)));
     let Some((uuid, place)) = parsed else {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iofair_config::contracts::{Back, Contracts};
@@ -260,8 +260,10 @@ fn create_file(path: &Path) -> Result<Summary, PoolError> {
     fresh.push(".new");
     let fresh = PathBuf::from(fresh);
     let storage = Storage::open(&fresh, 0, &Mode::Serve)?;
-    let is_ours =
-        fs::metadata(&fresh).is_ok_and(|it| Storage::identity_of(&it) == storage.identity());
+    // A link leads to somebody else's file.
+    let is_ours = fs::symlink_metadata(&fresh).is_ok_and(|file| {
+        file.is_file() && file.nlink() == 1 && Storage::identity_of(&file) == storage.identity()
+    });
     if !is_ours || fs::exists(path)? {
         let message = "another program has just made it";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message).into());

@@ -110,6 +110,9 @@ impl Served {
         }
         let (pool, storage) = admin::open_or_create(path, may_create, mode)?;
         admin::check_uuid(path, pool.superblock().pool, contracts.drive.pool)?;
+        if may_create {
+            marker.check(Some(pool.superblock().pool))?;
+        }
         if may_create && !mode.is_check() {
             marker.write(pool.superblock().pool);
         }

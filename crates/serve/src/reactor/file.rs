@@ -92,6 +92,26 @@ impl File {
             closing: false,
         }
     }
+    /// One of the requests of a call has ended. `bytes`: what it holds.
+    fn end(&mut self, cookie: u64, status: i32, (data, bytes): (Data, usize), ops: &mut Ops) {
+        let inside = &mut self.inside[cookie as usize];
+        inside.left -= 1;
+        if inside.status == 0 {
+            inside.status = status;
+        }
+        if inside.left == 0 {
+            let Inside { reply, status, .. } = self.inside.remove(cookie as usize);
+            self.finished.push_back((reply, status, data, bytes));
+        } else {
+            ops.release(data);
+        }
+    }
+    /// Ends requests that there was no room for: the volume is removed.
+    fn refuse_waiting(&mut self, ops: &mut Ops) {
+        while let Some(new) = self.waiting.pop_front() {
+            self.end(new.cookie, libc::ESHUTDOWN, (new.data, 0), ops);
+        }
+    }
     fn begin(&mut self, call: Call, engine: &mut Engine) {
         match call {
             Call::Read { offset, length, reply } => {
@@ -158,6 +178,9 @@ impl Endpoint for File {
         Ok(())
     }
     fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
+        if self.closing {
+            self.refuse_waiting(cx.engine.ops());
+        }
         loop {
             while let Some(mut new) = self.waiting.pop_front() {
                 new.owner = cx.key as u64;
@@ -190,19 +213,8 @@ impl Endpoint for File {
         }
     }
     fn deliver(&mut self, op: Op, ops: &mut Ops) {
-        let key = op.cookie as usize;
-        let inside = &mut self.inside[key];
-        inside.left -= 1;
-        if inside.status == 0 {
-            inside.status = op.status;
-        }
-        if inside.left == 0 {
-            let Inside { reply, status, .. } = self.inside.remove(key);
-            let bytes = held(op.operation, op.length);
-            self.finished.push_back((reply, status, op.data, bytes));
-        } else {
-            ops.release(op.data);
-        }
+        let bytes = held(op.operation, op.length);
+        self.end(op.cookie, op.status, (op.data, bytes), ops);
     }
     /// Tells the kernel of one request: it copies what was read.
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {

@@ -93,6 +93,10 @@ impl Ops {
     pub fn piece(&self, part: &Part) -> Piece {
         self.pieces[part.tag as usize].within(part)
     }
+    /// The key of the request that a piece belongs to.
+    pub(crate) fn op_of(&self, tag: u64) -> usize {
+        self.pieces[tag as usize].op
+    }
     /// The block-status request of a command, if it is one: these are never merged.
     pub fn question(&self, parts: &[Part]) -> Option<Question> {
         let [part] = parts else { return None };

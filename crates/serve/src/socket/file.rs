@@ -32,28 +32,24 @@ impl PathLock {
         let mut path = socket.as_os_str().to_owned();
         path.push(".lock");
         let path = PathBuf::from(path);
-        let explain = |error: io::Error| {
-            io::Error::new(error.kind(), format!("its lock file {}: {error}", path.display()))
-        };
         for _ in 0..ATTEMPTS {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false).mode(0o600);
-            let file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(explain)?;
+            let file = options.custom_flags(libc::O_NOFOLLOW).open(&path)?;
             // SAFETY: a plain system call on a descriptor of ours.
             if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
                 let error = io::Error::last_os_error();
                 if error.kind() != io::ErrorKind::WouldBlock {
-                    return Err(explain(error));
+                    return Err(error);
                 }
-                let message = "Address already in use: another server listens there";
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+                return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
             }
             let locked = identity(&file.metadata()?);
             if fs::symlink_metadata(&path).is_ok_and(|found| identity(&found) == locked) {
                 return Ok(Self { path, file });
             }
         }
-        Err(explain(io::Error::other("other servers remove it again and again")))
+        Err(io::Error::other("other servers remove its lock file again and again"))
     }
 }
 

@@ -75,7 +75,12 @@ impl App {
         if !demands.is_empty() {
             return Ok(Tried::Lacks(demands));
         }
-        served.server.as_mut().ok_or(ServeError::Gone)?.reload(contracts)?;
+        let reloaded = served.server.as_mut().ok_or(ServeError::Gone)?.reload(contracts);
+        if let Err(error) = reloaded {
+            // Some of the change may be in force.
+            self.show_change(&served)?;
+            return Err(error.into());
+        }
         served.revision = revision(&text);
         self.show_change(&served)?;
         *lock(&self.gate) = Arc::new(gate);
@@ -119,9 +124,15 @@ impl App {
         let pending = self.file.prepare(after.text()).map_err(self.system())?;
         let server = served.server.as_mut().ok_or(ServeError::Gone)?;
         if consent.delete.is_empty() && consent.shrink.is_empty() {
-            server.reload_with(after, consent)?;
-            if let Err(error) = self.commit(pending, before.text()) {
-                server.reload(before)?;
+            let made = server.reload_with(after, consent).map_err(Problem::from);
+            let made = made.and_then(|()| {
+                let committed = self.commit(pending, before.text());
+                committed
+                    .or_else(|error| server.reload(before).map_err(Problem::from).and(Err(error)))
+            });
+            if let Err(error) = made {
+                // Some of the change may be in force.
+                self.show_change(&served)?;
                 return Err(error);
             }
         } else {

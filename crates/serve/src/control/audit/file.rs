@@ -71,6 +71,11 @@ impl LogFile {
     }
     /// `PATH.1` becomes `PATH.2`, and so on; the oldest goes.
     fn turn_over(&self) -> io::Result<()> {
+        let there = fs::symlink_metadata(&self.path);
+        if there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            // It was renamed before, and the next file could not be made.
+            return Ok(());
+        }
         let old = |number: u32| {
             let mut name = self.path.as_os_str().to_os_string();
             name.push(format!(".{number}"));
@@ -103,7 +108,7 @@ impl LogFile {
         if self
             .file
             .read_at(&mut written, length)
-            .is_ok_and(|bytes| text.starts_with(&written[..bytes]))
+            .is_ok_and(|bytes| bytes > 0 && text.starts_with(&written[..bytes]))
         {
             let _ = self.file.set_len(length);
         }

@@ -468,7 +468,7 @@ impl Endpoint for Device {
         }
         let ring = self.queues[index].ring.as_mut().expect("queues with something inside stay");
         let slot = ring.end(head);
-        if op.status == libc::ECANCELED {
+        if op.cancelled && op.status == libc::ECANCELED {
             // Not completed: a client that connects again finds it in the region of requests in flight.
             return;
         }
