@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::printable::printable;
+use crate::printable::{printable, shortened};
 use crate::record::Stream;
 use crate::source::{Notes, STREAMS_MAX};
 
 /// Requests of streams beyond [`STREAMS_MAX`].
 pub(crate) const MERGED: &str = "requests of streams beyond the first 65535, which count as one";
+
+/// Characters of a name; of a longer one, the beginning counts.
+const NAME_MAX: usize = 256;
 
 /// The streams of a source.
 #[derive(Debug, Default)]
@@ -21,18 +24,19 @@ pub(crate) struct Names {
 impl Names {
     /// The number of a volume. Those beyond [`STREAMS_MAX`] share the last number.
     pub(crate) fn volume(&mut self, name: &str) -> u32 {
-        if let Some(known) = self.volumes.get(name) {
+        let name = shortened(name, NAME_MAX);
+        if let Some(known) = self.volumes.get(&*name) {
             return *known;
         }
         let new = self.volumes.len().min(STREAMS_MAX - 1) as u32;
         if self.volumes.len() < STREAMS_MAX {
-            self.volumes.insert(name.to_owned(), new);
+            self.volumes.insert(name.into_owned(), new);
         }
         new
     }
     /// The number of a stream.
     pub(crate) fn stream(&mut self, name: &str, volume: u32) -> u32 {
-        let name = printable(name).into_owned();
+        let name = shortened(&printable(name), NAME_MAX).into_owned();
         self.add(Stream { name, group: String::new(), volume })
     }
     /// The same for a volume that is a stream.
@@ -78,5 +82,15 @@ mod tests {
         names.note(&mut notes);
         assert_eq!(notes.of(MERGED), 1_000_000 - (STREAMS_MAX as u64 - 1));
         assert_eq!(names.volume_stream("7"), 7, "known streams keep their number");
+    }
+
+    /// Goal: a name needs no more memory than it may have. Method: names of a megabyte, of volumes and streams.
+    #[test]
+    fn names_are_bounded() {
+        let mut names = Names::default();
+        let long = "a\u{1b}".repeat(1 << 19);
+        assert_eq!([names.volume_stream(&long), names.volume_stream(&long)], [0, 0]);
+        assert!(names.streams[0].name.chars().count() == NAME_MAX + 3);
+        assert!(names.volumes.keys().all(|name| name.chars().count() == NAME_MAX + 3));
     }
 }

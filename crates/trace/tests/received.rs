@@ -93,6 +93,10 @@ fn headers_have_a_meaning() {
         (other[0].at, other[0].offset, other[0].length),
         (Instant(1_500_000_000), 1024, 512)
     );
+    let spc = "0,303567,3584,w,0.000000\n";
+    assert_eq!(requests(spc.as_bytes()).len(), 1);
+    let contradicted = read(format!("disk,address,pages,mode,delay\n{spc}").as_bytes());
+    assert!(contradicted.unwrap_err().contains("the format was not recognised"));
     let twice = "Timestamp,Offset,Size,IOType,VolumeID\n1538323200,8,8,1,7\n".repeat(2);
     assert_eq!(requests(twice.as_bytes()).len(), 2, "files that were put together");
 }
@@ -119,7 +123,10 @@ fn biosnoop_is_read() {
           0.000000    dmcrypt_write/ 763    sda     W 445934576  12288     0.01    0.09\n",
     );
     assert_eq!(told(&queued[0]), (445_934_576, 12_288, 100_000));
+    let words = "Tracing block device I/O... Hit Ctrl-C to end.\n";
     let header = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n";
+    let below = requests(format!("{words}{header}0.0 a 7 sda W 445 512 0.5\n").as_bytes());
+    assert_eq!(told(&below[0]), (445, 512, 500_000), "below the words of the program");
     let error = read(format!("{header}0.0 a 7 sda W 445\n").as_bytes()).unwrap_err();
     assert!(error.starts_with("file:2: number of bytes `W`: not a whole number"), "{error}");
 }
@@ -142,6 +149,13 @@ fn tables_are_read_by_their_headers() {
         (tabs[0].at, tabs[1].operation),
         (Instant(1_700_000_000_123_456_000), Operation::Discard)
     );
+    let latency = |line: &str| read(format!("time,op,offset,size,latency\n{line}\n").as_bytes());
+    for line in ["1539000000.5,R,0,512,120", "1539000000123456,R,0,512,0.00012"] {
+        let error = latency(line).unwrap_err();
+        assert!(error.contains("--columns latency:us=COLUMN"), "{error}");
+    }
+    let known = latency("1539000000.5,R,0,512,0\n1539000001.5,R,0,512,0.5").unwrap().0;
+    assert_eq!(known[1].completion.unwrap().latency, Nanos(500_000_000));
     let path = std::env::temp_dir().join(format!("iofair-table-{}.csv", std::process::id()));
     std::fs::write(&path, "vol1,1539000000.5,R,4096,512\nvol2,1539000001.5,W,0,512\n").unwrap();
     let columns = Columns::parse("volume=1,time=2,op=3,offset=4,size=5").unwrap();

@@ -68,9 +68,12 @@ impl Biosnoop {
                 self.over = true;
                 return Ok(());
             };
-            if is_header(line) || (self.number == 0 && is_words(line)) {
-                // The header, again for every file that was put behind the first one, or words before it.
+            if is_header(line) {
+                // Again for every file that was put behind the first one.
                 self.has_queue = line.contains("QUE(ms)");
+                continue;
+            }
+            if self.number == 0 && is_words(line) {
                 continue;
             }
             match parse(line, self.has_queue, &mut self.names) {

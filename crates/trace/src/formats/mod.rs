@@ -23,7 +23,7 @@ use crate::error::{Place, Result, TraceError};
 use crate::input::Input;
 use crate::read::Reader;
 use crate::source::Source;
-use head::{Head, is_same};
+use head::{Head, is_same, is_words};
 use lines::LineSource;
 
 pub use columns::Columns;
@@ -50,7 +50,7 @@ pub struct Format {
 enum Recognises {
     /// By its first bytes.
     Bytes(fn(&[u8]) -> bool),
-    /// By its first line of content.
+    /// By its first line of content, or by one of the lines of words before the requests.
     FirstLine(fn(&str) -> bool),
     /// By the names in its header, which are those of the collection; or by its first line that is a request of any format.
     Line {
@@ -284,7 +284,7 @@ fn fitting(head: &Head) -> Vec<&'static Format> {
     };
     let found = of(&|how| match how {
         Recognises::Bytes(begins) => begins(head.bytes),
-        Recognises::FirstLine(accepts) => head.lines().next().is_some_and(accepts),
+        Recognises::FirstLine(accepts) => head.lines().take(1).chain(head.words()).any(accepts),
         _ => false,
     });
     if !found.is_empty() {
@@ -303,5 +303,17 @@ fn fitting(head: &Head) -> Vec<&'static Format> {
     }
     let by_line =
         |line: &str| of(&|how| matches!(how, Recognises::Line { accepts, .. } if accepts(line)));
-    head.lines().map(by_line).find(|found| !found.is_empty()).unwrap_or_default()
+    let mut lines = head.lines().map(|line| (line, by_line(line)));
+    match lines.find(|(_, found)| !found.is_empty()) {
+        Some((line, found)) if !has_other_header(head, line) => found,
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a line of names, as many as this line has fields, is above it: its columns are not those of a collection, whatever
+/// their values look like. Only formats with commas between all fields have so many.
+fn has_other_header(head: &Head, line: &str) -> bool {
+    let commas = |line: &str| line.matches(',').count();
+    let mut before = head.lines().take_while(|above| *above != line);
+    commas(line) > 1 && before.any(|above| is_words(above) && commas(above) == commas(line))
 }

@@ -4,7 +4,7 @@
 //! - *Time* and *latency*: numbers with or without a fraction. Without a unit in the name, numbers with a fraction are seconds,
 //!   and whole numbers have the unit in which they are a Unix time (10 digits: s, 13: ms, 16: us, 19: ns) or a Windows file
 //!   time (17 and 18 digits). Other whole numbers are refused: a wrong guess would be wrong by a factor of 1000. Latencies have
-//!   the unit of the times.
+//!   the unit of the times, unless only one of the two has a fraction: then the first is refused.
 //! - *Operation*: a word or its letters (`read`, `R`, `RA`, `WS`, `discard`, `flush`), or a SCSI operation (`0x2a`).
 //! - *Offset* and *size*: bytes, or sectors of 512 bytes where the name says so (`lba`, `sector`).
 
@@ -25,12 +25,15 @@ const UNKNOWN: [&str; 6] = ["", "-", "-1", "na", "nan", "null"];
 const WORDS: &[(&str, Operation)] = &[
     ("read", Operation::Read),
     ("rd", Operation::Read),
+    ("reada", Operation::Read),
     ("write", Operation::Write),
     ("wr", Operation::Write),
     ("trim", Operation::Discard),
     ("discard", Operation::Discard),
     ("unmap", Operation::Discard),
     ("deallocate", Operation::Discard),
+    ("erase", Operation::Discard),
+    ("de", Operation::Discard),
     ("flush", Operation::Flush),
     ("sync", Operation::Flush),
     ("fsync", Operation::Flush),
@@ -66,6 +69,8 @@ pub(super) struct Table {
     layout: Option<Layout>,
     /// Of the times, once it is known.
     unit: Option<u64>,
+    /// Whether a latency was seen that may have this unit.
+    has_latency: bool,
 }
 
 /// Whether a line is the header of a table that needs no further explanation.
@@ -133,6 +138,19 @@ fn shown_unit(text: &str) -> Result<u64, Fault> {
     }
 }
 
+/// Refuses a latency that has a fraction where the time has none, or the other way round: a program that writes both in one
+/// unit writes them alike.
+fn check_latency(text: &str, time: &str) -> Result<(), Fault> {
+    let has_fraction = |text: &str| text.contains(['.', 'e', 'E']);
+    if has_fraction(text) == has_fraction(time) {
+        return Ok(());
+    }
+    Err(format!(
+        "latency `{text}`: its unit is not known, since it is not written like the time `{time}`; put it into the name of the \
+         column, as in latency_us, or name it: --columns latency:us=COLUMN"
+    ))
+}
+
 /// Reads or writes, and so on; `None` for a request whose operation is not known.
 fn operation(text: &str, unit: Unit) -> Result<Option<(Operation, Flags)>, Fault> {
     if let (Unit::Read(read), "0" | "1") = (unit, text) {
@@ -153,7 +171,9 @@ fn operation(text: &str, unit: Unit) -> Result<Option<(Operation, Flags)>, Fault
     if let Some((_, operation)) = WORDS.iter().find(|(word, _)| *word == lower) {
         return Ok(Some((*operation, Flags::NONE)));
     }
-    let is_letters = text.len() <= 6 && lower.bytes().all(|letter| b"rwdfnsmaze".contains(&letter));
+    let is_letters = text.len() <= 6
+        && lower.bytes().all(|letter| b"rwdfnsmaz".contains(&letter))
+        && lower.bytes().filter(|letter| b"rwd".contains(letter)).count() <= 1;
     if let Some(known) = Some(text.to_ascii_uppercase()).filter(|_| is_letters)
         && let Some(found) = letters(&known)
     {
@@ -207,10 +227,19 @@ impl LineFormat for Table {
         let latency = match layout.latency {
             None => None,
             Some((index, unit_of)) => {
-                let text = field("latency", index)?;
+                let latency = field("latency", index)?;
                 let unit = if let Unit::Time(nanos) = unit_of { nanos } else { unit };
-                let is_known = !UNKNOWN.contains(&text.to_ascii_lowercase().as_str());
-                is_known.then(|| time("latency", text, unit)).transpose()?
+                let is_known = !UNKNOWN.contains(&latency.to_ascii_lowercase().as_str());
+                let known = is_known.then(|| time("latency", latency, unit)).transpose()?;
+                let is_guess = unit_of == Unit::Usual && self.unit.is_some();
+                // A latency of 0 is 0 in any unit.
+                let is_above_zero =
+                    is_known && latency.contains(|digit| ('1'..='9').contains(&digit));
+                if is_guess && is_above_zero && !self.has_latency {
+                    check_latency(latency, text)?;
+                    self.has_latency = true;
+                }
+                known
             }
         };
         let found = operation(field("operation", layout.operation.0)?, layout.operation.1)?;
@@ -266,12 +295,18 @@ mod tests {
             ("0x2A", Operation::Write),
             ("flush", Operation::Flush),
             ("WZ", Operation::WriteZeroes),
+            ("READA", Operation::Read),
+            ("erase", Operation::Discard),
+            ("DE", Operation::Discard),
         ] {
             assert_eq!(of(text), Ok(Some(wanted)), "{text}");
         }
         assert_eq!(of(""), Ok(None));
         assert!(of("1").unwrap_err().contains("op:read0=COLUMN"));
-        assert!(of("open").unwrap_err().starts_with("operation `open`: allowed are read, write"));
+        for text in ["open", "free", "AREAD", "SREAD", "reads", "RWF", "draw"] {
+            let wanted = format!("operation `{text}`: allowed are read, write");
+            assert!(of(text).unwrap_err().starts_with(&wanted), "{text}");
+        }
         let read0 = |text: &str| operation(text, Unit::Read(0)).unwrap().unwrap().0;
         assert_eq!([read0("0"), read0("true")], [Operation::Read, Operation::Write]);
     }
