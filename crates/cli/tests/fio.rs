@@ -213,7 +213,7 @@ fn errors_name_their_place() {
 fn arguments_complete_a_file() {
     let directory = scratch("arguments");
     let text =
-        "[global]\nhipri ; polling\n[a]\nrw=randread # anywhere\nverify=md5\n[b]\nioengine=cpuio\n";
+        "[global]\nhipri ; polling\n[a]\nrw=randwrite # anywhere\nverify=md5\n[b]\nioengine=cpuio\n";
     fs::write(directory.join("a.fio"), text).unwrap();
     let told = iofair(&directory, &["a.fio"]);
     let error = String::from_utf8_lossy(&told.stderr).into_owned();
@@ -225,7 +225,7 @@ fn arguments_complete_a_file() {
     let told = iofair(&directory, &arguments);
     let table = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    let note = "Without effect here: hipri. LEFT OUT, although fio would do it: verify=md5, ioengine=cpuio.";
+    let note = "Without effect here: hipri. LEFT OUT, although fio would do it: ioengine=cpuio, verify=md5.";
     assert!(table.contains(note), "{table}");
     let told = iofair(&directory, &[&arguments[..], &["--json"]].concat());
     let json: Json = serde_json::from_slice(&told.stdout).unwrap();

@@ -23,7 +23,8 @@ use crate::source::Source;
 
 pub use names::{IGNORED, SUPPORTED, is_option};
 pub use settings::{
-    Batches, Blocks, DIRECTIONS, Direction, Distribution, Engine, Exit, Settings, Size, Urgent,
+    Batches, Blocks, DIRECTIONS, Direction, Distribution, Engine, Exit, Hints, Settings, Size,
+    Urgent, Verify,
 };
 pub use values::{distribution, split};
 
@@ -33,6 +34,9 @@ const JOBS_MAX: usize = 1_000;
 const NUMJOBS_MAX: u64 = 10_000;
 /// Most calls of a job in flight.
 const DEPTH_MAX: u64 = 1 << 16;
+
+/// Most problems of a file.
+const PROBLEMS_MAX: usize = 100;
 
 /// What `${NAME}` and keywords such as `$ncpus` stand for.
 #[derive(Clone, Debug)]
@@ -77,6 +81,8 @@ impl Variables {
 pub struct JobFile {
     /// The file and what it includes.
     sources: Vec<Source>,
+    /// Where the options of all `[global]` sections are written.
+    inherited: Vec<Written>,
     /// Options of all `[global]` sections, as written.
     pub global: Vec<(String, String)>,
     /// Jobs in order, at least one.
@@ -111,7 +117,9 @@ pub struct Job {
     pub options: Vec<(String, String)>,
     /// All options together.
     pub settings: Settings,
-    /// Where its options are written, those of global sections included; the section itself first.
+    /// How many options of global sections stand above it.
+    inherited: usize,
+    /// Where its own options are written; the section itself first.
     written: Vec<Written>,
 }
 
@@ -142,9 +150,14 @@ impl JobFile {
     }
     /// An error about an option of a job, at its place; about the section if the job does not have the option.
     pub fn error(&self, job: &Job, option: &str, message: impl Into<String>) -> ConfigError {
-        let named = job.written.iter().rev().find(|it| options::canonical(&it.name) == option);
-        let it = named.unwrap_or(&job.written[0]);
+        let it = self.written(job, option).unwrap_or(&job.written[0]);
         self.sources[it.source].error(it.place.clone(), message)
+    }
+    /// Where a job has its option from.
+    fn written<'a>(&'a self, job: &'a Job, option: &str) -> Option<&'a Written> {
+        let own = job.written.iter().rev();
+        let mut all = own.chain(self.inherited[..job.inherited].iter().rev());
+        all.find(|it| options::canonical(&it.name) == option)
     }
 }
 
@@ -173,18 +186,18 @@ fn parse_source(
     options: &[String],
 ) -> Result<JobFile, ConfigError> {
     let lines::Lines { sources, sections, problems } = lines::read(source, variables, options)?;
-    let (mut global, mut base, mut inherited) = (Vec::new(), Settings::default(), Vec::new());
-    let (jobs, ignored) = (Vec::new(), Vec::new());
-    let mut file = JobFile { sources, global: Vec::new(), jobs, problems, ignored };
+    let (mut global, mut base) = (Vec::new(), Settings::default());
+    let (inherited, jobs, ignored) = (Vec::new(), Vec::new(), Vec::new());
+    let mut file = JobFile { sources, inherited, global: Vec::new(), jobs, problems, ignored };
     for section in sections {
         let plain = |it: &Written| (it.name.clone(), it.value.clone());
         let own: Vec<(String, String)> = section.options.iter().map(plain).collect();
         let mut settings = base.clone();
-        file.apply(&mut settings, &section.options);
+        file.apply(&mut settings, &section.options)?;
         if section.is_global() {
             base = settings;
             global.extend(own);
-            inherited.extend(section.options);
+            file.inherited.extend(section.options);
             continue;
         }
         if file.jobs.len() >= JOBS_MAX {
@@ -193,24 +206,52 @@ fn parse_source(
             return Err(error.allowed(format!("{JOBS_MAX} in a file")));
         }
         let mut written = vec![section.head];
-        written.extend(inherited.iter().cloned());
         written.extend(section.options);
         let name = settings.name.clone().unwrap_or(section.name);
-        file.jobs.push(Job { name, options: own, settings, written });
+        settings.finish(&name);
+        let inherited = file.inherited.len();
+        file.jobs.push(Job { name, options: own, settings, inherited, written });
     }
     if file.jobs.is_empty() {
         let error = ConfigError::whole_file(file.path(), "no job in this file");
         return Err(error.allowed("a section such as [reader]"));
     }
     file.global = global;
-    let found: Vec<ConfigError> = file.jobs.iter().filter_map(|job| check(&file, job)).collect();
-    file.problems.extend(found.into_iter().map(Problem::from));
+    for index in 0..file.jobs.len() {
+        let job = &file.jobs[index];
+        let found = check(&file, job).map(Problem::from);
+        for problem in found.into_iter().chain(left_out(&file, job)) {
+            add(&mut file.problems, problem)?;
+        }
+    }
     Ok(file)
+}
+
+/// Adds a problem, once; all of them are the error if there are too many.
+fn add(problems: &mut Vec<Problem>, problem: Problem) -> Result<(), ConfigError> {
+    if problems.contains(&problem) || is_said(problems, problem.unsupported.as_deref()) {
+        return Ok(());
+    }
+    problems.push(problem);
+    if problems.len() <= PROBLEMS_MAX {
+        return Ok(());
+    }
+    let mut errors: Vec<ConfigError> = problems.drain(..).map(|it| it.error).collect();
+    let last = &mut errors[PROBLEMS_MAX];
+    *last = ConfigError { message: "too many problems".to_owned(), nearest: None, ..last.clone() }
+        .allowed(format!("{PROBLEMS_MAX} before no more are looked for"));
+    Err(ConfigError::of_all(errors).expect("there are some"))
+}
+
+/// Whether the same is left out at so many other places that this one need not be told.
+fn is_said(problems: &[Problem], unsupported: Option<&str>) -> bool {
+    let same = |it: &Problem| unsupported.is_some() && it.unsupported.as_deref() == unsupported;
+    problems.len() >= PROBLEMS_MAX && problems.iter().any(same)
 }
 
 impl JobFile {
     /// Applies the options of a section, and takes note of those that cannot be used.
-    fn apply(&mut self, settings: &mut Settings, options: &[Written]) {
+    fn apply(&mut self, settings: &mut Settings, options: &[Written]) -> Result<(), ConfigError> {
         // Values of the whole section are read in its base of units.
         let units = |it: &&Written| it.name == "kb_base";
         let (first, rest): (Vec<&Written>, Vec<&Written>) = options.iter().partition(units);
@@ -221,15 +262,63 @@ impl JobFile {
                 }
                 continue;
             }
-            if let Err(bad) = options::apply(settings, &it.name, &it.value) {
-                let value = if it.value.is_empty() { "" } else { "=" };
-                let named = format!("{}{value}{}", it.name, it.value);
-                let unsupported = bad.is_unsupported().then_some(named);
-                let error = bad.at(&self.sources[it.source], it);
-                self.problems.push(Problem { error, unsupported });
+            let Err(bad) = options::apply(settings, &it.name, &it.value) else { continue };
+            let unsupported = bad.is_unsupported().then(|| it.shown());
+            if is_said(&self.problems, unsupported.as_deref()) {
+                continue;
             }
+            let error = bad.at(&self.sources[it.source], it);
+            add(&mut self.problems, Problem { error, unsupported })?;
         }
+        Ok(())
     }
+}
+
+impl Written {
+    /// As it may stand in a file.
+    fn shown(&self) -> String {
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        format!("{}{equals}{}", self.name, self.value)
+    }
+}
+
+/// What several options together ask for, and the model does not have.
+fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
+    let it = &job.settings;
+    let files = it.files();
+    let is_device = |name: &String| name.starts_with("/dev/");
+    let is_format = files.len() > 1 && file.written(job, "filename").is_none();
+    let named = if is_format { "filename_format" } else { "filename" };
+    let is_verified = it.verified().is_some() && it.verify.at_end && it.writes();
+    let verify = if it.verify.how.is_some() { "verify" } else { "verify_pattern" };
+    let found = [
+        (
+            files.len() > 1 && !files.iter().all(is_device),
+            named,
+            "several files of a job are not supported",
+            "one file, or devices; --ignore-unsupported takes the first",
+        ),
+        (
+            // A job that its time ends makes no reads at its end.
+            is_verified && (it.verify.between || !it.time_based),
+            verify,
+            "the reads that check what was written are not modelled",
+            "0, do_verify=0, time_based without verify_backlog, or the argument --ignore-unsupported",
+        ),
+        (
+            it.hints.random && !it.random && !it.direct && !it.uncached,
+            "fadvise_hint",
+            "sequential calls without read-ahead are not modelled",
+            "1, 0, or the argument --ignore-unsupported",
+        ),
+    ];
+    let asked = found.into_iter().filter(|it| it.0);
+    let problem = |(_, option, message, allowed): (bool, &str, &str, &str)| {
+        let error = file.error(job, option, format!("option `{option}`: {message}"));
+        let unsupported = file.written(job, option).map(Written::shown);
+        Problem { error: error.allowed(allowed), unsupported }
+    };
+    asked.map(problem).collect()
 }
 
 /// What no option can see by itself.
@@ -251,9 +340,6 @@ fn check(file: &JobFile, job: &Job) -> Option<ConfigError> {
     let zoned = it.distribution != Distribution::Random;
     if zoned && !it.random {
         return refuse("random_distribution", "a sequential job has no distribution of places");
-    }
-    if it.start_delay.0 > it.start_delay.1 {
-        return refuse("startdelay", "the range is the wrong way round");
     }
     let before = file.jobs.iter().take_while(|other| !std::ptr::eq(*other, job));
     if let Some(name) = &it.wait_for

@@ -6,7 +6,7 @@ use iofair_core::controller::{Stack, Stage};
 use iofair_core::group::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_lab::outside::processes;
-use iofair_lab::scenario::{ClientSpec, Distribution, Exit, Manner, Scenario};
+use iofair_lab::scenario::{ClientSpec, Distribution, Exit, Manner, Scenario, Step};
 
 use super::calls;
 
@@ -272,9 +272,9 @@ fn order(scenario: &Scenario, client: &ClientSpec) -> Result<Vec<String>, String
         all.push(format!("--wait_for={}", scenario.clients[first as usize].name));
     }
     if let Some(exit) = step.exit {
-        let others = scenario.clients.iter().filter_map(|it| it.step);
-        let mut marks = others.filter(|it| it.number == step.number).map(|it| it.exit);
-        if matches!(exit, Exit::Marked(_)) && marks.any(|it| it != step.exit) {
+        let mut others = scenario.clients.iter().filter_map(|it| it.step);
+        let is_apart = |it: Step| it.number == step.number && it.group != step.group;
+        if exit == Exit::Group && others.any(is_apart) {
             return Err("`exit_what`: a run on Linux has no groups between stonewalls".to_owned());
         }
         let what = if exit == Exit::All { "all" } else { "stonewall" };

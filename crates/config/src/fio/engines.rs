@@ -9,59 +9,78 @@ struct Row {
     engine: Engine,
     /// What stands for it; empty: it is modelled itself.
     nearest: &'static str,
+    /// It does not use the page cache.
+    uncached: bool,
     /// Its `filename` is a drive, whatever it is called.
     names_drives: bool,
 }
 
-const fn row(name: &'static str, engine: Engine, nearest: &'static str) -> Row {
-    Row { name, engine, nearest, names_drives: false }
+/// An engine that is modelled.
+const fn own(name: &'static str, engine: Engine) -> Row {
+    Row { name, engine, nearest: "", uncached: false, names_drives: false }
 }
 
-const fn drive(name: &'static str, nearest: &'static str) -> Row {
-    Row { name, engine: Engine::Asynchronous, nearest, names_drives: true }
+/// An engine that uses the page cache in its own way.
+const fn cached(name: &'static str) -> Row {
+    Row { nearest: "psync", ..own(name, SYNC) }
+}
+
+/// An engine without a page cache.
+const fn direct(name: &'static str, engine: Engine) -> Row {
+    let nearest = match engine {
+        SYNC => "psync with direct=1",
+        _ => "io_uring with direct=1",
+    };
+    Row { nearest, uncached: true, ..own(name, engine) }
+}
+
+/// The same, of drives that are not files of the machine.
+const fn drive(name: &'static str, engine: Engine) -> Row {
+    Row { names_drives: true, ..direct(name, engine) }
 }
 
 const SYNC: Engine = Engine::Synchronous;
 const ASYNC: Engine = Engine::Asynchronous;
-/// What stands for engines without a page cache, and for those with one.
-const DIRECT: &str = "io_uring with direct=1";
-const PAGES: &str = "psync";
 
 /// The engines that do I/O on drives.
 const ENGINES: &[Row] = &[
-    row("sync", SYNC, ""),
-    row("psync", SYNC, ""),
-    row("vsync", SYNC, ""),
-    row("pvsync", SYNC, ""),
-    row("pvsync2", SYNC, ""),
-    row("libaio", ASYNC, ""),
-    row("io_uring", ASYNC, ""),
-    row("posixaio", ASYNC, ""),
-    row("solarisaio", ASYNC, ""),
-    row("windowsaio", ASYNC, ""),
-    row("nbd", ASYNC, ""),
-    row("mmap", SYNC, PAGES),
-    row("splice", SYNC, PAGES),
-    row("ime_psync", SYNC, PAGES),
-    row("ime_psyncv", SYNC, PAGES),
-    row("ime_aio", ASYNC, DIRECT),
-    row("libcufile", SYNC, PAGES),
-    row("libhipfile", SYNC, PAGES),
-    row("libpmem", SYNC, "psync with direct=1"),
-    row("dev-dax", SYNC, "psync with direct=1"),
-    row("mtd", SYNC, "psync with direct=1"),
-    row("null", ASYNC, DIRECT),
-    row("cpp_null", ASYNC, DIRECT),
-    row("sg", ASYNC, DIRECT),
-    row("io_uring_cmd", ASYNC, DIRECT),
-    row("libblkio", ASYNC, DIRECT),
-    row("libzbc", SYNC, "psync with direct=1"),
-    drive("libiscsi", DIRECT),
-    drive("rbd", DIRECT),
-    drive("spdk", DIRECT),
-    drive("spdk_bdev", DIRECT),
-    drive("spdk_nvme", DIRECT),
-    row("xnvme", ASYNC, DIRECT),
+    own("sync", SYNC),
+    own("psync", SYNC),
+    own("vsync", SYNC),
+    own("pvsync", SYNC),
+    own("pvsync2", SYNC),
+    own("libaio", ASYNC),
+    own("io_uring", ASYNC),
+    own("posixaio", ASYNC),
+    own("solarisaio", ASYNC),
+    own("windowsaio", ASYNC),
+    cached("mmap"),
+    cached("splice"),
+    cached("ime_psync"),
+    cached("ime_psyncv"),
+    cached("libcufile"),
+    cached("libhipfile"),
+    direct("ime_aio", ASYNC),
+    direct("libpmem", SYNC),
+    direct("dev-dax", SYNC),
+    direct("mtd", SYNC),
+    direct("null", ASYNC),
+    direct("cpp_null", ASYNC),
+    direct("sg", ASYNC),
+    direct("io_uring_cmd", ASYNC),
+    direct("libzbc", SYNC),
+    direct("xnvme", ASYNC),
+    drive("libblkio", ASYNC),
+    drive("libiscsi", ASYNC),
+    drive("nbd", ASYNC),
+    drive("rbd", ASYNC),
+    drive("rados", ASYNC),
+    drive("gfapi", SYNC),
+    drive("gfapi_async", ASYNC),
+    drive("nfs", ASYNC),
+    drive("spdk", ASYNC),
+    drive("spdk_bdev", ASYNC),
+    drive("spdk_nvme", ASYNC),
 ];
 
 /// `ioengine`: a name, `external:PATH`, or the path of a library.
@@ -79,6 +98,6 @@ pub(super) fn set(to: &mut Settings, value: &str) -> Result<(), Bad> {
     to.engine = row.engine;
     to.engine_note = (!row.nearest.is_empty()).then_some((row.name, row.nearest));
     to.names_drives = row.names_drives;
-    to.uncached = row.nearest.contains("direct=1");
+    to.uncached = row.uncached;
     Ok(())
 }

@@ -76,12 +76,12 @@ pub(super) fn read(
     reader.file(source, 0)?;
     let Lines { sections, .. } = &mut reader.lines;
     let sections = std::mem::take(sections);
+    let first = reader.lines.sources.len();
+    reader.lines.sources.extend(options.iter().map(|option| Source::new("--set", option)));
     for section in sections {
         let is_global = section.is_global();
         reader.lines.sections.push(section);
-        for option in options.iter().filter(|_| !is_global) {
-            reader.lines.sources.push(Source::new("--set", option));
-            let source = reader.lines.sources.len() - 1;
+        for (source, option) in (first..).zip(options).filter(|_| !is_global) {
             reader.line((source, 0), option, 1)?;
         }
     }
@@ -158,8 +158,7 @@ impl Reader<'_> {
         let value = match self.expand((source, place.clone()), value) {
             Ok(value) => value,
             Err(error) => {
-                self.lines.problems.push(error.into());
-                return Ok(());
+                return super::add(&mut self.lines.problems, error.into());
             }
         };
         let option =
@@ -214,6 +213,9 @@ impl Reader<'_> {
             };
             text += found;
             rest = behind;
+            if text.len() > VALUE_MAX {
+                return Err(self.too_long(source, place));
+            }
         }
         text += rest;
         let Variables { processors, memory_mib, page_bytes, .. } = self.variables;
@@ -223,9 +225,12 @@ impl Reader<'_> {
             text = text.replace(keyword, &value.to_string());
         }
         if text.len() > VALUE_MAX {
-            let error = self.error(source, place, "the value is too long");
-            return Err(error.allowed(format!("{VALUE_MAX} bytes")));
+            return Err(self.too_long(source, place));
         }
         Ok(text)
+    }
+    fn too_long(&self, source: usize, place: Range<usize>) -> ConfigError {
+        let error = self.error(source, place, "the value is too long");
+        error.allowed(format!("{VALUE_MAX} bytes"))
     }
 }

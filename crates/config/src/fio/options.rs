@@ -80,7 +80,6 @@ pub(super) fn canonical(name: &str) -> &str {
         "blockalign" => "ba",
         "fileoffset" => "offset",
         "fill_fs" => "fill_device",
-        "fsync_on_close" => "end_fsync",
         "iodepth_batch_submit" => "iodepth_batch",
         "iodepth_batch_complete" => "iodepth_batch_complete_min",
         "ratecycle" => "rate_cycle",
@@ -125,11 +124,15 @@ const MILLISECOND: Nanos = Nanos::from_millis(1);
 
 /// Options that are yes or no; without a value they are yes.
 const FLAGS: &[&str] = &[
+    "atomic",
     "buffered",
     "direct",
+    "do_verify",
     "end_fsync",
     "exitall",
+    "fadvise_hint",
     "fill_device",
+    "fsync_on_close",
     "group_reporting",
     "invalidate",
     "latency_run",
@@ -138,6 +141,31 @@ const FLAGS: &[&str] = &[
     "randrepeat",
     "stonewall",
     "time_based",
+    "uncached",
+];
+
+/// How fio checks what was written: values of `verify`.
+const VERIFY: [&str; 20] = [
+    "0",
+    "crc16",
+    "crc32",
+    "crc32c",
+    "crc32c-intel",
+    "crc64",
+    "crc7",
+    "md5",
+    "meta",
+    "null",
+    "pattern",
+    "pattern_hdr",
+    "sha1",
+    "sha256",
+    "sha3-224",
+    "sha3-256",
+    "sha3-384",
+    "sha3-512",
+    "sha512",
+    "xxhash",
 ];
 
 /// Sets what an option says.
@@ -148,6 +176,8 @@ pub(super) fn apply(to: &mut Settings, name: &str, value: &str) -> Result<(), Ba
     }
     let known = calls(to, canonical, value)?
         || syncs(to, canonical, value)?
+        || pages(to, canonical, value)?
+        || checks(to, canonical, value)?
         || depths(to, canonical, value)?
         || amounts(to, canonical, value)?
         || rates(to, canonical, value)?
@@ -246,9 +276,44 @@ fn syncs(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             to.sync = word(value, &known)?;
         }
         "invalidate" => to.invalidate = flag(value)?,
-        "end_fsync" => to.end_fsync |= flag(value)?,
+        "end_fsync" => to.end_syncs[0] = flag(value)?,
+        "fsync_on_close" => to.end_syncs[1] = flag(value)?,
         "fsync" => to.fsync = every()?,
         "fdatasync" => to.fdatasync = every()?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// How calls use the page cache and the threads of a job.
+fn pages(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
+    match name {
+        "atomic" => to.hints.atomic = flag(value)?,
+        "uncached" => to.hints.drop_behind = flag(value)?,
+        "io_submit_mode" => {
+            to.hints.offload = word(value, &[("inline", false), ("offload", true)])?
+        }
+        "fadvise_hint" => {
+            let random = value == "random";
+            let known = ["", "0", "none", "1", "sequential", "random", "noreuse"];
+            to.hints.random = word(value, &known.map(|name| (name, random)))?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// How what was written is checked.
+fn checks(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
+    match name {
+        "verify" => {
+            // The place of the checksum in a block may stand behind a colon.
+            let how = value.split(':').next().unwrap_or(value);
+            to.verify.how = Some(word(how, &VERIFY.map(|name| (name, name)))?);
+        }
+        "verify_pattern" => to.verify.pattern = true,
+        "do_verify" => to.verify.at_end = flag(value)?,
+        "verify_backlog" => to.verify.between = number(value, to.kb_base)? > 0,
         _ => return Ok(false),
     }
     Ok(true)
@@ -277,7 +342,10 @@ fn depths(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     };
     match name {
         "iodepth" => to.depth = calls(1)?,
-        "iodepth_batch" => to.batches.submit = calls(1)?,
+        // 0 is the whole depth, which a group never passes.
+        "iodepth_batch" => {
+            to.batches.submit = Some(calls(0)?).filter(|it| *it > 0).unwrap_or(DEPTH_MAX as u32);
+        }
         "iodepth_batch_complete_min" => to.batches.complete = calls(0)?.max(1),
         // How many completions are taken at most at a time has no effect where taking them takes no time.
         "iodepth_batch_complete_max" => {
@@ -333,7 +401,7 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         "fill_device" => to.fill_device = flag(value)?,
         "io_size" => to.io_size = Some(size(value, base)?),
         "number_ios" => to.number_ios = Some(number(value, base)?).filter(|it| *it > 0),
-        "loops" => to.loops = within(number(value, base)?, 1, 1 << 32)?,
+        "loops" => to.loops = within(number(value, base)?, 0, 1 << 32)?.max(1),
         "offset" => to.offset = size(value, base)?,
         "offset_increment" => to.offset_increment = size(value, base)?,
         "cgroup_weight" => {
@@ -356,7 +424,8 @@ fn times(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         "startdelay" => to.start_delay = range(value, |text| time(text, SECOND))?,
         "thinktime" => to.think = time(value, MICROSECOND)?,
         "thinktime_blocks" => {
-            to.think_blocks = within(number(value, to.kb_base)?, 1, u64::from(u32::MAX))? as u32;
+            let blocks = within(number(value, to.kb_base)?, 0, u64::from(u32::MAX))?;
+            to.think_blocks = blocks.max(1) as u32;
         }
         "latency_target" => {
             to.latency_target = Some(time(value, MICROSECOND)?).filter(|it| it.0 > 0);
@@ -408,14 +477,8 @@ fn others(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             }
             to.cgroup = Some(path.to_owned());
         }
-        "filename" | "filename_format" => {
-            let several = value.replace("\\:", "").contains(':') && !to.names_drives;
-            to.file = Some(value.split(':').next().filter(|_| several).unwrap_or(value).to_owned());
-            if several {
-                let bad = Bad::unsupported("several files of a job are not supported");
-                return Err(bad.allowed("one file or device; --ignore-unsupported takes the first"));
-            }
-        }
+        "filename" => to.file = text(),
+        "filename_format" => to.file_format = text(),
         "directory" => to.directory = text(),
         _ => return Ok(false),
     }

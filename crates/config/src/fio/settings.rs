@@ -130,6 +130,38 @@ impl Default for Urgent {
     }
 }
 
+/// How calls use the page cache and the threads of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Hints {
+    /// `atomic`, which needs `direct`.
+    pub atomic: bool,
+    /// `uncached`: what was read or written does not stay in the page cache.
+    pub drop_behind: bool,
+    /// `fadvise_hint=random`
+    pub random: bool,
+    /// `io_submit_mode=offload`: threads of the job make its calls.
+    pub offload: bool,
+}
+
+/// How what was written is checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verify {
+    /// `verify`, as it was written.
+    pub how: Option<&'static str>,
+    /// `verify_pattern` was given.
+    pub pattern: bool,
+    /// `do_verify`: when a job has written.
+    pub at_end: bool,
+    /// `verify_backlog`: while it writes.
+    pub between: bool,
+}
+
+impl Default for Verify {
+    fn default() -> Self {
+        Self { how: None, pattern: false, at_end: true, between: false }
+    }
+}
+
 /// What a job does. Defaults are fio's.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
@@ -161,6 +193,8 @@ pub struct Settings {
     pub names_drives: bool,
     /// The engine does not use the page cache.
     pub uncached: bool,
+    /// How calls use the page cache and the threads of a job.
+    pub hints: Hints,
     /// `direct`, and the opposite of `buffered`.
     pub direct: bool,
     /// `rate`, bytes a second.
@@ -210,7 +244,7 @@ pub struct Settings {
     /// `fdatasync`
     pub fdatasync: u32,
     /// `end_fsync`, `fsync_on_close`
-    pub end_fsync: bool,
+    pub end_syncs: [bool; 2],
     /// `sync`: writes return when they are on the drive.
     pub sync: bool,
     /// `invalidate`: what the page cache has of the file is dropped when it is opened.
@@ -251,8 +285,10 @@ pub struct Settings {
     pub latency_per_million: u32,
     /// `latency_run`
     pub latency_run: bool,
-    /// `filename`, or `filename_format`.
+    /// `filename`, else a job's name that is a device, else `filename_format`.
     pub file: Option<String>,
+    /// `filename_format`
+    pub file_format: Option<String>,
     /// `directory`
     pub directory: Option<String>,
     /// `randseed`
@@ -263,6 +299,41 @@ pub struct Settings {
     pub log_window: Option<Nanos>,
     /// `kb_base`
     pub kb_base: u64,
+    /// `verify` and the options like it.
+    pub verify: Verify,
+}
+
+impl Settings {
+    /// What follows from several options together, in whatever order they stand.
+    pub(super) fn finish(&mut self, job: &str) {
+        self.direct |= self.hints.atomic;
+        if self.hints.offload && self.engine == Engine::Synchronous {
+            self.engine = Engine::Asynchronous;
+        }
+        let device = job.starts_with("/dev/").then(|| job.replace(':', "\\:"));
+        self.file = self.file.take().or(device).or(self.file_format.take());
+    }
+    /// The names in `filename`, of which the first counts.
+    pub fn files(&self) -> Vec<String> {
+        match &self.file {
+            None => Vec::new(),
+            Some(file) if self.names_drives => vec![file.clone()],
+            Some(file) => {
+                // No name has a character of this kind.
+                let escaped = file.replace("\\:", "\0");
+                escaped.split(':').map(|name| name.replace('\0', ":")).collect()
+            }
+        }
+    }
+    /// How what was written is checked, if it is.
+    pub fn verified(&self) -> Option<&'static str> {
+        let pattern = || self.verify.pattern.then_some("pattern");
+        self.verify.how.or_else(pattern).filter(|how| *how != "0")
+    }
+    /// Whether it makes calls that write.
+    pub fn writes(&self) -> bool {
+        !matches!(self.direction, Direction::Read | Direction::Trim)
+    }
 }
 
 impl Default for Settings {
@@ -282,6 +353,7 @@ impl Default for Settings {
             engine_note: None,
             names_drives: false,
             uncached: false,
+            hints: Hints::default(),
             direct: false,
             rate: [None; 3],
             rate_iops: [None; 3],
@@ -306,7 +378,7 @@ impl Default for Settings {
             start_delay: (Nanos::ZERO, Nanos::ZERO),
             fsync: 0,
             fdatasync: 0,
-            end_fsync: false,
+            end_syncs: [false; 2],
             sync: false,
             invalidate: true,
             reads: 50,
@@ -328,11 +400,13 @@ impl Default for Settings {
             latency_per_million: 1_000_000,
             latency_run: false,
             file: None,
+            file_format: None,
             directory: None,
             seed: None,
             repeat_seed: true,
             log_window: None,
             kb_base: 1024,
+            verify: Verify::default(),
         }
     }
 }

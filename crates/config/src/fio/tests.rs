@@ -60,6 +60,8 @@ fn units_are_fios() {
         ("1000kib", 1_000_000),
         ("0x1000", 4096),
         ("1t", 1 << 40),
+        ("1.5m", 3 << 19),
+        ("0.5k", 512),
         ("${SIZE}", 64 << 20),
         ("8*$mb_memory", 8_000),
         ("2*$pagesize", 8192),
@@ -140,19 +142,19 @@ fn names_of_global_sections_may_go_on() {
 #[test]
 fn what_changes_nothing_is_accepted() {
     for options in [
-        "verify=0 / sync=0 / sync=none / nrfiles=1 / nr_files=1 / size=0 / zonemode=none / zonesize=0",
+        "thinktime=5 / thinktime_spin=5 / sync=0 / sync=none / nrfiles=1 / nr_files=1 / size=0 / zonemode=none / zonesize=0",
         "cpus_allowed=0-3 / numa_cpu_nodes=0 / numa_mem_policy=bind:0 / mem=mmap / iomem=shm / nice=1",
         "write_bw_log=x / bwavgtime=100 / log_entries=10 / log_offset=1 / disable_bw=1 / stats=0",
-        "hipri / fixedbufs / registerfiles=1 / sqthread_poll=1 / nonvectored=1 / uncached=1",
-        "do_verify=1 / verify_fatal=1 / verify_state_save=0 / experimental_verify=0",
+        "hipri / fixedbufs / registerfiles=1 / sqthread_poll=1 / nonvectored=1 / lockfile=none",
+        "verify_fatal=1 / verify_state_save=0 / experimental_verify=0",
         "exec_prerun=x / unified_rw_reporting=1 / continue_on_error=io / file_service_type=random",
-        "io_submit_mode=offload / threads=1 / flow=0 / percentage_random=100 / create_only=0 / pre_read=0",
+        "max_latency=0 / rate_ignore_thinktime=0 / threads=1 / flow=0 / percentage_random=100 / create_only=0 / pre_read=0",
         "blockalign=4k / ba=4k / iodepth_batch_complete_max=8 / rate_process=linear",
     ] {
         job(options);
     }
-    let file = read_text("[global]\nhipri\n[a]\nnice=1\nhipri=1\nverify=0\n").expect("good");
-    assert_eq!(file.ignored, ["hipri", "nice", "verify"]);
+    let file = read_text("[global]\nhipri\n[a]\nnice=1\nhipri=1\nflow=0\n").expect("good");
+    assert_eq!(file.ignored, ["hipri", "nice", "flow"]);
     let it = job("timeout=7 / fileoffset=1m / nr_files=1 / fill_fs=0 / ratemin=1k / ratecycle=5");
     assert_eq!((it.runtime, it.offset), (Some(Nanos::from_secs(7)), Size::Bytes(1 << 20)));
     for (engine, depth, uncached) in [
@@ -161,6 +163,11 @@ fn what_changes_nothing_is_accepted() {
         ("spdk_bdev", Engine::Asynchronous, true),
         ("/opt/spdk/build/fio/spdk_bdev", Engine::Asynchronous, true),
         ("external:/usr/lib/fio/sg.so", Engine::Asynchronous, true),
+        ("nbd", Engine::Asynchronous, true),
+        ("libblkio", Engine::Asynchronous, true),
+        ("rados", Engine::Asynchronous, true),
+        ("gfapi", Engine::Synchronous, true),
+        ("nfs", Engine::Asynchronous, true),
         ("mmap", Engine::Synchronous, false),
         ("libaio", Engine::Asynchronous, false),
     ] {
@@ -176,7 +183,7 @@ fn more_options_are_read() {
     let it = job(
         "rw=read:-8k / sync=dsync / end_fsync=1 / filesize=2m / fill_device=0 / exitall / exit_what=all",
     );
-    assert_eq!((it.modifier, it.sync, it.end_fsync), (Some(-8192), true, true));
+    assert_eq!((it.modifier, it.sync, it.end_syncs), (Some(-8192), true, [true, false]));
     assert_eq!((it.file_size, it.exit_all, it.exit_what), (Some(2 << 20), true, Exit::All));
     let it = job("iodepth=32 / iodepth_batch=8 / iodepth_batch_complete=4 / iodepth_low=16");
     assert_eq!(it.batches, Batches { submit: 8, complete: 4, low: Some(16) });
@@ -193,27 +200,97 @@ fn more_options_are_read() {
     assert_eq!(file.jobs[1].settings.wait_for.as_deref(), Some("a"));
 }
 
+/// Goal: options act on one another as in fio, whatever their order. Method: pairs of options in both orders.
+#[test]
+fn options_act_together() {
+    assert!(job("atomic=1 / direct=0").direct && !job("atomic=0").direct);
+    assert_eq!(job("io_submit_mode=offload / ioengine=psync").engine, Engine::Asynchronous);
+    let it = job("end_fsync=1 / fsync_on_close=1 / end_fsync=0");
+    assert_eq!(it.end_syncs, [false, true]);
+    assert_eq!((job("loops=0").loops, job("thinktime_blocks=0").think_blocks), (1, 1));
+    assert_eq!(job("iodepth_batch=0").batches.submit, DEPTH_MAX as u32);
+    assert!(!job("allrandrepeat=0").repeat_seed && job("uncached=1").hints.drop_behind);
+    for options in ["filename=a / filename_format=b", "filename_format=b / filename=a"] {
+        assert_eq!(job(options).files(), ["a"], "{options}");
+    }
+    for options in ["filename=a:b / ioengine=rbd", "ioengine=rbd / filename=a:b"] {
+        assert_eq!(job(options).files(), ["a:b"], "{options}");
+    }
+    assert_eq!(job("name=/dev/disk/a:b").files(), ["/dev/disk/a:b"]);
+    assert_eq!(job("filename=/dev/a:/dev/b\\:1").files(), ["/dev/a", "/dev/b:1"]);
+    let file = read_text("[/dev/sdb]\nfilename_format=x\n[/dev/sdc]\nfilename=y\n").expect("good");
+    let names: Vec<_> = file.jobs.iter().flat_map(|job| job.settings.files()).collect();
+    assert_eq!(names, ["/dev/sdb", "y"]);
+}
+
+/// Goal: a job whose checks of what it wrote would make calls is refused, others are not. Method: jobs that read, that do not
+/// check, that their time ends; the same with checks between the calls.
+#[test]
+fn checks_without_calls_are_accepted() {
+    for options in [
+        "verify=md5",
+        "verify=crc32c / rw=write / do_verify=0",
+        "verify=meta / rw=randrw / time_based / runtime=5",
+        "verify=0 / rw=write / verify_pattern=0xff",
+    ] {
+        job(options);
+    }
+    assert_eq!(job("verify_pattern=0xff").verified(), Some("pattern"));
+    for (options, option) in [
+        ("rw=write / verify=md5", "verify"),
+        ("rw=write / verify_pattern=0xff", "verify_pattern"),
+        ("rw=write / time_based / runtime=5 / verify=md5 / verify_backlog=8", "verify"),
+    ] {
+        let wanted = format!("option `{option}`: the reads that check what was written are not");
+        assert!(refused(options).contains(&wanted), "{}", refused(options));
+    }
+}
+
+/// Goal: problems are as many as somebody reads, and one of the command line is told once. Method: 500 different slips; the same
+/// option that is left out 500 times; a slip for two jobs.
+#[test]
+fn problems_are_bounded() {
+    let slips: String = (0..500).map(|n| format!("slip{n}=1\n")).collect();
+    let values = "size=${NOWHERE}\n".repeat(500);
+    for text in [format!("[a]\n{slips}"), format!("[a]\n{values}")] {
+        let error = parse("job.fio", &text, &variables(), &[]).expect_err("500 problems");
+        let told = error.to_string();
+        assert_eq!(told.matches("job.fio:").count(), PROBLEMS_MAX + 1);
+        assert!(told.contains("job.fio:102:") && told.contains("too many problems"), "{told}");
+    }
+    let text = format!("[a]\n{}", "nrfiles=8\n".repeat(500));
+    let file = parse("job.fio", &text, &variables(), &[]).expect("it can be left out");
+    assert_eq!(file.problems.len(), PROBLEMS_MAX);
+    let options = ["size=much".to_owned()];
+    let file = parse("job.fio", "[a]\n[b]\n", &variables(), &options).expect("two jobs");
+    assert_eq!(file.problems.len(), 1);
+    let environment = vec![("LONG".to_owned(), "x".repeat(1 << 10))];
+    let long = format!("[a]\nsize={}\n", "${LONG}".repeat(100_000));
+    let file = parse("job.fio", &long, &Variables { environment, ..variables() }, &[]);
+    assert!(file.expect("a job").problems[0].error.message.contains("too long"));
+}
+
 /// Goal: all problems of a file are told at once, and those that the file can be used without are known. Method: a file with one
 /// of each kind.
 #[test]
 fn all_problems_are_told_at_once() {
-    let text = "[global]\nverify=md5\nbs=4q\n[a]\nsize=${NOWHERE}\nzonemode=zbd\niodeph=4\n\
-        [b]\ntime_based\nioengine=cpuio\nnrfiles=8\nfilename=/dev/x:/dev/y\n";
+    let text = "[global]\nverify=md6\nbs=4q\n[a]\nsize=${NOWHERE}\nzonemode=zbd\niodeph=4\n\
+        [b]\ntime_based\nioengine=cpuio\nnrfiles=8\nfilename=/dev/x:y\nrw=write\nverify=md5\nverify_backlog=1\n";
     let file = parse("job.fio", text, &variables(), &[]).expect("jobs");
     let left_out: Vec<&str> =
         file.problems.iter().filter_map(|it| it.unsupported.as_deref()).collect();
     let wanted = [
-        "verify=md5",
         "zonemode=zbd",
         "iodeph=4",
         "ioengine=cpuio",
         "nrfiles=8",
-        "filename=/dev/x:/dev/y",
+        "filename=/dev/x:y",
+        "verify=md5",
     ];
     assert_eq!(left_out, wanted);
-    let error = file.checked().expect_err("nine problems").to_string();
+    let error = file.checked().expect_err("ten problems").to_string();
     for part in [
-        "job.fio:2:8: option `verify`: `md5` is not supported",
+        "job.fio:2:8: option `verify`: `md6` is not one of its values",
         "job.fio:3:4: option `bs`: `4q` is not a number",
         "job.fio:5:6: the environment has no variable `NOWHERE`",
         "job.fio:6:10: option `zonemode`: `zbd` is not supported",
@@ -222,6 +299,7 @@ fn all_problems_are_told_at_once() {
         "job.fio:10:10: option `ioengine`: `cpuio` does no I/O",
         "job.fio:11:9: option `nrfiles`",
         "job.fio:12:10: option `filename`: several files",
+        "job.fio:14:8: option `verify`: the reads that check",
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
@@ -249,10 +327,12 @@ fn options_come_from_the_command_line() {
 fn slips_are_refused() {
     for (options, parts) in [
         ("iodeph=4", &["job.fio:2:1: unsupported option `iodeph`", "did you mean `iodepth`?"][..]),
-        (
-            "verify=md5",
-            &["option `verify`: `md5` is not supported", "allowed: 0, or the argument --ignore"],
-        ),
+        ("zonemode=zbd", &["`zbd` is not supported", "allowed: none, or the argument --ignore"]),
+        ("lockfile=exclusive", &["`exclusive` is not supported", "allowed: none"]),
+        ("max_latency=5ms", &["`5ms` is not supported"]),
+        ("opendir=x", &["unsupported option `opendir`"]),
+        ("fadvise_hint=random", &["sequential calls without read-ahead"]),
+        ("size=1.5", &["`1.5` is not a number"]),
         ("rw=ranread", &["option `rw`: `ranread` is not", "allowed: read, write", "`randread`?"]),
         ("ioengine=cpuio", &["option `ioengine`: `cpuio` does no I/O", "libaio"]),
         ("bs=4q", &["`4q` is not a number"]),
@@ -287,7 +367,7 @@ fn slips_are_refused() {
         ("random_distribution=zipf:1.2:0.5", &["a base"]),
         ("cgroup_weight=200", &["job.fio:2:15: `cgroup_weight` needs a `cgroup`"]),
         ("cgroup=a/../b", &["is not the path of a group"]),
-        ("filename=/dev/sda:/dev/sdb", &["several files"]),
+        ("filename=/dev/sda:b", &["several files"]),
         ("size=${NOWHERE}", &["no variable `NOWHERE`"]),
         ("size=${SIZE", &["`${` without `}`"]),
         ("latency_target=1ms", &["needs a `latency_window`"]),

@@ -453,8 +453,15 @@ impl Variant {
         let in_steps = clients.iter().any(|client| client.step.is_some());
         let time = Some(self.history);
         let (delay, ramp) = (Nanos::ZERO, Nanos::ZERO);
-        let step =
-            in_steps.then_some(Step { number: 0, delay, ramp, time, after: None, exit: None });
+        let step = in_steps.then_some(Step {
+            number: 0,
+            delay,
+            ramp,
+            time,
+            after: None,
+            group: 0,
+            exit: None,
+        });
         clients.push(ClientSpec {
             name: "history".to_string(),
             processes: 1,

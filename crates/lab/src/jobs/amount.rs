@@ -41,7 +41,7 @@ pub(super) fn of(it: &Settings, used: [bool; 3], size: u64) -> Option<Amount> {
         _ => {
             let whole = wanted / pass.max(1) * pass;
             let rest = wanted - whole;
-            whole + if rest < most { 0 } else { up(rest)? }
+            whole.checked_add(if rest < most { 0 } else { up(rest)? })?
         }
     };
     Some(Amount { bytes: bytes.checked_mul(times)?, last_is_whole })
@@ -86,5 +86,7 @@ mod tests {
             let told = (amount.bytes / (block << 10), amount.bytes % (block << 10));
             assert_eq!(told, (wanted, 0), "{size}k {io_size:?} {loops} {block}k");
         }
+        let most = Settings { io_size: Some(Size::Bytes(u64::MAX)), ..Settings::default() };
+        assert_eq!(of(&most, [true, false, false], 8192), None, "more than can be counted");
     }
 }

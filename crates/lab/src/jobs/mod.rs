@@ -211,6 +211,7 @@ fn fill(
     experiment: &mut Experiment,
     errors: &mut Vec<ConfigError>,
 ) -> Result<(), ConfigError> {
+    check_clones(file)?;
     let (mut targets, found) = Targets::new(file, capacity)?;
     let mut add = |error: ConfigError| {
         // One place is said once: what follows from a mistake is none of its own.
@@ -223,22 +224,17 @@ fn fill(
     let (mut names, mut infos, mut notes): (Vec<String>, Vec<JobInfo>, Vec<String>) =
         (Vec::new(), Vec::new(), Vec::new());
     let exits = file.jobs.iter().any(|job| job.settings.exit_all);
-    let (mut step, mut group, mut clones) = (0, 0, 0u64);
+    let (mut step, mut group) = (0, 0);
     for (index, job) in file.jobs.iter().enumerate() {
         let settings = &job.settings;
         if index > 0 {
             step += u32::from(settings.stonewall);
             group += u32::from(settings.stonewall || settings.new_group);
         }
-        clones += u64::from(settings.clones);
-        if clones > CLONES_MAX {
-            let error = file.error(job, "numjobs", format!("{clones} clones of all jobs"));
-            return Err(error.allowed(format!("{CLONES_MAX} together")));
-        }
         let name = unique(&job.name, &names);
         let after = awaited(&infos, settings.wait_for.as_deref());
         let exit = exits.then_some(match settings.exit_what {
-            fio::Exit::Group => Exit::Marked(group),
+            fio::Exit::Group => Exit::Group,
             fio::Exit::Stonewall => Exit::Step,
             fio::Exit::All => Exit::All,
         });
@@ -246,7 +242,7 @@ fn fill(
         for clone in 0..settings.clones {
             let made = targets.region(job, clone).and_then(|region| {
                 let seed = experiment.seed;
-                let place = spec::Place { clone, step, after, exit, region, seed };
+                let place = spec::Place { clone, step, after, group, exit, region, seed };
                 spec::client(file, job, &name, &place)
             });
             match made {
@@ -270,6 +266,18 @@ fn fill(
     experiment.interval = experiment.interval.or(Some(window));
     experiment.note = notes.join(" ");
     experiment.jobs = Some(Jobs { global: file.global.clone(), jobs: infos });
+    Ok(())
+}
+
+fn check_clones(file: &JobFile) -> Result<(), ConfigError> {
+    let mut clones = 0;
+    for job in &file.jobs {
+        clones += u64::from(job.settings.clones);
+        if clones > CLONES_MAX {
+            let error = file.error(job, "numjobs", format!("{clones} clones of all jobs"));
+            return Err(error.allowed(format!("{CLONES_MAX} together")));
+        }
+    }
     Ok(())
 }
 

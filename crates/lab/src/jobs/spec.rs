@@ -23,6 +23,7 @@ pub(super) struct Place {
     pub(super) step: u32,
     /// The clients that it waits for, and those that end with it.
     pub(super) after: Option<(u32, u32)>,
+    pub(super) group: u32,
     pub(super) exit: Option<Exit>,
     pub(super) region: Region,
     pub(super) seed: u64,
@@ -37,6 +38,14 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
     let depth = settings.depth;
     if depth > 1 && settings.engine == Engine::Asynchronous && is_buffered(settings) {
         notes.push(format!("{name}: one call at a time, because iodepth={depth} needs direct=1."));
+    }
+    if let Some(how) = settings.verified() {
+        notes.push(format!("{name}: verify={how} makes no calls and takes no time."));
+    }
+    let files = settings.files();
+    let number = files.len();
+    if number > 1 && files.iter().all(|name| name.starts_with("/dev/")) {
+        notes.push(format!("{name}: its {number} devices are one drive."));
     }
     (!notes.is_empty()).then(|| notes.join(" "))
 }
@@ -55,7 +64,8 @@ pub(super) fn client(
     let it = &job.settings;
     let name = if it.clones == 1 { name.to_owned() } else { format!("{name}.{}", place.clone) };
     let mut calls = calls(file, job, place)?;
-    calls.hits = is_buffered(it).then_some(Hits { invalidate: it.invalidate });
+    let keeps = is_buffered(it) && !it.hints.drop_behind;
+    calls.hits = keeps.then_some(Hits { invalidate: it.invalidate });
     let pattern = match (writes(it), it.random) {
         (false, false) => Pattern::SequentialRead,
         (true, false) => Pattern::SequentialWrite,
@@ -85,7 +95,8 @@ pub(super) fn client(
             depth,
             rate: None,
             fdatasync_every: match (it.fsync, it.fdatasync) {
-                _ if !used_writes(it) => 0,
+                // fio makes no sync otherwise.
+                _ if !it.writes() => 0,
                 (0, every) | (every, 0) => every,
                 (one, other) => one.min(other),
             },
@@ -104,6 +115,7 @@ pub(super) fn client(
             ramp: it.ramp,
             time: it.runtime,
             after: place.after,
+            group: place.group,
             exit: place.exit,
         }),
         place: place.region.place,
@@ -115,11 +127,6 @@ pub(super) fn client(
     }
     check(file, job, &client)?;
     Ok(client)
-}
-
-/// Whether any of its calls write. fio makes no sync otherwise.
-fn used_writes(it: &Settings) -> bool {
-    !matches!(it.direction, fio::Direction::Read | fio::Direction::Trim)
 }
 
 /// Whether calls that are not reads write (or trim).
@@ -210,8 +217,8 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
         let (per_million, goes_on) = (it.latency_per_million, it.latency_run);
         calls.search = Some(DepthSearch { target, window, per_million, goes_on });
     }
-    calls.durable = it.sync && used_writes(it);
-    calls.end_sync = it.end_fsync && used_writes(it);
+    calls.durable = it.sync && it.writes();
+    calls.end_sync = it.end_syncs.contains(&true) && it.writes();
     calls.urgent = urgent(file, job)?;
     if !it.time_based {
         let amount = amount::of(it, used, place.region.size.bytes());
@@ -238,10 +245,12 @@ fn urgent(file: &JobFile, job: &FioJob) -> Result<Option<Urgent>, ConfigError> {
     Ok(Some(Urgent { percent, priority }))
 }
 
-/// How calls are submitted and completed together. One call at a time is no group.
+/// How calls are submitted and completed together. One call at a time is no group, and with a rate each is sent when it is due.
 fn group(it: &Settings, job: &mut Job) {
     let depth = job.depth;
     let fio::Batches { submit, complete, low } = it.batches;
+    let has_rate = job.rate.is_some() || job.calls.rates.iter().any(Option::is_some);
+    let submit = if has_rate { 1 } else { submit };
     let low = low.map_or(0, |low| depth.saturating_sub(low));
     let batches =
         Batches { submit: submit.clamp(1, depth), complete: complete.max(low).clamp(1, depth) };

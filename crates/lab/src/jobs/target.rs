@@ -4,6 +4,8 @@
 //! `/dev` is the drive itself, whatever its name. Any other name is a file that all jobs with this name share; these files
 //! lie at the end of the drive.
 
+use std::collections::BTreeMap;
+
 use iofair_config::ConfigError;
 use iofair_config::fio::{Job, JobFile, Size};
 use iofair_core::unit::Sectors;
@@ -20,8 +22,10 @@ pub(super) struct Region {
 pub(super) struct Targets<'a> {
     file: &'a JobFile,
     capacity: u64,
-    /// Names, sizes and places of shared files.
+    /// Names, sizes and places of shared files, in their order on the drive.
     shared: Vec<(String, u64, u64)>,
+    /// Where each name is among them.
+    index: BTreeMap<String, usize>,
 }
 
 /// Blocks of a file system: places of files are multiples.
@@ -37,7 +41,7 @@ const DRIVE_ALLOWED: &str =
 fn name_of(job: &Job, clone: u32) -> Option<String> {
     let settings = &job.settings;
     let unnamed = || settings.names_drives.then(|| "drive".to_owned());
-    let file = settings.file.clone().or_else(unnamed)?;
+    let file = settings.files().into_iter().next().or_else(unnamed)?;
     let numbers =
         [("$jobname", job.name.clone()), ("$jobnum", clone.to_string()), ("$filenum", "0".into())];
     let named = numbers.iter().fold(file, |name, (word, text)| name.replace(word, text));
@@ -58,7 +62,8 @@ impl<'a> Targets<'a> {
         file: &'a JobFile,
         capacity: Sectors,
     ) -> Result<(Self, Vec<ConfigError>), ConfigError> {
-        let mut this = Self { file, capacity: capacity.bytes(), shared: Vec::new() };
+        let (shared, index) = (Vec::new(), BTreeMap::new());
+        let mut this = Self { file, capacity: capacity.bytes(), shared, index };
         let (mut end, mut errors) = (this.capacity, Vec::new());
         for job in &file.jobs {
             for clone in 0..job.settings.clones {
@@ -71,9 +76,12 @@ impl<'a> Targets<'a> {
                         break;
                     }
                 };
-                match this.shared.iter_mut().find(|it| it.0 == name) {
-                    Some((_, known, _)) => *known = size.max(*known),
-                    None => this.shared.push((name, size, 0)),
+                match this.index.get(&name) {
+                    Some(at) => this.shared[*at].1 = size.max(this.shared[*at].1),
+                    None => {
+                        this.index.insert(name.clone(), this.shared.len());
+                        this.shared.push((name, size, 0));
+                    }
                 }
             }
         }
@@ -100,7 +108,8 @@ impl<'a> Targets<'a> {
     pub(super) fn region(&mut self, job: &Job, clone: u32) -> Result<Region, ConfigError> {
         let refuse = |option: &str, message: &str| Err(self.file.error(job, option, message));
         let Some(name) = name_of(job, clone) else {
-            let whole = job.settings.file_size;
+            let whole = job.settings.file_size.map(Size::Bytes);
+            let whole = whole.map(|size| self.resolve(job, "filesize", size, None)).transpose()?;
             let mut size = match (whole, job.settings.size) {
                 (Some(whole), None | Some(Size::Bytes(0))) => whole,
                 (whole, _) => self.size(job, "size", whole)?,
@@ -110,7 +119,7 @@ impl<'a> Targets<'a> {
             }
             return Ok(Region { place: None, size: Sectors::from_bytes_ceil(size) });
         };
-        let shared = self.shared.iter().find(|it| it.0 == name);
+        let shared = self.index.get(&name).map(|at| &self.shared[*at]);
         let (base, whole) = match shared {
             Some((_, size, place)) => (*place, *size),
             None => (0, job.settings.file_size.unwrap_or(self.capacity).min(self.capacity)),

@@ -230,7 +230,9 @@ fn files_are_places() {
             assert!(refused(text).contains(part), "{}", refused(text));
         }
     }
-    let crowd: String = (0..11).map(|n| format!("[j{n}]\nsize=1m\nnumjobs=10000\n")).collect();
+    let crowd: String = (0..11)
+        .map(|n| format!("[j{n}]\nfilename_format=f{n}.$jobnum\nsize=1m\nnumjobs=10000\n"))
+        .collect();
     assert!(refused(&crowd).contains("100000 together"));
 }
 

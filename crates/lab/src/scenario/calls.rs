@@ -218,6 +218,8 @@ pub struct Step {
     pub time: Option<Nanos>,
     /// It also waits for the end of these clients: the first, and their number.
     pub after: Option<(u32, u32)>,
+    /// Its group of jobs.
+    pub group: u32,
     /// Which other clients end with it.
     pub exit: Option<Exit>,
 }
@@ -225,8 +227,8 @@ pub struct Step {
 /// Which clients end with one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// Those of its step that have this mark as well.
-    Marked(u32),
+    /// Those of its step and its group.
+    Group,
     /// Those of its step.
     Step,
     /// All, and those of later steps do not begin.

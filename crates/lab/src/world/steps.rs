@@ -5,7 +5,7 @@ use iofair_core::time::Instant;
 
 use super::World;
 use crate::client::Process;
-use crate::scenario::Exit;
+use crate::scenario::{Exit, Step};
 use crate::sim::Token;
 
 /// The timer that ends a process, whose number is the slot.
@@ -53,12 +53,17 @@ impl World<'_> {
     }
     /// Starts processes, those that wait for others when these have ended.
     fn start_processes(&mut self, actors: Vec<u32>) {
+        // Clones of a job wait for the same processes.
+        let mut known = ((0, 0), false);
         for actor in actors {
             let process = &self.processes[actor as usize];
-            let awaited = process.base.step.and_then(|step| step.after);
-            let awaited = awaited.map_or(0..0, |(first, number)| first..first + number);
-            let mut awaited = awaited.map(|it| &self.processes[it as usize]);
-            if awaited.any(|it| it.base.ended.is_none()) {
+            let awaited = process.base.step.and_then(|step| step.after).unwrap_or_default();
+            if known.0 != awaited {
+                let mut range = awaited.0..awaited.0 + awaited.1;
+                let runs = range.any(|it| self.processes[it as usize].base.ended.is_none());
+                known = (awaited, runs);
+            }
+            if known.1 {
                 self.steps.as_mut().expect("a step runs").waiting.push(actor);
                 continue;
             }
@@ -90,7 +95,7 @@ impl World<'_> {
         let step = base.step;
         let Some(steps) = &mut self.steps else { return };
         steps.running -= 1;
-        if let Some((step, exit)) = step.and_then(|step| Some((step.number, step.exit?))) {
+        if let Some((step, exit)) = step.and_then(|step| Some((step, step.exit?))) {
             self.stop_others(step, exit);
         }
         let waiting = self.steps.as_mut().map(|steps| std::mem::take(&mut steps.waiting));
@@ -100,18 +105,16 @@ impl World<'_> {
         }
     }
     /// Ends other processes at once. What they have in flight is completed, and does not count.
-    fn stop_others(&mut self, step: u32, exit: Exit) {
+    fn stop_others(&mut self, step: Step, exit: Exit) {
         let now = self.engine.now;
         let steps = self.steps.as_mut().expect("a step runs");
         if exit == Exit::All {
             steps.later.clear();
         }
         for process in self.processes.iter_mut().map(|it| &mut it.base) {
-            let own = process.step.filter(|it| it.number == step && process.ended.is_none());
-            let same = match exit {
-                Exit::Marked(_) => own.is_some_and(|it| it.exit == Some(exit)),
-                Exit::Step | Exit::All => own.is_some(),
-            };
+            let own = process.step.filter(|it| it.number == step.number);
+            let own = own.filter(|_| process.ended.is_none());
+            let same = own.is_some_and(|it| exit != Exit::Group || it.group == step.group);
             if same {
                 process.stop_now(now);
                 steps.running -= 1;

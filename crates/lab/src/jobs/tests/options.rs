@@ -83,6 +83,7 @@ fn buffered_reads_hit_the_page_cache() {
     assert_eq!(bytes(shared.to_owned()), 32 << 20, "dropped when it was opened again");
     let written =
         "[global]\nfilename=f\nsize=16m\n[first]\nrw=write\n[second]\nstonewall\ninvalidate=0\n";
+    assert!(rate("norandommap\nuncached=1") < 20_000.0, "nothing stays");
     for rw in ["read", "randread"] {
         assert_eq!(bytes(format!("{written}rw={rw}\n")), 0, "what was written is there");
     }
@@ -113,6 +114,8 @@ fn a_job_ends_with_a_sync() {
         assert!(plain.drive.written_bytes < written, "{rw}");
         assert_eq!(synced.clients[0].sync_latency.count(), 0, "fio does not count it, either");
     }
+    let text = "[global]\nend_fsync=1\n[a]\nsize=1m\nrw=write\nend_fsync=0\n";
+    assert!(run(text).drive.written_bytes < 1 << 20, "it is switched off");
     let timed = "[a]\nsize=1m\nrw=write\ntime_based\nruntime=1\nrate=100k\nend_fsync=1\n";
     assert!(run(timed).drive.written_bytes > 0);
 }
@@ -135,7 +138,7 @@ fn jobs_begin_and_end_with_others() {
     let jobs = |what: &str| {
         format!(
             "[global]\nrw=randread\ndirect=1\nsize=64m\ntime_based\n[short]\nruntime=1\nexitall\nexit_what={what}\n\
-             [long]\nruntime=5\n[apart]\nnew_group\nruntime=2\n[last]\nstonewall\nruntime=1\n"
+             [long]\nruntime=5\nexit_what=all\n[apart]\nnew_group\nruntime=2\n[last]\nstonewall\nruntime=1\n"
         )
     };
     let seconds = |what: &str| {
@@ -164,6 +167,10 @@ fn calls_come_in_groups() {
         assert_eq!(grouped.clients[0].calls, 4096, "{options}");
         assert!(grouped.time > plain.time, "{options}");
     }
+    let paced = format!("{text}rate_iops=500\nnumber_ios=500\n");
+    let mean = |text: &str| run(text).clients[0].latency.mean();
+    let grouped = mean(&format!("{paced}iodepth_batch=0\n"));
+    assert!(grouped < mean(&paced) * 2, "no call waits for others that are not due: {grouped}");
 }
 
 /// Goal: Poisson arrivals have the rate. Method: 500 a second over ten seconds, and a spread that linear pacing does not have.
@@ -215,6 +222,10 @@ fn sizes_of_files_are_used() {
     assert_eq!(bytes("filesize=1m\nsize=50%"), 512);
     assert_eq!(bytes("filename=/dev/x\nfilesize=4m\nsize=2m"), 2048);
     assert_eq!(bytes("filename=f\nfilesize=4m\nio_size=50%"), 2048);
+    assert_eq!(bytes("filename=/dev/x:/dev/y\nio_size=1m"), 1024);
+    assert_eq!(bytes("name=/dev/sdb\nio_size=1m"), 1024);
+    let error = refused("[a]\nfilesize=1000t\n");
+    assert!(error.contains("job.fio:2:10: 1099511627776000 bytes are more"), "{error}");
     assert_eq!(bytes("filename=Nvme0n1\nioengine=spdk_bdev\nio_size=1m"), 1024);
     assert_eq!(bytes("ioengine=rbd\nrbdname=x\nio_size=1m"), 1024);
     assert_eq!(bytes("filename=/dev/x\nsize=0\nnumber_ios=5"), 20);
@@ -237,7 +248,8 @@ fn sizes_of_files_are_used() {
 /// options and a job that does no I/O; then a mistake, which stays one.
 #[test]
 fn unsupported_options_can_be_left_out() {
-    let text = "[global]\nsize=1m\nhipri\n[a]\nverify=md5\nnrfiles=8\n[b]\nioengine=cpuio\n";
+    let text =
+        "[global]\nsize=1m\nhipri\n[a]\nrw=write\nverify=md5\nnrfiles=8\n[b]\nioengine=cpuio\n";
     let error = refused(text);
     for part in ["verify", "nrfiles", "cpuio", "--ignore-unsupported"] {
         assert!(error.contains(part), "{part}: {error}");
@@ -245,7 +257,8 @@ fn unsupported_options_can_be_left_out() {
     let overrides = Overrides { ignore_unsupported: true, ..Overrides::default() };
     let it = experiment(text, &overrides);
     assert_eq!(it.variants[0].subjects, ["a"]);
-    let note = "Without effect here: hipri. LEFT OUT, although fio would do it: verify=md5, nrfiles=8, ioengine=cpuio.";
+    let note = "a: verify=md5 makes no calls and takes no time. Without effect here: hipri. \
+        LEFT OUT, although fio would do it: nrfiles=8, ioengine=cpuio, verify=md5.";
     assert_eq!(it.note, note);
     let wrong = parse("job.fio", "[a]\nsize=1q\nverify=md5\n", &overrides).expect_err("a slip");
     assert!(wrong.to_string().contains("`1q` is not a number") && wrong.next.is_none(), "{wrong}");
