@@ -212,8 +212,7 @@ fn errors_name_their_place() {
 #[test]
 fn arguments_complete_a_file() {
     let directory = scratch("arguments");
-    let text =
-        "[global]\nhipri ; polling\n[a]\nrw=randwrite # anywhere\nverify=md5\n[b]\nioengine=cpuio\n";
+    let text = "[global]\nhipri ; polling\n[a]\nrw=randwrite # anywhere\nverify=md5\n[b]\nioengine=cpuio\n";
     fs::write(directory.join("a.fio"), text).unwrap();
     let told = iofair(&directory, &["a.fio"]);
     let error = String::from_utf8_lossy(&told.stderr).into_owned();
@@ -230,7 +229,7 @@ fn arguments_complete_a_file() {
     let told = iofair(&directory, &[&arguments[..], &["--json"]].concat());
     let json: Json = serde_json::from_slice(&told.stdout).unwrap();
     assert_eq!(json["note"], note);
-    assert_eq!(json["runs"][0]["clients"][0]["directions"]["read"]["calls"], 256);
+    assert_eq!(json["runs"][0]["clients"][0]["directions"]["write"]["calls"], 256);
     fs::remove_dir_all(&directory).unwrap();
 }
 

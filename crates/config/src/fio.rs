@@ -289,7 +289,6 @@ fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
     let is_device = |name: &String| name.starts_with("/dev/");
     let is_format = files.len() > 1 && file.written(job, "filename").is_none();
     let named = if is_format { "filename_format" } else { "filename" };
-    let is_verified = it.verified().is_some() && it.verify.at_end && it.writes();
     let verify = if it.verify.how.is_some() { "verify" } else { "verify_pattern" };
     let found = [
         (
@@ -299,8 +298,7 @@ fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
             "one file, or devices; --ignore-unsupported takes the first",
         ),
         (
-            // A job that its time ends makes no reads at its end.
-            is_verified && (it.verify.between || !it.time_based),
+            it.verify_reads(),
             verify,
             "the reads that check what was written are not modelled",
             "0, do_verify=0, time_based without verify_backlog, or the argument --ignore-unsupported",

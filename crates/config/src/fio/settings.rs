@@ -330,6 +330,11 @@ impl Settings {
         let pattern = || self.verify.pattern.then_some("pattern");
         self.verify.how.or_else(pattern).filter(|how| *how != "0")
     }
+    /// Whether the check makes calls: of jobs that write, between their calls or after the last one, unless their time ends them.
+    pub fn verify_reads(&self) -> bool {
+        let reads = self.verify.at_end && (self.verify.between || !self.time_based);
+        reads && self.writes() && self.verified().is_some()
+    }
     /// Whether it makes calls that write.
     pub fn writes(&self) -> bool {
         !matches!(self.direction, Direction::Read | Direction::Trim)

@@ -39,7 +39,7 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
     if depth > 1 && settings.engine == Engine::Asynchronous && is_buffered(settings) {
         notes.push(format!("{name}: one call at a time, because iodepth={depth} needs direct=1."));
     }
-    if let Some(how) = settings.verified() {
+    if let Some(how) = settings.verified().filter(|_| !settings.verify_reads()) {
         notes.push(format!("{name}: verify={how} makes no calls and takes no time."));
     }
     let files = settings.files();

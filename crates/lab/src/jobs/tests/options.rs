@@ -257,9 +257,10 @@ fn unsupported_options_can_be_left_out() {
     let overrides = Overrides { ignore_unsupported: true, ..Overrides::default() };
     let it = experiment(text, &overrides);
     assert_eq!(it.variants[0].subjects, ["a"]);
-    let note = "a: verify=md5 makes no calls and takes no time. Without effect here: hipri. \
-        LEFT OUT, although fio would do it: nrfiles=8, ioengine=cpuio, verify=md5.";
+    let note = "Without effect here: hipri. LEFT OUT, although fio would do it: nrfiles=8, ioengine=cpuio, verify=md5.";
     assert_eq!(it.note, note);
+    let reads = experiment("[a]\nsize=1m\nverify=md5\n", &Overrides::default());
+    assert_eq!(reads.note, "a: verify=md5 makes no calls and takes no time.");
     let wrong = parse("job.fio", "[a]\nsize=1q\nverify=md5\n", &overrides).expect_err("a slip");
     assert!(wrong.to_string().contains("`1q` is not a number") && wrong.next.is_none(), "{wrong}");
     let none = parse("job.fio", "[a]\nioengine=net\n", &overrides).expect_err("nothing is left");
