@@ -35,10 +35,8 @@ fn plain(word: &str, kb_base: u64) -> Read<u64> {
         Some(rest) => (rest, 16),
         None => (lower.as_str(), 10),
     };
-    let is_digit = |c: char| c.is_digit(radix) || (c == '.' && radix == 10);
-    let end = digits.find(|c: char| !is_digit(c)).unwrap_or(digits.len());
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
     let (digits, unit) = digits.split_at(end);
-    let (digits, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let value = u64::from_str_radix(digits, radix).map_err(|_| bad())?;
     let unit = unit.trim_start();
     let unit = unit.strip_suffix('b').unwrap_or(unit);
@@ -47,7 +45,7 @@ fn plain(word: &str, kb_base: u64) -> Read<u64> {
         None => (unit, false),
     };
     let power = match letter {
-        "" if !binary && fraction.is_empty() => return Ok(value),
+        "" if !binary => return Ok(value),
         "k" => 1,
         "m" => 2,
         "g" => 3,
@@ -57,19 +55,7 @@ fn plain(word: &str, kb_base: u64) -> Read<u64> {
     };
     // With 1024, the default, the units are the other way round than those of the SI.
     let base: u64 = if binary != (kb_base == 1024) { 1024 } else { 1000 };
-    let unit = base.pow(power);
-    let part = fraction_of(fraction, unit).ok_or_else(bad)?;
-    value.checked_mul(unit).and_then(|whole| whole.checked_add(part)).ok_or_else(bad)
-}
-
-/// What the digits behind a point are of a unit, rounded down.
-fn fraction_of(digits: &str, unit: u64) -> Option<u64> {
-    if digits.is_empty() {
-        return Some(0);
-    }
-    let value: u64 = digits.parse().ok()?;
-    let whole = 10u128.checked_pow(u32::try_from(digits.len()).ok()?)?;
-    Some((u128::from(value) * u128::from(unit) / whole) as u64)
+    value.checked_mul(base.pow(power)).ok_or_else(bad)
 }
 
 fn plain_time(word: &str, unit: Nanos) -> Read<u64> {
