@@ -96,7 +96,7 @@ fn an_interrupted_demo_leaves_nothing_behind() {
     let mut demo = demo.env("TMPDIR", &temporary).stderr(Stdio::null()).spawn().expect("it starts");
     let entries =
         |path: &Path| fs::read_dir(path).expect("it is there").flatten().collect::<Vec<_>>();
-    while !entries(&at).iter().any(|made| made.path().join("target.img").exists()) {
+    while !entries(&at).iter().any(|made| made.path().join("pool/target.img").exists()) {
         assert!(demo.try_wait().expect("it can be asked").is_none(), "it ended by itself");
         std::thread::yield_now();
     }

@@ -79,7 +79,7 @@ impl App {
         if let Err(error) = reloaded {
             // Some of the change may be in force.
             self.show_change(&served)?;
-            return Err(error.into());
+            return Err(error);
         }
         served.revision = revision(&text);
         self.show_change(&served)?;
