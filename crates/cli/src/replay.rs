@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Format of the files; by default it is recognised.
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
-    /// What the columns of a table are: FIELD[:UNIT]=COLUMN, separated by commas. Fields are time, op, offset, size, latency,
+    /// What the columns of a table are: FIELD=COLUMN or FIELD:UNIT=COLUMN, separated by commas. Fields are time, op, offset, size, latency,
     /// volume, stream; a column is a name in the header or a number from 1. Units: s, ms, us, ns, filetime for times; bytes,
     /// sectors or a number of bytes for places and sizes; read0 or read1 for operations that are numbers, by the number of a read.
     #[arg(long, value_name = "COLUMNS")]

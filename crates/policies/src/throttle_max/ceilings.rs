@@ -10,7 +10,7 @@
 //! ```
 //!
 //! where `late` is the time by which wake-ups came late, as far as the buckets make up for it
-//! ([`LATE_MAX`](crate::parts::token_bucket::LATE_MAX)).
+//! ([`LATE_MAX`]).
 //!
 //! blk-throttle charges a request at its own group first and may then hold it at a parent, so that a group can exceed
 //! its ceiling when the parent lets go.
