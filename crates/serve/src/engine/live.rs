@@ -290,7 +290,7 @@ impl Engine {
 
     /// Lets go what is idle of volumes and groups that are not in the contracts any more. What is still busy is looked
     /// at again in a later turn, a few at a time.
-    pub(super) fn settle(&mut self, now: Instant) {
+    pub(crate) fn settle(&mut self, now: Instant) {
         while let Some(key) = self.leaving.volumes.pop() {
             // It may be named twice, or have come back.
             let goes = |volume: &Volume| volume.retired && volume.connections == 0;

@@ -246,7 +246,6 @@ impl Reactor {
         self.zeroings -= usize::from(slot.is_own);
         if slot.ejected.is_some() {
             self.ejected -= 1;
-            self.end_ejection();
         }
         if slot.is_client {
             self.clients -= 1;

@@ -64,7 +64,6 @@ impl Reactor {
             Message::Zero(_) => {}
             Message::Ejected(reply) => {
                 self.ejecting.push(reply);
-                self.end_ejection();
             }
             Message::Stop => {
                 self.resume();
@@ -197,8 +196,10 @@ impl Reactor {
         ejected_keys.into_iter().for_each(|key| self.touch(key));
     }
     /// Tells those who wait that the clients of removed volumes are gone, once they are.
-    pub(super) fn end_ejection(&mut self) {
-        if self.ejected == 0 {
+    pub(super) fn end_ejection(&mut self, now: Instant) {
+        if self.ejected == 0 && !self.ejecting.is_empty() {
+            // Their volumes go before anybody is told.
+            self.parts.engine.settle(now);
             // The thread that asked may have ended.
             for reply in self.ejecting.drain(..) {
                 let _ = reply.send(());

@@ -341,6 +341,7 @@ impl Reactor {
                     let _ = asked.send(());
                 }
             }
+            self.end_ejection(now);
             let Some(until) = self.draining else { continue };
             let engine = &self.parts.engine;
             let drained = self.endpoints.is_empty() && engine.pending() == 0 && !engine.is_stuck();
