@@ -225,6 +225,8 @@ fn events(visit: &Visit, service: &Service) -> Result<Events, Problem> {
             limits::LIVE_PAGES_OF_ONE
         )));
     };
+    // An open page does not give way.
+    slot.begin();
     Ok(Events::new(service.app.monitor.watch(), slot))
 }
 
