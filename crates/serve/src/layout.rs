@@ -17,10 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iofair_config::contracts::Volume;
+use uuid::Uuid;
 
 use crate::error::ServeError;
 use crate::trial::{Mode, Trial};
 
+/// The line with the identity of an emulated drive.
+const DRIVE: &str = "# drive ";
 /// Volumes begin on borders of this many bytes, which suits every drive's blocks.
 const BORDER: u64 = 4096;
 
@@ -54,6 +57,8 @@ enum Memory {
 /// is still there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
+    /// The identity of an emulated drive with a file.
+    pub(crate) drive: Option<Uuid>,
     places: Vec<Place>,
     memory: Memory,
     /// Nothing is written.
@@ -68,13 +73,17 @@ impl Layout {
     /// The layout of a pool that is this file.
     pub(crate) fn beside(pool: &Path) -> Result<Self, ServeError> {
         let path = sidecar(pool);
-        let places = match fs::read_to_string(&path) {
-            Ok(text) => parse(&text)
-                .map_err(|message| ServeError::Layout { path: path.clone(), message })?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        let (drive, places) = match fs::read_to_string(&path) {
+            Ok(text) => {
+                let places = parse(&text)
+                    .map_err(|message| ServeError::Layout { path: path.clone(), message })?;
+                let drive = text.lines().find_map(|line| line.strip_prefix(DRIVE));
+                (drive.and_then(|drive| Uuid::parse_str(drive).ok()), places)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new()),
             Err(error) => return Err(ServeError::system(path.display().to_string())(error)),
         };
-        Ok(Self { places, memory: Memory::File(path), trial: None })
+        Ok(Self { drive, places, memory: Memory::File(path), trial: None })
     }
     /// The same, which is only tried if `mode` says so.
     pub(crate) fn under(self, mode: &Mode) -> Self {
@@ -141,19 +150,26 @@ impl Layout {
         }
         base
     }
-    /// Remembers it on disk, all or nothing.
-    pub(crate) fn save(&self) -> Result<(), ServeError> {
-        let Memory::File(path) = &self.memory else { return Ok(()) };
+    /// Whether nothing is known of it.
+    pub(crate) fn is_new(&self) -> bool {
+        self.drive.is_none() && self.places.is_empty()
+    }
+    /// Remembers it on disk, all or nothing. Whether it is there now.
+    pub(crate) fn save(&self) -> Result<bool, ServeError> {
+        let Memory::File(path) = &self.memory else { return Ok(false) };
         let mut text = String::from("# Where volumes lie in the pool: first byte, bytes, name.\n");
+        if let Some(drive) = self.drive {
+            writeln!(text, "{DRIVE}{drive}").expect("writing to a string");
+        }
         for Place { name, base, size } in &self.places {
             writeln!(text, "{base} {size} {name}").expect("writing to a string");
         }
         if fs::read_to_string(path).is_ok_and(|old| old == text) {
-            return Ok(());
+            return Ok(self.trial.is_none());
         }
         let written = match &self.trial {
-            Some(trial) => trial.stand_in(path).map(drop),
-            None => replace(path, text.as_bytes()),
+            Some(trial) => trial.stand_in(path).map(|_| false),
+            None => replace(path, text.as_bytes()).map(|()| true),
         };
         written.map_err(ServeError::system(path.display().to_string()))
     }

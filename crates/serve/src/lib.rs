@@ -29,6 +29,7 @@ pub mod pool;
 mod priority;
 mod reactor;
 pub mod request;
+mod reserve;
 mod security;
 mod server;
 mod signals;

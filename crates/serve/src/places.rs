@@ -18,7 +18,7 @@ use std::sync::Arc;
 use iofair_config::contracts::{Back, Contracts, Volume};
 use iofair_config::shell;
 
-use crate::back::uring::Storage;
+use crate::back::uring::Damage;
 use crate::back::uring::files::slot_base;
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use crate::error::ServeError;
@@ -61,30 +61,44 @@ pub(crate) enum Made {
     Extents(served::Made),
 }
 
-/// A file that has no name any more: somebody has removed it, and its data is lost when the server closes it.
+/// A file that somebody has removed, moved or cut off while it is served.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Unlinked {
+pub(crate) struct Damaged {
     /// The only volume in it; `None`: all volumes are.
     pub(crate) volume: Option<String>,
     /// Where it was.
     pub(crate) path: PathBuf,
+    damage: Damage,
     /// Its descriptor.
     descriptor: i32,
 }
 
-impl Unlinked {
-    fn new(volume: Option<String>, path: &Path, file: &fs::File) -> Self {
-        Self { volume, path: path.to_path_buf(), descriptor: file.as_raw_fd() }
+impl Damaged {
+    fn new(volume: Option<String>, path: &Path, file: &fs::File, damage: Damage) -> Self {
+        Self { volume, path: path.to_path_buf(), damage, descriptor: file.as_raw_fd() }
     }
     /// What happened, and what saves the data.
     pub(crate) fn message(&self) -> String {
         let (path, process) = (self.path.display(), std::process::id());
-        format!(
-            "{path} was removed, and its data is lost when the server ends; to keep it, let its clients close it, then \
-             `cp -p --sparse=always /proc/{process}/fd/{} {}`, then restart the server",
-            self.descriptor,
-            shell::path(&self.path)
-        )
+        let place = format!("/proc/{process}/fd/{}", self.descriptor);
+        match self.damage {
+            Damage::Removed => format!(
+                "{path} was removed, and its data is lost when the server ends; to keep it, let its clients close it, \
+                 then `cp -p --sparse=always {place} {}`, then restart the server",
+                shell::path(&self.path)
+            ),
+            Damage::Moved => {
+                let now = fs::read_link(&place).unwrap_or_else(|_| place.clone().into());
+                format!(
+                    "the file of {path} is not there any more, but at {} (`ls -l {place}`); put it back, or the next \
+                     start does not find its data",
+                    now.display()
+                )
+            }
+            Damage::Cut(bytes) => format!(
+                "{path} was truncated to {bytes} bytes, and what was behind them is lost: restore it from a backup"
+            ),
+        }
     }
 }
 
@@ -106,8 +120,7 @@ impl Places {
             Back::File(path) => Self::Pool(Served::open(contracts, path, mode)?),
             Back::Emulated(name) => match name.split_once('@') {
                 Some((_, path)) => {
-                    let file = StoreFile::open(Path::new(path), mode)?;
-                    let layout = Layout::beside(Path::new(path))?.under(mode);
+                    let (file, layout) = StoreFile::open(contracts, Path::new(path), mode)?;
                     Self::Shared(layout, Some(Arc::new(file)))
                 }
                 None => Self::Shared(Layout::default(), None),
@@ -157,16 +170,19 @@ impl Places {
             _ => None,
         }
     }
-    /// Files that have no name any more.
-    pub(crate) fn unlinked(&self) -> Vec<Unlinked> {
-        let pool = |storage: &Arc<Storage>, path: &Path| {
-            storage.is_unlinked().then(|| Unlinked::new(None, path, storage.file()))
+    /// Files that are not as they should be.
+    pub(crate) fn damaged(&self) -> Vec<Damaged> {
+        let only = match self {
+            Self::Shared(_, None) => return Vec::new(),
+            Self::Own(directory) => return directory.damaged(),
+            Self::Shared(layout, Some(store)) => store.damaged(layout.end()),
+            Self::Pool(served) => {
+                let (storage, path) = (served.storage(), served.path());
+                let damage = storage.damage(served.bytes());
+                damage.map(|damage| Damaged::new(None, path, storage.file(), damage))
+            }
         };
-        match self {
-            Self::Shared(_, store) => store.iter().filter_map(|store| store.unlinked()).collect(),
-            Self::Own(directory) => directory.unlinked(),
-            Self::Pool(served) => pool(served.storage(), served.path()).into_iter().collect(),
-        }
+        only.into_iter().collect()
     }
     /// The pool, if it is one.
     pub(crate) fn pool(&mut self) -> Option<&mut Served> {
@@ -193,8 +209,12 @@ impl Places {
         consent: &Consent,
     ) -> Result<Made, ServeError> {
         Ok(match self {
-            Self::Shared(layout, _) => {
-                layout.save()?;
+            Self::Shared(layout, store) => {
+                if layout.save()?
+                    && let Some(store) = store
+                {
+                    store.mark();
+                }
                 Made::Nothing
             }
             Self::Own(directory) => Made::Files(directory.make(&contracts.volumes, consent)?),

@@ -307,8 +307,7 @@ impl Server {
             (made, Ok(())) => made,
             (made, Err(error)) => {
                 // The engine has the new contracts, and something cannot be served: back to the old ones.
-                let shrink = self.longer_than(&before);
-                let undo = Consent { shrink, ..Consent::default() };
+                let undo = self.undo(&before);
                 let undone = self.change(before, &undo);
                 match undone {
                     Ok((again, served)) => {
@@ -383,13 +382,15 @@ impl Server {
         }
         Ok((made, served.and_then(|()| self.passes(Step::Blocks))))
     }
-    /// Volumes that are longer than before.
-    fn longer_than(&self, before: &Contracts) -> Vec<String> {
+    /// What going back to earlier contracts needs: volumes that have grown since are cut again.
+    pub(crate) fn undo(&self, before: &Contracts) -> Consent {
         let longer = |old: &&Volume| {
             let mut now = self.contracts.volumes.iter();
             now.any(|new| new.name == old.name && new.size_bytes > old.size_bytes)
         };
-        before.volumes.iter().filter(longer).map(|volume| volume.name.clone()).collect()
+        let longer = before.volumes.iter().filter(longer);
+        let shrink = longer.map(|volume| volume.name.clone()).collect();
+        Consent { shrink, ..Consent::default() }
     }
     /// Makes a step fail, for tests.
     fn passes(&self, step: Step) -> Result<(), ServeError> {

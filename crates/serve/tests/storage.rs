@@ -5,8 +5,11 @@
 #[path = "rig/faulty.rs"]
 mod faulty;
 mod rig;
+#[path = "rig/stored.rs"]
+mod stored;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
@@ -19,51 +22,15 @@ use iofair_serve::{Consent, Server};
 use rig::controlled::Controlled;
 use rig::wire::{FUA, Wire};
 use rig::{Directory, parse, run};
+use stored::{Loop, Mounted, connect, contracts, refused, start};
 
 const MIB: u64 = 1 << 20;
 const EIO: u32 = 5;
 const ENOSPC: u32 = 28;
 
-/// Contracts with volumes: name, group, size, more keys.
-fn contracts(directory: &Directory, back: &str, volumes: &[(&str, &str, &str)]) -> String {
-    let mut text = format!(
-        "[drive]\nback = '{back}'\nstack = 'none-none'\npaths = ['{}']\n[listen]\nunix = '{}'\n[control]\nunix = '{}'\n\
-         [[group]]\nname = 'g'\n[[group]]\nname = 'h'\n",
-        directory.0.display(),
-        directory.path("socket"),
-        directory.path("control.sock")
-    );
-    for (name, group, more) in volumes {
-        text += &format!("[[volume]]\nname = '{name}'\ngroup = '{group}'\n{more}\n");
-        text += if more.contains("size") { "" } else { "size = '8MiB'\n" };
-    }
-    text
-}
-
-fn start(text: &str, take_over: &[&str]) -> Result<Server, String> {
-    let consent = Consent {
-        take_over: take_over.iter().map(|name| (*name).to_string()).collect(),
-        ..Consent::default()
-    };
-    let checked = Server::check(&parse(text), &consent).map_err(|error| error.to_string());
-    let started = Server::start_with(parse(text), Default::default(), &consent);
-    let started = started.map_err(|error| error.to_string());
-    assert_eq!(checked.err(), started.as_ref().err().cloned(), "a check and a start say the same");
-    started
-}
-
-fn refused(text: &str, words: &str) {
-    let error = start(text, &[]).err().unwrap_or_else(|| panic!("it started: {text}"));
-    assert!(error.contains(words), "{error}");
-}
-
 fn flush(wire: &mut Wire) -> u32 {
     wire.send_flush().unwrap();
     wire.receive().unwrap().error
-}
-
-fn connect(directory: &Directory, volume: &str) -> Wire {
-    Wire::connect_to(&directory.path("socket"), volume).unwrap()
 }
 
 /// Goal: whatever holds data has one server, whichever path leads to it, and the second one is refused before it reads or writes
@@ -257,7 +224,7 @@ fn missing_drives_are_not_made_anew() {
     fs::remove_file(&file).unwrap();
     refused(&text, "is its file system mounted?");
     assert!(!fs::exists(&file).unwrap());
-    fs::remove_file(format!("{file}.volumes")).unwrap();
+    run("sh", &["-c", start(&text, &[]).unwrap_err().split('`').nth(1).unwrap()]);
     start(&text, &[]).unwrap().stop().unwrap();
 }
 
@@ -336,31 +303,6 @@ fn a_failed_flush_is_told_to_every_client() {
     }
 }
 
-/// A mounted file system that goes with its owner.
-struct Mounted(String);
-
-impl Mounted {
-    fn new(arguments: &[&str]) -> Self {
-        run("mount", arguments);
-        Self((*arguments.last().unwrap()).to_string())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        run("umount", &[&self.0]);
-    }
-}
-
-/// A loop device that goes with its owner.
-struct Loop(String);
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        run("losetup", &["-d", &self.0]);
-    }
-}
-
 /// Goal: completed writes that the file system below loses are told to every client whose volume may have lost some, also when a
 /// durable write meets the error first, and to no other. Method: a pool on a loop device whose file cannot grow; unaligned writes, which
 /// the page cache takes.
@@ -374,11 +316,11 @@ fn needs_root_lost_writes_are_told_to_every_client() {
         let _mounted = Mounted::new(&["-t", "tmpfs", "-o", "size=4m", "none", &below]);
         let image = format!("{below}/image");
         fs::File::create(&image).unwrap().set_len(64 * MIB).unwrap();
-        let device = Loop(run("losetup", &["-f", "--show", &image]).trim().to_string());
+        let device = Loop::new(&image);
         let blank = Creation { blank: true, ..Creation::default() };
-        admin::create(device.0.as_ref(), &blank).unwrap();
+        admin::create(device.path().as_ref(), &blank).unwrap();
         let volumes = [("v", "g", ""), ("w", "h", ""), ("idle", "h", "")];
-        let server = start(&contracts(&directory, &device.0, &volumes), &[]).unwrap();
+        let server = start(&contracts(&directory, device.path(), &volumes), &[]).unwrap();
         let [mut a, mut b, mut w, mut idle] =
             ["v", "v", "w", "idle"].map(|volume| connect(&directory, volume));
         assert_eq!(a.write(0, 0, &[1; 4096]), 0);
@@ -460,6 +402,58 @@ fn needs_root_a_full_directory_can_be_emptied() {
         assert_eq!(fs::metadata(format!("{pool}/c.img")).unwrap().nlink(), 1);
         drop((keeper, fresh));
         server.stop().unwrap();
+    }
+}
+
+/// Goal: volumes can be removed to make room when everything of the server is on the same full file system: contract file, audit log and
+/// pool. Method: file systems of a few MiB, filled by a stranger.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_a_full_file_system_with_everything_can_be_emptied() {
+    for kind in ["ext4", "tmpfs"] {
+        let (directory, below) = (Directory::new(), Directory::new());
+        let (place, image) = (directory.0.display().to_string(), below.path("disk"));
+        fs::File::create(&image).unwrap().set_len(24 * MIB).unwrap();
+        let mounted = match kind {
+            "ext4" => {
+                run("mkfs.ext4", &["-q", "-m", "0", &image]);
+                Mounted::new(&["-o", "loop", &image, &place])
+            }
+            _ => Mounted::new(&["-t", "tmpfs", "-o", "size=24m", "none", &place]),
+        };
+        let back = format!("directory:{}", directory.path("pool"));
+        let text = contracts(&directory, &back, &[("a", "g", ""), ("b", "g", "")]);
+        let audit = format!("[control]\naudit = '{}'\n", directory.path("audit"));
+        fs::write(directory.path("contracts.toml"), text.replace("[control]\n", &audit)).unwrap();
+        let scene = Controlled::over(directory);
+        let mut wire = connect(&scene.directory, "a");
+        assert_eq!(wire.write(FUA, 0, &vec![7; 2 * MIB as usize]), 0);
+        drop(wire);
+        // In ever smaller pieces, so that not a block is left.
+        let fill = |directory: &Directory| {
+            let path = directory.path("stranger");
+            let mut stranger = fs::File::options().append(true).create(true).open(path).unwrap();
+            for piece in [MIB, 32 << 10, 512] {
+                let piece = vec![1; piece as usize];
+                while stranger.write_all(&piece).and_then(|()| stranger.sync_data()).is_ok() {}
+            }
+        };
+        fill(&scene.directory);
+        // A server that starts now has room, too.
+        let Controlled { control, directory } = scene;
+        control.stop().unwrap();
+        fill(&directory);
+        let scene = Controlled::over(directory);
+        for (volume, query) in [("b", ""), ("a", "?data=delete")] {
+            let path = format!("/v1/volumes/{volume}{query}");
+            let reply = scene.ask(&Call::new("DELETE", &path));
+            let text = String::from_utf8_lossy(&reply.body).into_owned();
+            assert_eq!(reply.status, 200, "{kind} {volume}: {text}");
+        }
+        assert!(!fs::exists(scene.directory.path("pool/a.img")).unwrap());
+        let Controlled { control, directory: _directory } = scene;
+        control.stop().unwrap();
+        drop(mounted);
     }
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn status(status: &Json) -> String {
         text += &format!("zeroing      {dirty} of free space left to zero, {zeroed} zeroed\n");
     }
     for removed in status["removed_files"].as_array().into_iter().flatten() {
-        text += &format!("removed      {}\n", word(&removed["text"]));
+        text += &format!("damage       {}\n", word(&removed["text"]));
     }
     text
 }

@@ -166,6 +166,7 @@ impl App {
     ) -> Result<Self, ServeError> {
         let told = file.display().to_string();
         let file = ContractFile::new(file).map_err(ServeError::system(told))?;
+        file.reserve();
         let revision = revision(server.contracts().text());
         Ok(Self {
             reactor: server.line().clone(),

@@ -1,15 +1,17 @@
 //! The contract file on disk: reading, comparing and atomic replacement.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::layout::create_private;
+use crate::reserve::Reserve;
 
 /// A contract file.
 #[derive(Debug)]
 pub(super) struct ContractFile {
     path: PathBuf,
+    /// Room for new texts.
+    reserve: Reserve,
 }
 
 /// A new text on disk that has not taken the file's place yet. Dropped, it is gone.
@@ -22,7 +24,12 @@ pub(super) struct Pending<'a> {
 impl ContractFile {
     /// A link is followed once, so that the file that it names is replaced and not the link.
     pub(super) fn new(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: fs::canonicalize(path)? })
+        let path = fs::canonicalize(path)?;
+        Ok(Self { reserve: Reserve::beside(&path), path })
+    }
+    /// Reserves room for the next text, which may come when the disk is full.
+    pub(super) fn reserve(&self) {
+        self.reserve.hold(fs::metadata(&self.path).map_or(0, |file| file.len()));
     }
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -35,9 +42,8 @@ impl ContractFile {
         let mut name = self.path.as_os_str().to_os_string();
         name.push(".new");
         let pending = Pending { file: self, fresh: name.into() };
-        let mut fresh = create_private(&pending.fresh)?;
+        let fresh = self.reserve.create(&pending.fresh, text.as_bytes())?;
         fresh.set_permissions(fs::metadata(&self.path)?.permissions())?;
-        fresh.write_all(text.as_bytes())?;
         fresh.sync_all()?;
         Ok(pending)
     }
@@ -47,6 +53,7 @@ impl Pending<'_> {
     /// Takes the file's place.
     pub(super) fn commit(self) -> io::Result<()> {
         fs::rename(&self.fresh, &self.file.path)?;
+        self.file.reserve();
         let directory = self.file.path.parent().unwrap_or(Path::new("/"));
         // The new text is in force; whether the directory knows it after a power cut is the disk's word.
         File::open(directory).and_then(|directory| directory.sync_all())

@@ -1,4 +1,4 @@
-//! The files that hold volumes, as an operator must see them: removed ones, and the room that is left.
+//! The files that hold volumes, as an operator must see them: removed, moved and cut ones, and the room that is left.
 //!
 //! A thread looks at them every few seconds, and for each `ctl status`. It holds no lock meanwhile, since a file system may
 //! hang.
@@ -27,7 +27,7 @@ pub(super) struct Files {
     present: Mutex<Option<Receiver<()>>>,
 }
 
-/// A file that somebody removed while it was served.
+/// A file that somebody removed, moved or cut off while it was served.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Removed {
     path: PathBuf,
@@ -47,9 +47,9 @@ pub(super) struct Look {
 }
 
 impl Look {
-    /// Looks at what is served; the log has a line about each file that was not removed `before`.
+    /// Looks at what is served; the log has a line about each that is not among those of `before`.
     fn at(shown: &Shown, before: &[Removed]) -> Self {
-        let removed = shown.server.removed().into_iter().map(|removed| {
+        let removed = shown.server.damaged().into_iter().map(|removed| {
             let text = removed.message();
             if !before.iter().any(|before| before.path == removed.path) {
                 log::tell("drive", &text);

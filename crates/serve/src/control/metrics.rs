@@ -106,7 +106,8 @@ fn storage(page: &mut Page, files: &Files) {
     if let Some(free) = seen.free {
         page.one("iofair_free_bytes", "gauge", "Bytes that new volumes can have.", free);
     }
-    let help = "Files that hold volumes and were removed while they are served.";
+    let help =
+        "Files that hold volumes and were removed, moved or truncated while they are served.";
     page.one("iofair_removed_files", "gauge", help, seen.removed.len());
 }
 

@@ -15,7 +15,7 @@ use iofair_drive::measure::{Completion, Device, Request};
 use iofair_drive::random::Random;
 
 use crate::back::uring::Queue;
-use crate::back::uring::claim::lock;
+use crate::back::uring::claim::{lock, lock_around, lock_below};
 use crate::clock::Clock;
 use crate::trial::Mode;
 
@@ -44,6 +44,8 @@ struct Page([u8; PAGE]);
 /// A file or block device that is measured.
 pub struct FileDevice {
     file: File,
+    /// What nobody else uses while it is overwritten.
+    _locks: [Option<File>; 2],
     ring: IoUring,
     clock: Clock,
     facts: DriveFacts,
@@ -71,8 +73,11 @@ impl FileDevice {
         let mut options = OpenOptions::new();
         options.read(true).write(writes).custom_flags(libc::O_DIRECT | exclusive);
         let mut file = options.open(path)?;
+        let mut locks = [None, None];
         if writes {
             lock(&file, &Mode::Serve)?;
+            let below = if is_device { lock_below(&file, &Mode::Serve)? } else { None };
+            locks = [lock_around(path, &Mode::Serve)?, below];
         }
         let capacity = file.seek(SeekFrom::End(0))?;
         let number = if is_device { metadata.rdev() } else { metadata.dev() };
@@ -92,6 +97,7 @@ impl FileDevice {
         let pages = BYTES_MAX / PAGE;
         Ok(Self {
             file,
+            _locks: locks,
             ring: IoUring::new(DEPTH_MAX)?,
             clock: Clock::start(),
             facts,

@@ -12,14 +12,15 @@ use std::sync::{Arc, Weak};
 
 use iofair_config::contracts::{Contracts, Volume};
 
-use super::owners::{Home, Owner, Owners, is_full};
-use super::{Consent, Unlinked};
+use super::owners::{Home, Owner, Owners};
+use super::{Consent, Damaged};
 use crate::back::uring::Storage;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated};
 use crate::layout::sync_parent;
 use crate::log;
+use crate::reserve::is_full;
 use crate::trial::Mode;
 
 /// A volume in a file of its own.
@@ -47,12 +48,14 @@ pub(crate) struct Directory {
     mode: Mode,
 }
 
-/// Files that were made or opened for contracts that are not in force yet. Dropping it removes those that
-/// were made.
+/// Files that were made, opened or lengthened for contracts that are not in force yet. Dropping it removes those that
+/// were made, and cuts those that were lengthened.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     opened: Vec<Arc<Storage>>,
     created: Vec<PathBuf>,
+    /// Files that are longer than before, and how long they were.
+    grown: Vec<(Arc<Storage>, u64)>,
     /// Whose files were before.
     owners: Option<(Arc<Home>, Owners)>,
 }
@@ -61,6 +64,7 @@ impl Made {
     /// The contracts are in force.
     pub(crate) fn keep(mut self) {
         self.created.clear();
+        self.grown.clear();
         self.owners = None;
     }
 }
@@ -76,6 +80,11 @@ impl Drop for Made {
         for path in &self.created {
             // It is empty, and what cannot be removed harms nobody.
             let _ = fs::remove_file(path);
+        }
+        for (storage, bytes) in &self.grown {
+            if let Err(error) = storage.shorten(*bytes) {
+                log::tell("pool", &format!("{} stays longer: {error}", storage.path().display()));
+            }
         }
     }
 }
@@ -94,13 +103,14 @@ impl Directory {
     pub(super) fn path(&self) -> &Path {
         self.home.path()
     }
-    /// Files that have no name any more.
-    pub(super) fn unlinked(&self) -> Vec<Unlinked> {
-        let unlinked = |own: &Own| {
-            let storage = own.storage.upgrade().filter(|storage| storage.is_unlinked())?;
-            Some(Unlinked::new(Some(own.name.clone()), &own.path, storage.file()))
+    /// Files that are not as they should be.
+    pub(super) fn damaged(&self) -> Vec<Damaged> {
+        let damaged = |own: &Own| {
+            let storage = own.storage.upgrade()?;
+            let damage = storage.damage(own.size)?;
+            Some(Damaged::new(Some(own.name.clone()), &own.path, storage.file(), damage))
         };
-        self.own.iter().filter(|own| !own.removed).filter_map(unlinked).collect()
+        self.own.iter().filter(|own| !own.removed).filter_map(damaged).collect()
     }
     fn file(&self, volume: &Volume) -> PathBuf {
         let own = || self.path.join(format!("{}.img", volume.name));
@@ -136,6 +146,7 @@ impl Directory {
         volumes: &[Volume],
         consent: &Consent,
     ) -> Result<(), ServeError> {
+        self.check_place()?;
         self.own.retain(|own| own.storage.strong_count() > 0);
         self.build_index();
         let owners = self.home.owners();
@@ -175,17 +186,23 @@ impl Directory {
             let index = self.position(volume).expect("every volume was placed");
             let own = &self.own[index];
             let what = || ServeError::system(own.path.display().to_string());
-            let storage = match own.storage.upgrade() {
+            let (storage, length) = match own.storage.upgrade() {
                 Some(storage) => {
+                    let length = storage.length().map_err(what())?;
                     storage.lengthen(volume.size_bytes).map_err(what())?;
-                    storage
+                    (storage, Some(length))
                 }
                 None => {
                     refuse_twin(own, &identities)?;
+                    let length = fs::metadata(&own.path).ok().map(|file| file.len());
                     let created = create(&own.path, volume, &self.mode, &mut made.created);
-                    Arc::new(created.map_err(what())?)
+                    (Arc::new(created.map_err(what())?), length)
                 }
             };
+            let is_longer = length.is_some_and(|length| length < volume.size_bytes);
+            if is_longer && !storage.is_device() && !self.mode.is_check() {
+                made.grown.push((Arc::clone(&storage), length.unwrap_or(0)));
+            }
             identities.insert(storage.identity(), own.name.clone());
             let own = &mut self.own[index];
             (own.storage, own.size) = (Arc::downgrade(&storage), volume.size_bytes);
@@ -220,11 +237,12 @@ impl Directory {
             (owner.kept, owner.deleting) = (true, consent.delete.contains(name));
         }
         for volume in volumes {
-            let Volume { name, group, path, .. } = volume;
+            let Volume { name, group, path, size_bytes, .. } = volume;
+            let (group, bytes) = (group.clone(), *size_bytes);
             match path {
-                Some(path) => drop(owners.paths.insert(path.clone())),
+                Some(path) => drop(owners.paths.insert(path.clone(), bytes)),
                 None => {
-                    let owner = Owner { group: group.clone(), kept: false, deleting: false };
+                    let owner = Owner { group, bytes, kept: false, deleting: false };
                     owners.volumes.insert(name.clone(), owner);
                 }
             }
@@ -252,7 +270,7 @@ impl Directory {
         );
         Err(ServeError::volume(name, message))
     }
-    /// Whether its file was there and is not any more.
+    /// Whether its file was there and is not any more, or was longer.
     fn refuse_missing(
         &self,
         volume: &Volume,
@@ -261,25 +279,38 @@ impl Directory {
     ) -> Result<(), ServeError> {
         let Volume { name, path, .. } = volume;
         let file = self.file(volume);
-        let is_listed = match path {
-            Some(path) => owners.paths.contains(path),
-            None => owners.volumes.get(name).is_some_and(|owner| !owner.deleting),
+        let listed = match path {
+            Some(path) => owners.paths.get(path).copied(),
+            None => owners.volumes.get(name).filter(|owner| !owner.deleting).map(|it| it.bytes),
         };
-        if !is_listed || consent.take_over.contains(name) {
+        let is_open = self.find(volume).is_some_and(|own| own.storage.strong_count() > 0);
+        let Some(bytes) = listed.filter(|_| !is_open && !consent.take_over.contains(name)) else {
             return Ok(());
-        }
-        if self.find(volume).is_some_and(|own| own.storage.strong_count() > 0)
-            || fs::exists(&file).map_err(ServeError::system(file.display().to_string()))?
-        {
-            return Ok(());
-        }
+        };
+        let what = match fs::metadata(&file) {
+            Ok(there) if there.is_file() && there.len() < bytes => format!(
+                "has {} bytes, although this volume had {bytes}: it was cut off, or is another file.",
+                there.len()
+            ),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                "is missing, although it was this volume: is its file system mounted?".into()
+            }
+            found => {
+                let found = found.map_err(ServeError::system(file.display().to_string()));
+                return found.map(drop);
+            }
+        };
         let message = format!(
-            "{} is missing, although it was this volume: is its file system mounted? Put it back, or `iofair serve \
-             --take-over {name}` (for a running server, `iofair ctl volume create ... --take-over`) begins with an empty \
-             volume",
+            "{} {what} Put the right one back, or `iofair serve --take-over {name}` (for a running server, `iofair ctl \
+             volume create ... --take-over`) begins with zeroes for what is missing",
             file.display()
         );
         Err(ServeError::volume(name, message))
+    }
+    /// Whether the directory is still at its path.
+    fn check_place(&self) -> Result<(), ServeError> {
+        let place = self.home.check_place();
+        place.map_err(ServeError::system(self.path.display().to_string()))
     }
     /// Whether a change or a start would truncate data.
     fn refuse_shorter(&self, volume: &Volume, consent: &Consent) -> Result<(), ServeError> {
@@ -310,6 +341,7 @@ impl Directory {
         consent.delete.iter().try_for_each(|name| self.remove(name))
     }
     fn remove(&mut self, name: &str) -> Result<(), ServeError> {
+        self.check_place()?;
         for own in self.own.iter_mut().filter(|own| own.name == name) {
             own.removed = true;
         }
@@ -352,7 +384,10 @@ fn create(
     created: &mut Vec<PathBuf>,
 ) -> io::Result<Storage> {
     let is_new = !fs::exists(path)?;
-    let opened = Storage::open(path, volume.size_bytes, mode);
+    let opened = match volume.path {
+        Some(_) => Storage::open(path, volume.size_bytes, mode),
+        None => Storage::in_pool(path, volume.size_bytes, mode),
+    };
     // One that another server has made meanwhile is not removed with what this change made.
     let is_other = opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy);
     if is_new && !is_other && !mode.is_check() {

@@ -1,7 +1,8 @@
 //! Notes which pool a server has used: `PATH.iofair` beside the pool, and `FILE.iofair` beside the contract file.
 //!
 //! A pool directory may be a mount point whose file system is not mounted, or be in one, and the file of a pool may have been
-//! moved. Without these notes, a start could not tell that from a first start, and would serve empty volumes.
+//! moved. A device may have another name than before. Without these notes, a start could not tell that from a first start, and
+//! would serve empty volumes. There are no notes beside devices.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,6 +12,7 @@ use iofair_config::contracts::Contracts;
 use iofair_config::shell;
 use uuid::Uuid;
 
+use crate::back::uring::claim::is_below_dev;
 use crate::error::ServeError;
 use crate::layout::replace;
 use crate::log;
@@ -30,7 +32,8 @@ impl Marker {
         // Contracts need not be in a file.
         let file = Some(file).filter(|file| file.is_file());
         let mut notes = Vec::new();
-        for path in [Some(pool), file].into_iter().flatten().filter_map(beside) {
+        let pool_file = Some(pool).filter(|pool| !is_below_dev(pool));
+        for path in [pool_file, file].into_iter().flatten().filter_map(beside) {
             let known = read(&path, pool)?;
             notes.push((path, known));
         }
@@ -40,11 +43,19 @@ impl Marker {
     fn known(&self) -> Option<Uuid> {
         self.notes.iter().find_map(|(_, known)| *known)
     }
-    fn refuse(&self, what: &str) -> ServeError {
+    /// These files and the notes, for a command.
+    pub(super) fn files(&self, more: &[&Path]) -> String {
         let notes = self.notes.iter().filter(|(_, known)| known.is_some());
-        let notes: Vec<String> = notes.map(|(path, _)| shell::path(path)).collect();
-        let command = format!("rm {}", notes.join(" "));
-        let message = format!("{what}: is the right file system mounted? `{command}` accepts this");
+        let all = more.iter().copied().chain(notes.map(|(path, _)| &**path));
+        all.map(shell::path).collect::<Vec<_>>().join(" ")
+    }
+    fn refuse(&self, what: &str) -> ServeError {
+        let command = format!("rm {}", self.files(&[]));
+        let question = match is_below_dev(&self.pool) {
+            true => "is it the right device?",
+            false => "is the right file system mounted?",
+        };
+        let message = format!("{what}: {question} `{command}` accepts this");
         ServeError::Layout { path: self.pool.clone(), message }
     }
     /// Refuses a place without a pool, if there was one.

@@ -5,36 +5,36 @@
 //! removed to make room.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use iofair_config::contracts::Contracts;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use super::marker::Marker;
 use crate::back::uring::claim::lock;
 use crate::error::ServeError;
 use crate::layout::sync_parent;
+use crate::reserve::Reserve;
 use crate::trial::Mode;
 
 /// The name of the list.
 const OWNERS: &str = ".iofair.json";
-/// Lists that find room on a full file system: removing a volume writes two.
-const RESERVED: usize = 2;
-/// Least bytes of such room; lists grow.
-const RESERVED_BYTES_MIN: u64 = 16 << 10;
+/// How often a list is opened again because its last owner has replaced it.
+const ATTEMPTS: u32 = 100;
 
 /// Whose a volume's file is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Owner {
     pub(super) group: String,
+    /// The size of the volume; a shorter file is not the volume's. 0 in lists of earlier versions.
+    #[serde(default)]
+    pub(super) bytes: u64,
     /// The contracts do not have it any more.
     pub(super) kept: bool,
     /// Its file was about to be deleted, and may be gone.
@@ -44,15 +44,30 @@ pub(super) struct Owner {
 
 /// Whose all files are.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Owners {
     /// The identity of the pool; absent in lists of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pool: Option<Uuid>,
     /// By the names of the volumes.
     pub(super) volumes: BTreeMap<String, Owner>,
-    /// Files elsewhere that are volumes.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) paths: BTreeSet<PathBuf>,
+    /// Files elsewhere that are volumes, and the sizes of the volumes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "paths")]
+    pub(super) paths: BTreeMap<PathBuf, u64>,
+}
+
+/// Lists of earlier versions have no sizes of files elsewhere.
+fn paths<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<PathBuf, u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Paths {
+        Sizes(BTreeMap<PathBuf, u64>),
+        Names(BTreeSet<PathBuf>),
+    }
+    Ok(match Paths::deserialize(source)? {
+        Paths::Sizes(sizes) => sizes,
+        Paths::Names(names) => names.into_iter().map(|name| (name, 0)).collect(),
+    })
 }
 
 impl Owners {
@@ -70,7 +85,8 @@ impl Owners {
         match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
                 let message = format!(
-                    "it cannot be understood: {error}; without it any group gets any file again"
+                    "it cannot be understood: {error}; it is damaged, or of a later version, and without it any group \
+                     gets any file again"
                 );
                 ServeError::Layout { path, message }
             }),
@@ -80,18 +96,27 @@ impl Owners {
     }
 }
 
+/// The list as the server knows it.
+#[derive(Debug)]
+struct Known {
+    owners: Owners,
+    /// Whether it is stored like this.
+    is_stored: bool,
+    /// The file in which it is stored, locked as long as it is open.
+    _file: Option<File>,
+}
+
 /// A pool directory that is this server's alone.
 #[derive(Debug)]
 pub(super) struct Home {
     /// Where it is, or what stands in for it in a check.
     path: PathBuf,
     marker: Mutex<Marker>,
-    /// The list, and whether it is stored like this.
-    owners: Mutex<(Owners, bool)>,
-    /// Room for lists, in files without names.
-    reserved: Mutex<Vec<File>>,
-    /// Locked as long as it is open.
-    _lock: File,
+    known: Mutex<Known>,
+    /// Room for lists.
+    reserve: Reserve,
+    /// The directory, locked as long as it is open.
+    directory: File,
 }
 
 impl Home {
@@ -117,7 +142,10 @@ impl Home {
         if here == path {
             lock(&directory, mode).map_err(what())?;
         }
-        let found = if here == path { Owners::load(&here)? } else { None };
+        let list = here.join(OWNERS);
+        let named = || ServeError::system(list.display().to_string());
+        let file = if here == path { lock_list(&list, mode).map_err(named())? } else { None };
+        let found = if file.is_some() { Owners::load(&here)? } else { None };
         if found.is_none() {
             marker.check_absent()?;
         }
@@ -126,13 +154,13 @@ impl Home {
         owners.forget_deleted(&here);
         owners.pool = Some(marker.check(owners.pool)?);
         let is_stored = owners == stored;
-        let (marker, reserved) = (Mutex::new(marker), Mutex::default());
+        let (marker, reserve) = (Mutex::new(marker), Reserve::beside(&list));
         let this = Self {
             path: here,
             marker,
-            owners: Mutex::new((owners, is_stored)),
-            reserved,
-            _lock: directory,
+            known: Mutex::new(Known { owners, is_stored, _file: file }),
+            reserve,
+            directory,
         };
         if !mode.is_check() {
             this.reserve(&stored);
@@ -142,25 +170,38 @@ impl Home {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+    /// Refuses to make or remove anything while another directory is at its path.
+    pub(super) fn check_place(&self) -> io::Result<()> {
+        let there = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            found => Some(identity(&found?)),
+        };
+        if there == Some(identity(&self.directory.metadata()?)) {
+            return Ok(());
+        }
+        let message = "the pool of this server is not at this path any more: it was moved or unmounted, or a file system \
+                       is mounted over it; put it back, or restart the server";
+        Err(io::Error::other(message))
+    }
     /// The error of [`Self::save`].
     pub(super) fn system(&self) -> impl FnOnce(io::Error) -> ServeError + use<> {
         ServeError::system(self.path.join(OWNERS).display().to_string())
     }
     /// Notes beside the directory which pool is in it.
     pub(super) fn mark(&self) {
-        let pool = held(&self.owners).0.pool;
+        let pool = held(&self.known).owners.pool;
         if let Some(pool) = pool {
             held(&self.marker).write(pool);
         }
     }
     /// The list.
     pub(super) fn owners(&self) -> Owners {
-        held(&self.owners).0.clone()
+        held(&self.known).owners.clone()
     }
     /// Whether this is the list as it is stored.
     pub(super) fn is_saved(&self, owners: &Owners) -> bool {
-        let known = held(&self.owners);
-        known.1 && known.0 == *owners
+        let known = held(&self.known);
+        known.is_stored && known.owners == *owners
     }
     /// Where a check may write a list.
     pub(super) fn fresh(&self) -> PathBuf {
@@ -168,61 +209,21 @@ impl Home {
     }
     /// Replaces the list, all or nothing.
     pub(super) fn save(&self, owners: &Owners) -> io::Result<()> {
-        let mut known = held(&self.owners);
+        self.check_place()?;
+        let mut known = held(&self.known);
         let bytes = serde_json::to_vec_pretty(owners).map_err(io::Error::other)?;
         let (path, fresh) = (self.path.join(OWNERS), self.fresh());
-        match fs::remove_file(&fresh) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let named = || named(&fresh, &bytes);
-        match self.nameless(&bytes) {
-            Ok(Some(file)) => link(&file, &fresh).or_else(|_| named())?,
-            Ok(None) => named()?,
-            Err(error) => return Err(error),
-        }
+        let file = self.reserve.create(&fresh, &bytes)?;
+        lock(&file, &Mode::Serve)?;
         fs::rename(&fresh, &path)?;
         sync_parent(&path)?;
-        *known = (owners.clone(), true);
+        *known = Known { owners: owners.clone(), is_stored: true, _file: Some(file) };
         self.reserve(owners);
         Ok(())
     }
-    /// A file without a name with these bytes, in reserved room if there is no other; `None`: the file system has none.
-    fn nameless(&self, bytes: &[u8]) -> io::Result<Option<File>> {
-        let Ok(file) = self.temporary() else { return Ok(None) };
-        let fill = |file: &File| {
-            file.write_all_at(bytes, 0)?;
-            file.set_len(bytes.len() as u64)?;
-            file.sync_all()
-        };
-        let Err(error) = fill(&file) else { return Ok(Some(file)) };
-        let mut reserved = held(&self.reserved);
-        match reserved.pop() {
-            Some(room) if is_full(&error) => fill(&room).map(|()| Some(room)),
-            _ => Err(error),
-        }
-    }
-    fn temporary(&self) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(&self.path)
-    }
-    /// Reserves room for lists somewhat longer than this one, if there is any.
+    /// Reserves room for lists somewhat longer than this one.
     fn reserve(&self, owners: &Owners) {
-        let length = serde_json::to_vec_pretty(owners).map_or(0, |bytes| bytes.len() as u64);
-        let has = |file: &File| file.metadata().is_ok_and(|it| it.len() >= length + length / 4);
-        let mut reserved = held(&self.reserved);
-        let mut kept: Vec<File> = std::mem::take(&mut *reserved);
-        kept.retain(has);
-        while kept.len() < RESERVED {
-            let Ok(file) = self.temporary() else { break };
-            let bytes = (2 * length).max(RESERVED_BYTES_MIN) as libc::off_t;
-            // SAFETY: a plain system call on a descriptor that is open.
-            if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) } != 0 {
-                break;
-            }
-            kept.push(file);
-        }
-        *reserved = kept;
+        self.reserve.hold(serde_json::to_vec_pretty(owners).map_or(0, |bytes| bytes.len() as u64));
     }
 }
 
@@ -230,26 +231,24 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether it is for want of room.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-/// Makes a file with these bytes, durably.
-fn named(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all_at(bytes, 0)?;
-    file.sync_all()
-}
-
-/// Gives a file without a name one.
-fn link(file: &File, path: &Path) -> io::Result<()> {
-    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    let to = CString::new(path.as_os_str().as_bytes())?;
-    let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
-    // SAFETY: a plain system call with two paths that outlive it.
-    match unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+/// Locks the list for this server alone, like its directory: NFS tells other hosts of locks on files only. `None`: there is
+/// none.
+fn lock_list(path: &Path, mode: &Mode) -> io::Result<Option<File>> {
+    for _ in 0..ATTEMPTS {
+        // NFS wants to be able to write what is locked.
+        let opened = OpenOptions::new().read(true).write(true).open(path);
+        let file = match opened.or_else(|_| File::open(path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        lock(&file, mode)?;
+        if identity(&file.metadata()?) == identity(&fs::metadata(path)?) {
+            return Ok(Some(file));
+        }
     }
+    Err(io::Error::other("another server replaces it again and again"))
+}
+
+fn identity(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
 }

@@ -16,7 +16,7 @@ use super::medium::{FileMedium, Medium};
 use super::table::{Free, total};
 use super::{Pool, PoolError, Survey};
 use crate::back::uring::Storage;
-use crate::back::uring::claim::is_below_dev;
+use crate::back::uring::claim::{is_below_dev, lock_around};
 use crate::error::ServeError;
 use crate::layout::{Layout, sidecar, sync_parent};
 use crate::trial::{Mode, Trial};
@@ -188,6 +188,7 @@ pub(crate) fn open_or_create(
     let new = !fs::exists(path).map_err(what())?;
     let (storage, medium) = match mode.trial() {
         Some(trial) if new => {
+            lock_around(path, mode).map_err(what())?;
             let file = trial.stand_in(path).map_err(what())?;
             let stand_in = Trial::name(&file);
             let storage = exclusive(&stand_in, &Mode::Serve)?;

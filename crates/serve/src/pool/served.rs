@@ -110,11 +110,11 @@ impl Served {
         }
         let (pool, storage) = admin::open_or_create(path, may_create, mode)?;
         admin::check_uuid(path, pool.superblock().pool, contracts.drive.pool)?;
-        if may_create {
+        if contracts.drive.pool.is_none() {
             marker.check(Some(pool.superblock().pool))?;
-        }
-        if may_create && !mode.is_check() {
-            marker.write(pool.superblock().pool);
+            if !mode.is_check() {
+                marker.write(pool.superblock().pool);
+            }
         }
         let table = pool.table().clone();
         let shared = Arc::new(Shared::new(pool, path, storage.is_device()));
@@ -130,6 +130,10 @@ impl Served {
     /// What the back end uses.
     pub(crate) fn storage(&self) -> &Arc<Storage> {
         &self.storage
+    }
+    /// Its length, as its superblock says.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.shared.lock().pool.superblock().blocks * BLOCK
     }
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {

@@ -29,7 +29,11 @@ fn names(server: &Server) -> Vec<(String, String)> {
 }
 
 fn files(directory: &Path) -> Vec<String> {
-    let entry = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let entry = |entry: io::Result<fs::DirEntry>| {
+        let entry = entry.unwrap();
+        let (name, it) = (entry.file_name().into_string().unwrap(), entry.metadata().unwrap());
+        if name.ends_with(".img") { format!("{name} {}", it.len()) } else { name }
+    };
     let mut files: Vec<String> = fs::read_dir(directory).unwrap().map(entry).collect();
     files.sort_unstable();
     files
@@ -45,7 +49,9 @@ fn changes_are_made_or_not() {
             fs::create_dir_all(&directory).unwrap();
             let old = contracts(&directory, back, &[("a", "g", "1MiB"), ("b", "g", "1MiB")]);
             let mut server = Server::start(old.clone()).unwrap();
-            let seen = (names(&server), files(&directory));
+            let pool = directory.join("pool");
+            let files = || if pool.is_dir() { files(&pool) } else { files(&directory) };
+            let seen = (names(&server), files());
             let new = [("b", "h", "2MiB"), ("c", "h", "1MiB")];
             let new = contracts(&directory, back, &new);
             let consent = Consent { delete: vec!["a".into()], ..Consent::default() };
@@ -53,7 +59,7 @@ fn changes_are_made_or_not() {
             let error = server.reload_with(new.clone(), &consent).unwrap_err().to_string();
             assert!(error.contains(&format!("{step:?}")), "{error}");
             assert_eq!(server.contracts().text(), old.text());
-            assert_eq!((names(&server), files(&directory)), seen, "{back} {step:?}");
+            assert_eq!((names(&server), files()), seen, "{back} {step:?}");
             server.reload_with(new.clone(), &consent).unwrap();
             assert_eq!(names(&server), [("b".into(), "h".into()), ("c".into(), "h".into())]);
             server.stop().unwrap();

@@ -13,7 +13,7 @@ use iofair_core::attainable::Attainable;
 use super::Server;
 use super::admission::Facts;
 use crate::error::ServeError;
-use crate::places::{Places, Unlinked};
+use crate::places::{Damaged, Places};
 
 /// What a server is under the contracts in force.
 #[derive(Debug)]
@@ -56,9 +56,9 @@ impl View {
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
         self.places.free_bytes(self.facts.capacity())
     }
-    /// Files of volumes that have no name any more. It may wait for a file system.
-    pub(crate) fn removed(&self) -> Vec<Unlinked> {
-        self.places.unlinked()
+    /// Files of volumes that somebody has removed, moved or cut off. It may wait for a file system.
+    pub(crate) fn damaged(&self) -> Vec<Damaged> {
+        self.places.damaged()
     }
 }
 

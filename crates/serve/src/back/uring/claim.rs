@@ -9,7 +9,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -30,7 +30,43 @@ const LOCK_ENDED_MAX: Duration = Duration::from_secs(30);
 /// locks until the drive has completed it: so nothing of it can come after what clients write from now on. `false`: the
 /// server that a check is about has it.
 pub(crate) fn lock(file: &File, mode: &Mode) -> io::Result<bool> {
-    let Err(error) = flock(file, libc::LOCK_EX | libc::LOCK_NB) else { return Ok(true) };
+    lock_as(file, libc::LOCK_EX, mode)
+}
+
+/// Locks the directory around a file for servers on files, until the result is dropped: no other server has it as its pool, in
+/// which every file is that server's. `None` for devices, which are nobody's.
+pub(crate) fn lock_around(path: &Path, mode: &Mode) -> io::Result<Option<File>> {
+    let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let parent = whole.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let is_device = fs::metadata(&whole).is_ok_and(|it| it.file_type().is_block_device());
+    // One that it may not read is not the pool of a server of this user.
+    let Ok(directory) = File::open(parent.unwrap_or(Path::new("."))) else { return Ok(None) };
+    if is_device {
+        return Ok(None);
+    }
+    lock_as(&directory, libc::LOCK_SH, mode)?;
+    Ok(Some(directory))
+}
+
+/// Locks the file of a whole loop device like any file with data. One that begins later in its file, and a partition, may share the
+/// file with others.
+pub(crate) fn lock_below(device: &File, mode: &Mode) -> io::Result<Option<File>> {
+    let number = device.metadata()?.rdev();
+    let told = |name: &str| {
+        let (major, minor) = (libc::major(number), libc::minor(number));
+        fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/loop/{name}")).ok()
+    };
+    let path = told("backing_file").filter(|_| told("offset").is_some_and(|it| it.trim() == "0"));
+    // In another container, its path leads to nothing here.
+    let Some(Ok(file)) = path.map(|path| File::open(path.trim_end_matches('\n'))) else {
+        return Ok(None);
+    };
+    lock(&file, mode)?;
+    Ok(Some(file))
+}
+
+fn lock_as(file: &File, how: i32, mode: &Mode) -> io::Result<bool> {
+    let Err(error) = flock(file, how | libc::LOCK_NB) else { return Ok(true) };
     if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
         // Its file system knows no locks.
         return Ok(true);
@@ -40,7 +76,7 @@ pub(crate) fn lock(file: &File, mode: &Mode) -> io::Result<bool> {
     }
     // The thread waits on if nobody waits for it any more, and then gives the lock back.
     let (waiting, (done, waited)) = (file.try_clone()?, mpsc::channel());
-    thread::spawn(move || done.send(flock(&waiting, libc::LOCK_EX)));
+    thread::spawn(move || done.send(flock(&waiting, how)));
     let mut locked = waited.recv_timeout(LOCK_MAX);
     if locked.is_err() && Holder::of(file).is_some_and(|it| it.has_ended) {
         locked = waited.recv_timeout(LOCK_ENDED_MAX);

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::claim::{claim, is_below_dev, lock, share};
+use super::claim::{claim, is_below_dev, lock, lock_around, lock_below, share};
 use crate::request::extent::Extent;
 use crate::trial::{Mode, Trial};
 
@@ -28,6 +28,8 @@ pub struct Storage {
     is_direct: bool,
     /// A block device is this server's alone.
     claim: Option<File>,
+    /// So is the file of a loop device; the directory around a file is nobody's pool.
+    locks: Vec<File>,
     block: u64,
     sector: u64,
     bytes: u64,
@@ -39,6 +41,13 @@ pub struct Storage {
 impl Storage {
     /// Opens a file or device and makes it at least this long; a file that is not there is made, but never below /dev.
     pub(crate) fn open(path: &Path, bytes: u64, mode: &Mode) -> io::Result<Self> {
+        let around = lock_around(path, mode)?;
+        let mut this = Self::in_pool(path, bytes, mode)?;
+        this.locks.extend(around);
+        Ok(this)
+    }
+    /// The same for a file in this server's pool directory.
+    pub(crate) fn in_pool(path: &Path, bytes: u64, mode: &Mode) -> io::Result<Self> {
         let make = !is_below_dev(path);
         if let Some(trial) = mode.trial() {
             if make && !fs::exists(path)? {
@@ -57,7 +66,10 @@ impl Storage {
     }
     /// Opens what is there.
     pub(crate) fn existing(path: &Path, mode: &Mode) -> io::Result<Self> {
-        Self::open_or_make(path, 0, false, mode)
+        let around = lock_around(path, mode)?;
+        let mut this = Self::open_or_make(path, 0, false, mode)?;
+        this.locks.extend(around);
+        Ok(this)
     }
     fn open_or_make(path: &Path, bytes: u64, make: bool, mode: &Mode) -> io::Result<Self> {
         let kind = fs::metadata(path).map(|file| file.file_type());
@@ -83,6 +95,7 @@ impl Storage {
             direct,
             is_direct,
             claim: None,
+            locks: Vec::new(),
             block,
             sector,
             device,
@@ -92,6 +105,7 @@ impl Storage {
         let locked = this.lock(mode)?;
         if device && locked {
             this.claim = Some(claim(path)?);
+            this.locks.extend(lock_below(&this.buffered, mode)?);
         }
         this.lengthen(bytes)?;
         this.bytes = this.length()?;
@@ -109,6 +123,9 @@ impl Storage {
             shared => shared,
         })?;
         Ok(true)
+    }
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
     pub(crate) fn file(&self) -> &File {
         &self.buffered
@@ -129,9 +146,9 @@ impl Storage {
     pub(super) fn is_direct(&self) -> bool {
         self.is_direct
     }
-    /// Whether it has no name any more: its data is lost when it is closed.
-    pub(crate) fn is_unlinked(&self) -> bool {
-        !self.device && is_unlinked(&self.buffered)
+    /// What somebody has done to it, which should have at least this many bytes.
+    pub(crate) fn damage(&self, bytes: u64) -> Option<Damage> {
+        damage(&self.buffered, &self.path, bytes)
     }
     /// Borders that a command must keep to go past the page cache.
     pub(super) fn block(&self) -> u64 {
@@ -241,9 +258,31 @@ pub(crate) fn set_length(file: &File, bytes: u64) -> io::Result<()> {
     })
 }
 
-/// Whether a file has no name any more.
-pub(crate) fn is_unlinked(file: &File) -> bool {
-    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
+/// What somebody has done to a file while it was served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Damage {
+    /// It has no name any more: its data is lost when it is closed.
+    Removed,
+    /// It is not at its path any more.
+    Moved,
+    /// It has only this many bytes.
+    Cut(u64),
+}
+
+/// What somebody has done to a file that was opened at this path and should have at least this many bytes.
+pub(crate) fn damage(file: &File, path: &Path, bytes: u64) -> Option<Damage> {
+    let ours = file.metadata().ok().filter(fs::Metadata::is_file)?;
+    if ours.nlink() == 0 {
+        return Some(Damage::Removed);
+    }
+    let is_there = match fs::metadata(path) {
+        Ok(there) => (there.dev(), there.ino()) == (ours.dev(), ours.ino()),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    };
+    match is_there {
+        false => Some(Damage::Moved),
+        true => (ours.len() < bytes).then_some(Damage::Cut(ours.len())),
+    }
 }
 
 /// The bytes of a block device's logical sectors.

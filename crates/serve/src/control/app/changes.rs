@@ -127,8 +127,10 @@ impl App {
             let made = server.reload_with(after, consent).map_err(Problem::from);
             let made = made.and_then(|()| {
                 let committed = self.commit(pending, before.text());
-                committed
-                    .or_else(|error| server.reload(before).map_err(Problem::from).and(Err(error)))
+                committed.or_else(|error| {
+                    let undo = server.undo(&before);
+                    server.reload_with(before, &undo).map_err(Problem::from).and(Err(error))
+                })
             });
             if let Err(error) = made {
                 // Some of the change may be in force.

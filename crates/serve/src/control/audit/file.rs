@@ -9,10 +9,13 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::log;
+use crate::reserve::hold_behind;
 use crate::trial::Mode;
 
 /// Bytes of a file before the next one begins.
 pub(super) const FILE_MAX: u64 = 16 << 20;
+/// Bytes reserved for lines on a full file system: those of the changes that make room.
+const ROOM: u64 = 64 << 10;
 /// Files beside the present one: 80 MiB in all.
 const OLD_FILES: u32 = 4;
 
@@ -41,8 +44,9 @@ impl LogFile {
         let end: &[u8] = if self.is_whole(length)? { b"" } else { b"\n" };
         let text = [end, line].concat();
         let written = self.file.write_all(&text).and_then(|()| self.file.sync_data());
-        if written.is_err() {
-            self.cut_off(length, &text);
+        match written {
+            Ok(()) => hold_behind(&self.file, ROOM),
+            Err(_) => self.cut_off(length, &text),
         }
         written
     }
@@ -128,6 +132,9 @@ fn open(path: &Path, mode: &Mode) -> io::Result<File> {
     }
     if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         File::open(directory)?.sync_all()?;
+    }
+    if make {
+        hold_behind(&file, ROOM);
     }
     Ok(file)
 }
