@@ -14,6 +14,22 @@ use crate::layout::create_private;
 /// Least bytes of such a file; the files that it is for grow.
 const BYTES_MIN: u64 = 16 << 10;
 
+/// The room that a new version may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// What the file system has.
+    Free,
+    /// Also what is reserved: for changes that make room, and to undo changes.
+    Reserved,
+}
+
+impl Room {
+    /// That of a change which leaves this many volumes of so many.
+    pub(crate) fn of(volumes: usize, before: usize) -> Self {
+        if volumes < before { Self::Reserved } else { Self::Free }
+    }
+}
+
 /// Room for new versions of a file. A change writes two, or one and its undoing.
 #[derive(Debug)]
 pub(crate) struct Reserve([PathBuf; 2]);
@@ -30,12 +46,12 @@ impl Reserve {
             path.with_file_name(room)
         }))
     }
-    /// Creates a file that only its owner may read, durably, in reserved room if there is no other. What is in its place is
-    /// removed.
-    pub(crate) fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<File> {
+    /// Creates a file that only its owner may read, durably. What is in its place is removed.
+    pub(crate) fn create(&self, path: &Path, bytes: &[u8], room: Room) -> io::Result<File> {
         let made = create_private(path).and_then(|file| fill(file, bytes));
         let Err(error) = made else { return made };
-        if !is_full(&error) {
+        if room == Room::Free || !is_full(&error) {
+            let _ = fs::remove_file(path);
             return Err(error);
         }
         let renamed = |room: &PathBuf| {

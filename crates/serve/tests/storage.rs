@@ -444,6 +444,12 @@ fn needs_root_a_full_file_system_with_everything_can_be_emptied() {
         control.stop().unwrap();
         fill(&directory);
         let scene = Controlled::over(directory);
+        // Other changes use none of it.
+        for number in 0..4 {
+            let body = serde_json::json!({ "group": "g", "size": "1MiB" });
+            let path = format!("/v1/volumes/new{number}");
+            assert_eq!(scene.ask(&Call::new("PUT", &path).body(body)).status, 422, "{kind}");
+        }
         for (volume, query) in [("b", ""), ("a", "?data=delete")] {
             let path = format!("/v1/volumes/{volume}{query}");
             let reply = scene.ask(&Call::new("DELETE", &path));

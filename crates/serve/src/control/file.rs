@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::reserve::Reserve;
+use crate::reserve::{Reserve, Room};
 
 /// A contract file.
 #[derive(Debug)]
@@ -38,11 +38,11 @@ impl ContractFile {
         fs::read_to_string(&self.path)
     }
     /// Writes a new text beside the file, durably, with the file's own mode.
-    pub(super) fn prepare(&self, text: &str) -> io::Result<Pending<'_>> {
+    pub(super) fn prepare(&self, text: &str, room: Room) -> io::Result<Pending<'_>> {
         let mut name = self.path.as_os_str().to_os_string();
         name.push(".new");
         let pending = Pending { file: self, fresh: name.into() };
-        let fresh = self.reserve.create(&pending.fresh, text.as_bytes())?;
+        let fresh = self.reserve.create(&pending.fresh, text.as_bytes(), room)?;
         fresh.set_permissions(fs::metadata(&self.path)?.permissions())?;
         fresh.sync_all()?;
         Ok(pending)

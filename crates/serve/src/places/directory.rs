@@ -20,7 +20,7 @@ use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated};
 use crate::layout::sync_parent;
 use crate::log;
-use crate::reserve::is_full;
+use crate::reserve::{Room, is_full};
 use crate::trial::Mode;
 
 /// A volume in a file of its own.
@@ -73,7 +73,7 @@ impl Drop for Made {
     fn drop(&mut self) {
         // The list first: what it has must be there.
         if let Some((home, owners)) = &self.owners
-            && home.save(owners).is_err()
+            && home.save(owners, Room::Reserved).is_err()
         {
             return;
         }
@@ -222,10 +222,12 @@ impl Directory {
         }
         if !is_saved {
             let before = self.home.owners();
-            self.home.save(&owners).map_err(self.home.system())?;
+            let room = Room::of(owners.live(), before.live());
+            self.home.save(&owners, room).map_err(self.home.system())?;
             made.owners = Some((Arc::clone(&self.home), before));
         }
         self.home.mark();
+        self.home.reserve();
         Ok(made)
     }
     /// The list for these volumes.
@@ -355,8 +357,8 @@ impl Directory {
         removed.map_err(ServeError::system(path.display().to_string()))?;
         let mut owners = self.home.owners();
         owners.volumes.remove(name);
-        match self.home.save(&owners) {
-            Ok(()) => {}
+        match self.home.save(&owners, Room::Reserved) {
+            Ok(()) => self.home.reserve(),
             // The list says that the file may be gone; the next change writes it again.
             Err(error) if is_full(&error) => {
                 log::tell("pool", &format!("the list of volumes could not be shortened: {error}"));

@@ -19,7 +19,7 @@ use super::marker::Marker;
 use crate::back::uring::claim::lock;
 use crate::error::ServeError;
 use crate::layout::sync_parent;
-use crate::reserve::Reserve;
+use crate::reserve::{Reserve, Room};
 use crate::trial::Mode;
 
 /// The name of the list.
@@ -71,6 +71,10 @@ fn paths<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<PathBuf, u64>,
 }
 
 impl Owners {
+    /// How many volumes are in the contracts.
+    pub(super) fn live(&self) -> usize {
+        self.paths.len() + self.volumes.values().filter(|owner| !owner.kept).count()
+    }
     /// Forgets volumes whose files are gone, as they should be.
     pub(super) fn forget_deleted(&mut self, directory: &Path) {
         let is_there = |name: &str| {
@@ -155,17 +159,13 @@ impl Home {
         owners.pool = Some(marker.check(owners.pool)?);
         let is_stored = owners == stored;
         let (marker, reserve) = (Mutex::new(marker), Reserve::beside(&list));
-        let this = Self {
+        Ok(Self {
             path: here,
             marker,
             known: Mutex::new(Known { owners, is_stored, _file: file }),
             reserve,
             directory,
-        };
-        if !mode.is_check() {
-            this.reserve(&stored);
-        }
-        Ok(this)
+        })
     }
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -208,22 +208,22 @@ impl Home {
         self.path.join(format!("{OWNERS}.new"))
     }
     /// Replaces the list, all or nothing.
-    pub(super) fn save(&self, owners: &Owners) -> io::Result<()> {
+    pub(super) fn save(&self, owners: &Owners, room: Room) -> io::Result<()> {
         self.check_place()?;
         let mut known = held(&self.known);
         let bytes = serde_json::to_vec_pretty(owners).map_err(io::Error::other)?;
         let (path, fresh) = (self.path.join(OWNERS), self.fresh());
-        let file = self.reserve.create(&fresh, &bytes)?;
+        let file = self.reserve.create(&fresh, &bytes, room)?;
         lock(&file, &Mode::Serve)?;
         fs::rename(&fresh, &path)?;
         sync_parent(&path)?;
         *known = Known { owners: owners.clone(), is_stored: true, _file: Some(file) };
-        self.reserve(owners);
         Ok(())
     }
     /// Reserves room for lists somewhat longer than this one.
-    fn reserve(&self, owners: &Owners) {
-        self.reserve.hold(serde_json::to_vec_pretty(owners).map_or(0, |bytes| bytes.len() as u64));
+    pub(super) fn reserve(&self) {
+        let list = serde_json::to_vec_pretty(&held(&self.known).owners);
+        self.reserve.hold(list.map_or(0, |bytes| bytes.len() as u64));
     }
 }
 

@@ -17,6 +17,7 @@ use crate::control::{diff, limits, resources};
 use crate::error::ServeError;
 use crate::places::Consent;
 use crate::pool::zeroing::Demand;
+use crate::reserve::Room;
 
 /// A change that needs more zeroes than are made in this time is refused, and may be tried again: callers wait a minute.
 const ZEROING_MAX: Duration = Duration::from_secs(40);
@@ -121,7 +122,8 @@ impl App {
             return Ok(Tried::Lacks(demands));
         }
         let fresh = revision(after.text());
-        let pending = self.file.prepare(after.text()).map_err(self.system())?;
+        let room = Room::of(after.volumes.len(), before.volumes.len());
+        let pending = self.file.prepare(after.text(), room).map_err(self.system())?;
         let server = served.server.as_mut().ok_or(ServeError::Gone)?;
         if consent.delete.is_empty() && consent.shrink.is_empty() {
             let made = server.reload_with(after, consent).map_err(Problem::from);
@@ -142,7 +144,8 @@ impl App {
             self.commit(pending, before.text())?;
             if let Err(error) = server.reload_with(after, consent) {
                 if server.contracts().text() == before.text() {
-                    let back = self.file.prepare(before.text()).map_err(self.system())?;
+                    let back =
+                        self.file.prepare(before.text(), Room::Reserved).map_err(self.system())?;
                     self.commit(back, "")?;
                 } else {
                     // The change was made, and some data that should go is still there.
