@@ -9,6 +9,8 @@ mod basis;
 mod bench;
 #[path = "tidy/book.rs"]
 mod book;
+#[path = "tidy/circles.rs"]
+mod circles;
 #[path = "tidy/compare.rs"]
 mod compare;
 #[path = "tidy/comparison.rs"]
