@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
@@ -196,6 +196,33 @@ fn needs_root_files_of_an_aborted_mount_are_closed() {
     Command::new("umount").args(["-f", &mount]).output().unwrap();
     reading.join().unwrap().unwrap_err();
     until(&server, "closed", |seen| seen.connections == 0 && seen.pending == 0);
+}
+
+/// Goal: a process that was killed ends, though it reads a file of the mounted directory behind a ceiling, and the ceiling is
+/// not charged for it. Method: `dd`, and a second one that reads less than the ceiling gives.
+#[test]
+#[ignore = "needs root: mounts a file system"]
+fn needs_root_reads_of_a_killed_process_end() {
+    let directory = Directory::new();
+    let (mount, socket) = (directory.path("mnt"), directory.path("socket"));
+    let text = format!(
+        "[drive]\nback = 'memory:64MiB'\nstack = 'promise'\n[fuse]\nmount = '{mount}'\n\
+         [listen]\nunix = '{socket}'\n[[group]]\nname = 'g'\n{}\n\
+         [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '64MiB'\n",
+        CEILINGS[0]
+    );
+    let server = Server::start(parse(&text)).unwrap();
+    let read = |bytes: &str| {
+        let mut program = Command::new("dd");
+        program.args([&format!("if={mount}/v"), "of=/dev/null", "count=1", "iflag=direct", bytes]);
+        program.stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut killed = read("bs=8M");
+    until(&server, "queued", |seen| seen.pending >= 1);
+    killed.kill().unwrap();
+    until(&server, "ended", |seen| seen.pending == 0 && seen.connections == 0);
+    killed.wait().unwrap();
+    assert!(read("bs=512").wait().unwrap().success());
 }
 
 /// Goal: the removal of a volume ends what is queued, disconnects its clients and says so then; others go on. Method: a

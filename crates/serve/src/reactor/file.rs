@@ -2,7 +2,7 @@
 //!
 //! The kernel bounds the number of requests in flight: it sends no more than it has room for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -16,7 +16,7 @@ use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
 use crate::engine::{Cancel, Engine};
-use crate::front::fuse::{Call, Sent};
+use crate::front::fuse::{Call, Sent, is_killed};
 use crate::request::buffer::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
@@ -29,10 +29,10 @@ const ZEROES_MAX: u64 = 1 << 30;
 /// The slot of the entry that watches for calls.
 const CALLS: u8 = 0;
 
-/// How replies reach the kernel.
+/// How replies reach the kernel; of reads, for which process.
 #[derive(Debug)]
 enum Reply {
-    Read(ReplyData),
+    Read(ReplyData, u32),
     Write(ReplyWrite, u32),
     Empty(ReplyEmpty),
 }
@@ -41,7 +41,7 @@ impl Reply {
     fn error(self, status: i32) {
         let error = Errno::from_i32(status);
         match self {
-            Self::Read(reply) => reply.error(error),
+            Self::Read(reply, _) => reply.error(error),
             Self::Write(reply, _) => reply.error(error),
             Self::Empty(reply) => reply.error(error),
         }
@@ -106,6 +106,14 @@ impl File {
             ops.release(data);
         }
     }
+    /// Processes that wait for reads.
+    fn readers(&self) -> BTreeSet<u32> {
+        let reader = |inside: &Inside| match inside.reply {
+            Reply::Read(_, process) => Some(process),
+            _ => None,
+        };
+        self.inside.iter().filter_map(|(_, inside)| reader(inside)).collect()
+    }
     /// Ends requests that there was no room for: the volume is removed.
     fn refuse_waiting(&mut self, ops: &mut Ops) {
         while let Some(new) = self.waiting.pop_front() {
@@ -114,13 +122,14 @@ impl File {
     }
     fn begin(&mut self, call: Call, engine: &mut Engine) {
         match call {
-            Call::Read { offset, length, reply } => {
+            Call::Read { offset, length, process, reply } => {
                 let length = u64::from(length).min(self.size.saturating_sub(offset)) as u32;
                 if length == 0 {
                     return reply.data(&[]);
                 }
                 let ask = (Operation::Read, Hints::default());
-                self.ask(ask, offset..offset + u64::from(length), Data::None, Reply::Read(reply));
+                let reply = Reply::Read(reply, process);
+                self.ask(ask, offset..offset + u64::from(length), Data::None, reply);
             }
             Call::Write { offset, buffer, length, durable, reply } => {
                 let length = u64::from(length).min(self.size.saturating_sub(offset));
@@ -223,7 +232,7 @@ impl Endpoint for File {
         };
         match reply {
             reply if status != 0 => reply.error(status),
-            Reply::Read(reply) => {
+            Reply::Read(reply, _) => {
                 data = cx.engine.ops().own(data, bytes);
                 reply.data(data.bytes(bytes).unwrap_or_default());
             }
@@ -250,6 +259,13 @@ impl Endpoint for File {
         self.closing = true;
         // Whoever watches wakes, and does not watch again.
         wake::signal(&self.wake);
+    }
+    fn periodic_check(&mut self, _: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
+        let readers = self.readers();
+        if !readers.is_empty() && readers.iter().all(|process| is_killed(*process)) {
+            cx.cancel_requests(Cancel::Reads);
+        }
+        Ok(!readers.is_empty())
     }
     fn volume(&self) -> Option<usize> {
         Some(self.volume)

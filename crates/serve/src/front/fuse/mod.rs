@@ -45,8 +45,8 @@ const FRESH: Duration = Duration::ZERO;
 /// What an open file is asked.
 #[derive(Debug)]
 pub(crate) enum Call {
-    /// Bytes.
-    Read { offset: u64, length: u32, reply: ReplyData },
+    /// Bytes, for a process.
+    Read { offset: u64, length: u32, process: u32, reply: ReplyData },
     /// To keep bytes, durably if so asked.
     Write { offset: u64, buffer: Buffer, length: u32, durable: bool, reply: ReplyWrite },
     /// To make what was written durable.
@@ -55,6 +55,17 @@ pub(crate) enum Call {
     Zero { offset: u64, length: u64, hole: bool, reply: ReplyEmpty },
     /// Nothing any more.
     Close,
+}
+
+/// Whether a process was killed and waits for its calls: the kernel lets it end only then. (The session's library answers no
+/// `FUSE_INTERRUPT`, which would tell.) One that is not there may be a thread of the kernel.
+pub(crate) fn is_killed(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let pending = |line: &str| {
+        let signals = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(signals.trim(), 16).ok()
+    };
+    status.lines().filter_map(pending).any(|signals| signals & 1 << (libc::SIGKILL - 1) != 0)
 }
 
 /// A call, and the processor time that the thread which read it has spent on it.
@@ -314,7 +325,7 @@ impl Filesystem for Volumes {
     }
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -323,7 +334,8 @@ impl Filesystem for Volumes {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.call(handle, Call::Read { offset, length: size.min(TRANSFER_MAX), reply });
+        let (length, process) = (size.min(TRANSFER_MAX), request.pid());
+        self.call(handle, Call::Read { offset, length, process, reply });
     }
     fn write(
         &self,
