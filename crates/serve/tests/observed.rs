@@ -165,6 +165,8 @@ fn check_counts(rig: &Controlled, back: &str) {
     let usage = &of(&groups, "tenants/alice")["usage"];
     assert!(usage["cpu_seconds"].as_f64().unwrap() > 0.0, "{usage}");
     assert_eq!(usage["requests"], json!([0, 7]), "trims and zeroes are writes");
+    assert_eq!(usage["bytes"], json!([0, 4 * 4096]), "trims have no bytes");
+    assert_eq!(rig.get("/v1/volumes/v")["volume"]["bytes"], 4 * 4096, "{back}");
     let one = &rig.get("/v1/groups/tenants/alice")["group"]["usage"];
     assert_eq!(one["flushes"], 2, "one by one it says the same");
 }

@@ -15,7 +15,7 @@ use super::change::{Change, Changed, children_first};
 use super::losses::Losses;
 use super::record;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
-use super::tally::GroupTally;
+use super::tally::{self, GroupTally};
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use crate::log;
 use crate::request::export::Export;
@@ -114,7 +114,7 @@ impl Volume {
             self.stats.flushes += 1;
         } else if !op.asks_status() {
             let latency = now.since(op.submitted);
-            self.stats.count(op.operation.direction(), u64::from(op.length), latency);
+            self.stats.count(op.operation.direction(), tally::op_bytes(op), latency);
         }
     }
 }

@@ -9,7 +9,7 @@ use iofair_core::time::{Instant, Nanos};
 pub struct VolumeStats {
     /// Completed requests.
     pub requests: [u64; 2],
-    /// Bytes of completed requests.
+    /// Bytes of completed requests; trims have none.
     pub bytes: [u64; 2],
     /// Nanoseconds from a request's arrival in the engine to its completion.
     pub latency: [Histogram; 2],

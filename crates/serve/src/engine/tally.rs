@@ -4,7 +4,7 @@
 //! loop except over the groups above. Everything else is computed when the counters are read.
 //!
 //! *Broken promises.* A second counts as broken for a group with a minimum if reads and writes of the group,
-//! including groups inside it, were overdue for more than a twentieth of it ([`MinimumMeter`]). Flushes and
+//! including groups inside it, were overdue for more than a twentieth of it ([`MinimumMeter`]). Flushes, trims and
 //! block-status requests do not count.
 
 use iofair_core::controller::Completion;
@@ -80,7 +80,7 @@ impl Times {
 pub struct GroupTally {
     /// Completed requests of volumes directly in the group.
     pub requests: [u64; 2],
-    /// Their bytes.
+    /// Their bytes; trims have none.
     pub bytes: [u64; 2],
     /// Flushes of volumes directly in it.
     pub flushes: u64,
@@ -155,9 +155,10 @@ impl Second {
 
 const NONE: u32 = u32::MAX;
 
-/// What a request counts for: flushes and block statuses carry nothing.
-fn op_bytes(op: &Op) -> u64 {
-    if op.operation == Operation::Flush || op.asks_status() { 0 } else { u64::from(op.length) }
+/// What a request counts for: flushes, trims and block statuses carry nothing.
+pub(super) fn op_bytes(op: &Op) -> u64 {
+    let has_none = matches!(op.operation, Operation::Flush | Operation::Discard);
+    if has_none || op.asks_status() { 0 } else { u64::from(op.length) }
 }
 
 /// What a group is promised; nothing, if it is gone.
