@@ -1,6 +1,6 @@
 //! Nobody is locked out: servers of their sockets, clients of the list of volumes and of TLS, operators of a server that clients or
 //! slow storage keep busy.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, unsafe_code)]
 
 mod rig;
 
@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -150,13 +151,7 @@ fn clients_with_tls_wait_for_each_other() {
     fs::write(path("contracts.toml"), text).unwrap();
     let scene = Controlled::over(directory);
     let tcp = scene.control.server(|server| server.tcp().unwrap()).unwrap();
-    let refused = || {
-        let page = scene.ask(&Call::new("GET", "/metrics")).body;
-        let page = String::from_utf8(page.to_vec()).unwrap();
-        let name = "iofair_connections_refused_total{reason=\"handshakes\"} ";
-        let line = page.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-        line.parse::<u64>().unwrap()
-    };
+    let refused = || refused(&scene, "handshakes");
     thread::scope(|scope| {
         for _ in 0..80 {
             scope.spawn(|| {
@@ -169,6 +164,43 @@ fn clients_with_tls_wait_for_each_other() {
     let silent: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(tcp).unwrap()).collect();
     assert!(secure(pki::tcp(tcp), config(&scene.directory, "alice")).is_ok());
     assert!(refused() >= 4, "{}", refused());
+    drop(silent);
+}
+
+/// The number of refusals for a reason.
+fn refused(scene: &Controlled, reason: &str) -> u64 {
+    let page = scene.ask(&Call::new("GET", "/metrics")).body;
+    let page = String::from_utf8(page.to_vec()).unwrap();
+    let name = format!("iofair_connections_refused_total{{reason=\"{reason}\"}} ");
+    page.lines().find_map(|line| line.strip_prefix(&*name)).unwrap().parse().unwrap()
+}
+
+/// Goal: callers who are refused are counted. Method: control over TCP; one who speaks no TLS, and more who say nothing than a
+/// host may have.
+#[test]
+fn refused_callers_are_counted() {
+    let directory = Directory::new();
+    Pki::write(&directory);
+    let path = |name: &str| directory.path(name);
+    let tls = format!(
+        "[control]\ntcp = '127.0.0.1:0'\ntls = {{ certificate = '{}', key = '{}', clients = '{}', \
+         operators = ['alice'] }}\n",
+        path("server.pem"),
+        path("server-key.pem"),
+        path("ca.pem")
+    );
+    let text = file(&directory, "memory:64MiB").replace("[control]\n", &tls);
+    fs::write(path("contracts.toml"), text).unwrap();
+    let scene = Controlled::over(directory);
+    let connect = || TcpStream::connect(scene.control.tcp().unwrap()).unwrap();
+    let mut plain = connect();
+    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let _ = plain.read_to_end(&mut Vec::new());
+    assert_eq!(refused(&scene, "tls"), 1);
+    let silent: Vec<TcpStream> = (0..9).map(|_| connect()).collect();
+    while refused(&scene, "handshakes") == 0 {
+        thread::yield_now();
+    }
     drop(silent);
 }
 
@@ -217,6 +249,55 @@ fn changes_that_hang_block_nobody() {
         drop(pipe);
         changes.into_iter().for_each(|change| drop(change.join().unwrap()));
     });
+}
+
+/// Makes a file that nobody can open until the result is dropped, or for 45 s (`/proc/sys/fs/lease-break-time`), as if its
+/// storage did not respond.
+fn stuck(path: &str) -> File {
+    let file = File::options().create_new(true).write(true).open(path).unwrap();
+    // SAFETY: two plain system calls, on a signal and on a descriptor of ours. The signal says that somebody waits.
+    let leased = unsafe {
+        libc::signal(libc::SIGIO, libc::SIG_IGN);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
+    };
+    assert_eq!(leased, 0, "{}", std::io::Error::last_os_error());
+    file
+}
+
+/// Goal: an audit log whose storage does not respond keeps nobody from looking, whoever causes a line of it; a change waits for
+/// it and is refused then, and the log says so later. Method: the log was renamed, and a file that cannot be opened is in its
+/// place; a change by somebody who may make it and by somebody who may not, and more readers of the log than threads.
+#[test]
+fn an_audit_log_that_hangs_blocks_nobody() {
+    for (admins, status) in [("", 503), ("admins = ['uid:4000000']\n", 403)] {
+        let directory = Directory::new();
+        let (audit, moved) = (directory.path("audit"), directory.path("audit.old"));
+        let more = format!("[control]\naudit = '{audit}'\n{admins}");
+        let text = file(&directory, "memory:64MiB").replace("[control]\n", &more);
+        fs::write(directory.path("contracts.toml"), &text).unwrap();
+        let scene = Controlled::over(directory);
+        fs::rename(&audit, moved).unwrap();
+        let stuck = stuck(&audit);
+        let change = Call::new("PATCH", "/v1/groups/batch").body(json!({ "weight": 7 }));
+        thread::scope(|scope| {
+            let changed = scope.spawn(|| scene.ask(&change));
+            if status == 403 {
+                assert_eq!(scene.status(&change), status);
+            }
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(scene.status(&Call::new("GET", "/v1/audit")), 503));
+            }
+            for what in ["/v1/status", "/v1/groups", "/v1/volumes/v", "/v1/groups/batch"] {
+                assert!(scene.get(what).is_object(), "{what}");
+            }
+            let changed = changed.join().unwrap();
+            assert_eq!(changed.status, status, "{}", String::from_utf8_lossy(&changed.body));
+        });
+        assert_eq!(scene.text(), text, "nothing was changed");
+        drop(stuck);
+        let log = scene.get("/v1/audit")["changes"].to_string();
+        assert!(log.contains(&format!("\"status\":{status}")), "{log}");
+    }
 }
 
 /// A server as a process.

@@ -40,6 +40,7 @@ use crate::places::Consent;
 use crate::pool::zeroing::Progress;
 use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
+use crate::reactor::refusals::{Refusal, Refusals};
 use crate::server::{Latch, Server, View};
 
 /// A drain that takes longer is called off: somebody's limit or a broken drive holds requests.
@@ -125,6 +126,8 @@ pub(super) struct App {
     pub(super) files: Files,
     gate: Mutex<Arc<Gate>>,
     pub(super) audit: Audit,
+    /// Callers whose connections were refused.
+    refusals: Mutex<Refusals>,
     /// The name of the recording.
     pub(super) recording: Mutex<Option<String>>,
     /// Pages of metrics, by detail.
@@ -174,6 +177,7 @@ impl App {
             zeroing: server.zeroing().cloned(),
             gate: Mutex::new(Arc::new(gate)),
             audit,
+            refusals: Mutex::default(),
             files: Files::default(),
             pages: Default::default(),
             monitor: Monitor::default(),
@@ -478,7 +482,9 @@ impl App {
         };
         let (groups, volumes) = (detail >= Detail::Groups, detail >= Detail::Volumes);
         let render = || -> Result<Vec<u8>> {
-            let moment = live::gather(&self.reactor, Wanted { groups, volumes, whys: false })?;
+            let mut moment = live::gather(&self.reactor, Wanted { groups, volumes, whys: false })?;
+            let callers = lock(&self.refusals).counts();
+            moment.refused.iter_mut().zip(callers).for_each(|(all, more)| *all += more);
             Ok(metrics::page(&moment, &self.files, self.zeroing.as_deref(), detail).into_bytes())
         };
         let caller = call.caller.as_ref();
@@ -486,6 +492,12 @@ impl App {
         Ok(ApiResponse { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
     }
 
+    /// Counts a caller whose connection was refused, and tells the operator from time to time.
+    pub(super) fn refuse_connection(&self, refusal: Refusal) {
+        let mut refusals = lock(&self.refusals);
+        refusals.count(refusal);
+        refusals.tell(self.clock.now(), "control");
+    }
     /// Whether there is a live page.
     pub(super) fn has_page(&self) -> bool {
         self.gate().metrics.page

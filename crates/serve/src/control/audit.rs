@@ -3,7 +3,8 @@
 //! A change is logged *before* it is made (`"event": "begin"`) and synced; if that fails, the change is refused. Its
 //! end (`"event": "end"`, with the same `number`, both revisions and the result) is synced before the caller gets the
 //! result. So a begin without an end is a change during which the server died, and there is no change without a
-//! begin. Everything that callers send is a JSON string, in which a newline is `
+//! begin. A file system that does not respond makes a change wait for a while and refuses it then; it keeps nobody from
+//! looking. Everything that callers send is a JSON string, in which a newline is `
 //! `, so no name can forge a line.
 //!
 //! Lines, files (a full file becomes `PATH.1`, and so on) and the number of files are bounded. Without a file, lines
@@ -14,13 +15,17 @@ mod file;
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::gate::Author;
+use super::limits;
 use crate::trial::Mode;
 use crate::{clock, log};
 use file::LogFile;
@@ -29,16 +34,16 @@ use file::LogFile;
 const TEXT_MAX: usize = 4 << 10;
 /// Bytes at the end of the file in which the last lines are looked for.
 const TAIL_MAX: u64 = 1 << 20;
+/// Lines and questions that wait for the file: more than callers and their changes may have at once.
+const WAITING_MAX: usize = 256;
 
 /// The log.
 #[derive(Debug)]
-pub(super) struct Audit(Mutex<Log>);
-
-#[derive(Debug)]
-struct Log {
+pub(super) struct Audit {
     /// `None`: standard error.
-    file: Option<LogFile>,
-    number: u64,
+    writer: Option<Writer>,
+    /// Of the last change.
+    number: AtomicU64,
 }
 
 /// What is asked for.
@@ -118,8 +123,8 @@ fn cut(text: &str) -> &str {
 impl Audit {
     /// Opens the log.
     pub(super) fn open(path: Option<&Path>, mode: &Mode) -> io::Result<Self> {
-        let file = path.map(|path| LogFile::open(path, mode)).transpose()?;
-        Ok(Self(Mutex::new(Log { file, number: 0 })))
+        let writer = path.map(|path| LogFile::open(path, mode).and_then(Writer::start));
+        Ok(Self { writer: writer.transpose()?, number: AtomicU64::new(0) })
     }
     /// Writes down that a change begins. On an error it must not be made.
     pub(super) fn begin<'a>(
@@ -128,65 +133,137 @@ impl Audit {
         asked: Asked,
         revision: String,
     ) -> io::Result<Begun<'a>> {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        log.number += 1;
-        let number = log.number;
-        let begun = Begun { number, author, asked, revision };
-        log.write(&begun.line("begin", None))?;
-        Ok(begun)
+        let begun = Begun { number: self.next_number(), author, asked, revision };
+        let begins = self.write(&begun.line("begin", None), Some(limits::CHANGE_WAIT));
+        if let Err(error) = &begins
+            && error.kind() == io::ErrorKind::TimedOut
+        {
+            // It is written later, and has its end then.
+            let result = error.to_string();
+            let outcome = Outcome { revision: &begun.revision, status: Some(503), result: &result };
+            let _ = self.write(&begun.line("end", Some(&outcome)), None);
+        }
+        begins.map(|()| begun)
     }
     /// Writes down how it ended.
     pub(super) fn end(&self, begun: &Begun<'_>, outcome: &Outcome<'_>) -> io::Result<()> {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        log.write(&begun.line("end", Some(outcome)))
+        self.write(&begun.line("end", Some(outcome)), Some(limits::CHANGE_WAIT))
     }
-    /// Writes down a change that was refused before it began.
+    /// Writes down a change that was refused before it began, some time soon: nothing was changed, so nobody waits for it.
     pub(super) fn refused(&self, author: &Author, asked: Asked, outcome: &Outcome<'_>) {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        log.number += 1;
         let revision = outcome.revision.to_string();
-        let begun = Begun { number: log.number, author, asked, revision };
-        // Nothing was changed, so nothing depends on it.
-        let _ = log.write(&begun.line("refused", Some(outcome)));
+        let begun = Begun { number: self.next_number(), author, asked, revision };
+        let _ = self.write(&begun.line("refused", Some(outcome)), None);
     }
     /// The last lines, oldest first; `None`: they went to standard error.
     pub(super) fn last(&self, lines: usize) -> io::Result<Option<Vec<Json>>> {
-        let path = {
-            let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(file) = &log.file else { return Ok(None) };
-            file.path().to_path_buf()
-        };
-        let mut file = match File::open(path) {
-            // It was moved away, and the next line makes a new one.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(Vec::new())),
-            opened => opened?,
-        };
-        let length = file.metadata()?.len();
-        let skipped = length.saturating_sub(TAIL_MAX);
-        file.seek(SeekFrom::Start(skipped))?;
-        let mut text = Vec::new();
-        file.take(TAIL_MAX).read_to_end(&mut text)?;
-        let text = String::from_utf8_lossy(&text);
-        // The first may have lost its begin; what is no JSON is a line that a crash cut off.
-        let whole = text.lines().skip(usize::from(skipped > 0));
-        let read: Vec<Json> = whole.filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok(Some(read[read.len().saturating_sub(lines)..].to_vec()))
+        let Some(writer) = &self.writer else { return Ok(None) };
+        let read = writer.ask(|reply| Task::Read(lines, reply), limits::AUDIT_WAIT)?;
+        read.map(Some)
     }
-}
-
-impl Log {
-    fn write(&mut self, line: &Line<'_>) -> io::Result<()> {
+    fn next_number(&self) -> u64 {
+        self.number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+    /// Writes a line, and waits until it is durable, for a limited time.
+    fn write(&self, line: &Line<'_>, wait: Option<Duration>) -> io::Result<()> {
         let mut text = serde_json::to_string(line).map_err(io::Error::other)?;
-        let Some(file) = &mut self.file else {
+        let Some(writer) = &self.writer else {
             log::line(&text);
             return Ok(());
         };
         text.push('\n');
-        file.append(text.as_bytes()).map_err(|error| {
-            let told = format!("{}: {error}", file.path().display());
-            io::Error::new(error.kind(), told)
-        })
+        match wait {
+            Some(wait) => writer.ask(|reply| Task::Line(text, Some(reply)), wait)?,
+            None => writer.send(Task::Line(text, None)),
+        }
     }
+}
+
+/// The thread that has the file, since a file system may make it wait for ever.
+#[derive(Debug)]
+struct Writer {
+    path: PathBuf,
+    tasks: Sender<Task>,
+    /// Tasks that were sent and are not done.
+    waiting: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+enum Task {
+    Line(String, Option<Sender<io::Result<()>>>),
+    /// The last lines.
+    Read(usize, Sender<io::Result<Vec<Json>>>),
+}
+
+impl Writer {
+    fn start(file: LogFile) -> io::Result<Self> {
+        let (tasks, inbox) = mpsc::channel();
+        let (path, waiting) = (file.path().to_path_buf(), Arc::new(AtomicUsize::new(0)));
+        let done = waiting.clone();
+        let work = move || carry_out(file, &inbox, &done);
+        std::thread::Builder::new().name("audit".into()).spawn(work)?;
+        Ok(Self { path, tasks, waiting })
+    }
+    fn send(&self, task: Task) -> io::Result<()> {
+        let more = |waiting| (waiting < WAITING_MAX).then_some(waiting + 1);
+        let room = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let sent = room.is_ok() && self.tasks.send(task).is_ok();
+        if sent { Ok(()) } else { Err(self.late(Duration::ZERO)) }
+    }
+    /// Waits for the result of a task.
+    fn ask<T>(&self, task: impl FnOnce(Sender<T>) -> Task, wait: Duration) -> io::Result<T> {
+        let (reply, replied) = mpsc::channel();
+        self.send(task(reply))?;
+        replied.recv_timeout(wait).map_err(|_| self.late(wait))
+    }
+    fn late(&self, wait: Duration) -> io::Error {
+        let path = self.path.display();
+        match wait {
+            // It was not begun.
+            Duration::ZERO => io::Error::other(format!("{path}: too many lines wait for it")),
+            _ => {
+                let message = format!("{path}: its file system has not responded for {wait:?}");
+                io::Error::new(io::ErrorKind::TimedOut, message)
+            }
+        }
+    }
+}
+
+/// Does what the others ask for, until they are gone.
+fn carry_out(mut file: LogFile, tasks: &Receiver<Task>, waiting: &AtomicUsize) {
+    for task in tasks {
+        // Those who asked may not wait any more.
+        match task {
+            Task::Line(text, reply) => {
+                let written = file.append(text.as_bytes()).map_err(|error| {
+                    let told = format!("{}: {error}", file.path().display());
+                    io::Error::new(error.kind(), told)
+                });
+                drop(reply.map(|reply| reply.send(written)));
+            }
+            Task::Read(lines, reply) => drop(reply.send(last(file.path(), lines))),
+        }
+        waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The last lines of a file.
+fn last(path: &Path, lines: usize) -> io::Result<Vec<Json>> {
+    let mut file = match File::open(path) {
+        // It was moved away, and the next line makes a new one.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    let length = file.metadata()?.len();
+    let skipped = length.saturating_sub(TAIL_MAX);
+    file.seek(SeekFrom::Start(skipped))?;
+    let mut text = Vec::new();
+    file.take(TAIL_MAX).read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    // The first may have lost its begin; what is no JSON is a line that a crash cut off.
+    let whole = text.lines().skip(usize::from(skipped > 0));
+    let read: Vec<Json> = whole.filter_map(|line| serde_json::from_str(line).ok()).collect();
+    Ok(read[read.len().saturating_sub(lines)..].to_vec())
 }
 
 impl Begun<'_> {

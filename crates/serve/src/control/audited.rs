@@ -20,7 +20,8 @@ impl App {
         };
         let asked = Asked::new(&call.method, &call.path, &call.query, call.body.as_deref());
         let before = self.revision();
-        let begun = self.audit.begin(&call.author, asked, before);
+        let author = call.author.clone().named();
+        let begun = self.audit.begin(&author, asked, before);
         let begun = begun.map_err(|error| unwritten("nothing was changed", error))?;
         let changed = self.route(call);
         let after = self.revision();
@@ -57,7 +58,6 @@ impl App {
         (method, path, query): (&str, &str, &str),
         why: &str,
     ) {
-        // Not read from `served`, whose lock a change may hold.
         let outcome = Outcome { revision: "", status: Some(403), result: why };
         self.audit.refused(author, Asked::new(method, path, query, None), &outcome);
     }
@@ -73,7 +73,9 @@ impl App {
             let allowed = format!("last=N, 1 to {AUDIT_LINES_MAX}");
             return Err(Problem::bad_request(message).allowed(allowed));
         };
-        let last = self.audit.last(lines).map_err(ServeError::system("the audit log"))?;
+        let unread =
+            |error| Problem::new(503, "audit", format!("the audit log cannot be read: {error}"));
+        let last = self.audit.last(lines).map_err(unread)?;
         let Some(last) = last else {
             return Err(Problem::missing("the audit log goes to standard error: see the journal")
                 .allowed("audit = \"PATH\" in [control]"));

@@ -91,11 +91,16 @@ impl Author {
         let uid = accounts::own();
         Self { source, uid: Some(uid), user: accounts::user_name(uid), ..Self::default() }
     }
+    /// With the name of the user, which may have to come from another host: not on the thread of the sockets.
+    pub(super) fn named(mut self) -> Self {
+        self.user = self.user.or_else(|| self.uid.and_then(accounts::user_name));
+        self
+    }
+    /// With the number of a user, who has no name yet.
     pub(super) fn of(caller: &Caller) -> Self {
         match caller {
             Caller::Unix(Credentials { uid, pid, .. }) => {
-                let user = accounts::user_name(*uid);
-                Self { source: "unix", uid: Some(*uid), user, pid: Some(*pid), ..Self::default() }
+                Self { source: "unix", uid: Some(*uid), pid: Some(*pid), ..Self::default() }
             }
             Caller::Tls { names, address } => {
                 let certificate = names.clone();

@@ -28,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
-use super::gate::{Caller, Key, Role};
+use super::gate::{Author, Caller, Key, Role};
 use super::monitor;
 use super::rate::Buckets;
 use super::slots::{Slot, Slots};
@@ -36,6 +36,7 @@ use super::{limits, limits::Class};
 use crate::accounts;
 use crate::error::ServeError;
 use crate::front::tls;
+use crate::reactor::refusals::Refusal;
 use crate::socket::{self, Allowed, SocketFile};
 use crate::supervisor;
 use crate::trial::Mode;
@@ -119,7 +120,7 @@ impl Http {
         let (bound, control, metrics) = (Vec::new(), None, None);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(limits::THREADS + limits::SAMPLER)
+            .max_blocking_threads(limits::THREADS + limits::SAMPLER + limits::NAMER)
             .thread_name("control-call")
             .build()
             .map_err(ServeError::system("a runtime"))?;
@@ -251,7 +252,10 @@ async fn accept(scope: Scope, listener: Listener, service: Arc<Service>) {
                 listener.accept().await.map(|(stream, from)| service.admit_tcp(scope, stream, from))
             }
         };
-        if accepted.is_err() {
+        if let Err(error) = accepted {
+            if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+                service.app.refuse_connection(Refusal::Descriptors);
+            }
             // Out of descriptors, or the caller has gone already.
             sleep(limits::ACCEPT_PAUSE).await;
         }
@@ -269,6 +273,8 @@ struct Service {
     /// Threads by [`Class`], for calls that only read and for changes.
     threads: [Semaphore; Class::COUNT],
     change_threads: [Semaphore; Class::COUNT],
+    /// The thread that finds the names of users whose changes were refused.
+    names: Arc<Semaphore>,
     changes: Buckets,
     /// Calls that only read.
     looks: Buckets,
@@ -302,6 +308,7 @@ impl Service {
             live_pages: Slots::new(limits::LIVE_PAGES, limits::LIVE_PAGES_OF_ONE),
             threads: Class::ALL.map(|class| Semaphore::new(class.threads())),
             change_threads: Class::ALL.map(|class| Semaphore::new(class.change_threads())),
+            names: Arc::new(Semaphore::new(limits::NAMER)),
             changes: Buckets::new(limits::CHANGES),
             looks: Buckets::new(limits::LOOKS),
             scrapes: Buckets::new(limits::SCRAPES),
@@ -320,15 +327,32 @@ impl Service {
             (Scope::Control, _) => Class::TlsViewer,
         }
     }
+    /// Tells the audit log of a change that was refused: `what` is method, path and query. A name that takes long is left out
+    /// of the lines after it.
+    fn log_refusal(&self, author: Author, what: (String, String, String), why: String) {
+        let app = self.app.clone();
+        let log = move |author: &Author| app.refused(author, (&what.0, &what.1, &what.2), &why);
+        match self.names.clone().try_acquire_owned() {
+            Ok(permit) => drop(tokio::task::spawn_blocking(move || {
+                log(&author.named());
+                drop(permit);
+            })),
+            Err(_) => log(&author),
+        }
+    }
+    /// Says that no connection is free for a caller.
+    fn refuse_connection(&self, stream: io::Result<impl Write>) {
+        // A failure is ignored: the connection is closed in any case.
+        let _ = stream.and_then(|mut stream| stream.write(BUSY));
+        self.app.refuse_connection(Refusal::Control);
+    }
     fn admit_unix(self: &Arc<Self>, scope: Scope, stream: UnixStream) {
         // The rules need the caller's uid.
         let Ok(credentials) = accounts::credentials(stream.as_raw_fd()) else { return };
         let visit = Visit { caller: Caller::Unix(credentials), scope };
         let class = self.class(&visit);
         let Some(slot) = self.slots[class as usize].try_take(visit.caller.key()) else {
-            // A failure is ignored: the connection is closed in any case.
-            let _ = stream.into_std().and_then(|mut stream| stream.write(BUSY));
-            return;
+            return self.refuse_connection(stream.into_std());
         };
         let plain = Some(stream.as_raw_fd());
         drop(tokio::spawn(exchange::converse((stream, plain), visit, slot, self.clone())));
@@ -340,19 +364,25 @@ impl Service {
         let visit = Visit { caller: Caller::Tcp(from), scope };
         let class = self.class(&visit);
         let Some(slot) = self.slots[class as usize].try_take(visit.caller.key()) else {
-            let _ = stream.into_std().and_then(|mut stream| stream.write(BUSY));
-            return;
+            return self.refuse_connection(stream.into_std());
         };
         let plain = Some(stream.as_raw_fd());
         drop(tokio::spawn(exchange::converse((stream, plain), visit, slot, self.clone())));
     }
     fn admit_tls(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
-        let Some(place) = self.handshakes.try_take(Key::host(from)) else { return };
+        let Some(place) = self.handshakes.try_take(Key::host(from)) else {
+            return self.app.refuse_connection(Refusal::Control);
+        };
         let Some(config) = self.app.gate().tls.clone() else { return };
         let service = self.clone();
         drop(tokio::spawn(async move {
             let shakes = timeout(limits::HANDSHAKE, TlsAcceptor::from(config).accept(stream));
-            let Some(Ok(Ok(stream))) = unless_cut(&place, shakes).await else { return };
+            let stream = match unless_cut(&place, shakes).await {
+                Some(Ok(Ok(stream))) => stream,
+                Some(Ok(Err(_))) => return service.app.refuse_connection(Refusal::Tls),
+                Some(Err(_)) => return service.app.refuse_connection(Refusal::Timeout),
+                None => return service.app.refuse_connection(Refusal::Handshakes),
+            };
             let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let names = certificates.first().map(tls::names).unwrap_or_default();
             let visit =
@@ -360,8 +390,9 @@ impl Service {
             let class = service.class(&visit);
             let slot = service.slots[class as usize].try_take(visit.caller.key());
             drop(place);
-            if let Some(slot) = slot {
-                exchange::converse((stream, None), visit, slot, service).await;
+            match slot {
+                Some(slot) => exchange::converse((stream, None), visit, slot, service).await,
+                None => service.app.refuse_connection(Refusal::Control),
             }
         }));
     }

@@ -16,6 +16,8 @@ pub(super) const BODY: Duration = Duration::from_secs(10);
 pub(super) const RESPONSE: Duration = Duration::from_secs(30);
 /// Waiting for another change to end.
 pub(super) const CHANGE_WAIT: Duration = Duration::from_secs(10);
+/// Waiting for the last lines of the audit log: those who only read must not wait for a file system that does not respond.
+pub(super) const AUDIT_WAIT: Duration = Duration::from_secs(1);
 /// Waiting for a change to end when the server ends; then for a look at the files.
 pub(super) const STOP_WAIT: Duration = Duration::from_secs(5);
 pub(super) const LOOK_MAX: Duration = Duration::from_secs(1);
@@ -75,6 +77,8 @@ pub(super) enum Class {
 pub(super) const THREADS: usize = (4 + 2 + 2 + 2 + 1 + 1 + 1) + (4 + 2);
 /// The thread that copies counters for live pages.
 pub(super) const SAMPLER: usize = 1;
+/// The thread that finds the names of callers who were refused.
+pub(super) const NAMER: usize = 1;
 
 impl Class {
     pub(super) const COUNT: usize = 7;

@@ -91,7 +91,7 @@ fn server(page: &mut Page, moment: &Moment) {
     let help = "Lines of the log that were not written: too many from one source, or standard error or output failed.";
     page.one("iofair_log_lines_lost_total", counter, help, log::lost());
     let name = "iofair_connections_refused_total";
-    page.family(name, counter, "Clients refused before they had a volume, by reason.");
+    page.family(name, counter, "Clients refused before they had a volume, and callers, by reason.");
     for (refusal, count) in Refusal::ALL.into_iter().zip(moment.refused) {
         page.line(name, &[("reason", refusal.name())], count);
     }
@@ -129,7 +129,7 @@ fn groups(page: &mut Page, groups: &[GroupMoment]) {
     };
     let help = "Completed requests of volumes directly in the group.";
     by_direction("iofair_group_requests_total", help, |group| group.tally.requests);
-    let help = "Bytes of completed requests of volumes directly in the group.";
+    let help = "Bytes of completed requests of volumes directly in the group; trims have none.";
     by_direction("iofair_group_bytes_total", help, |group| group.tally.bytes);
     let mut each = |name: &str, kind: &str, help: &str, of: fn(&GroupMoment) -> Option<f64>| {
         page.family(name, kind, help);

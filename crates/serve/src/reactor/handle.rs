@@ -49,7 +49,7 @@ impl ReactorHandle {
         self.send(Message::Engine(Box::new(work)))?;
         replied.recv().map_err(|_| ServeError::Gone)
     }
-    /// Waits until the clients of removed volumes are gone, at most this long.
+    /// Waits until the clients of volumes that the last change has removed are gone, at most this long.
     pub(crate) fn wait_for_ejected(&self, limit: Duration) -> Result<(), ServeError> {
         let (reply, replied) = mpsc::channel();
         self.send(Message::Ejected(reply))?;

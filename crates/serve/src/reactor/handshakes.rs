@@ -244,8 +244,8 @@ impl Reactor {
         self.to_reply.remove(key);
         let slot = self.endpoints.remove(key);
         self.zeroings -= usize::from(slot.is_own);
-        if slot.ejected.is_some() {
-            self.ejected -= 1;
+        if let Some((change, _)) = slot.ejected {
+            self.ejections.leave(change);
         }
         if slot.is_client {
             self.clients -= 1;

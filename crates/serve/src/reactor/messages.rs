@@ -62,9 +62,7 @@ impl Reactor {
             }
             Message::Zero(job) if self.draining.is_none() => self.begin_zeroing(now, job),
             Message::Zero(_) => {}
-            Message::Ejected(reply) => {
-                self.ejecting.push(reply);
-            }
+            Message::Ejected(reply) => self.ejections.wait(reply),
             Message::Stop => {
                 self.resume();
                 self.drain(now)?;
@@ -127,6 +125,7 @@ impl Reactor {
             let message = "clients have it open; only a volume without clients can shrink";
             return Err(ServeError::volume(name, message));
         }
+        self.ejections.begin();
         let mut changed_volumes = engine.change(now, change);
         changed_volumes.exports.sort_unstable();
         self.parts.drain = change.timeouts.drain;
@@ -179,8 +178,8 @@ impl Reactor {
                 if engine.is_closed(volume) {
                     engine.cancel(now, key as u64, Cancel::All);
                     endpoint.close();
-                    if ejected.replace(0).is_none() {
-                        self.ejected += 1;
+                    if ejected.is_none() {
+                        *ejected = Some((self.ejections.add(), 0));
                         ejected_keys.push(key);
                     }
                     changed = true;
@@ -195,15 +194,16 @@ impl Reactor {
         }
         ejected_keys.into_iter().for_each(|key| self.touch(key));
     }
-    /// Tells those who wait that the clients of removed volumes are gone, once they are.
+    /// Tells those who wait that the clients of volumes that they removed are gone, once they are.
     pub(super) fn end_ejection(&mut self, now: Instant) {
-        if self.ejected == 0 && !self.ejecting.is_empty() {
+        let done = self.ejections.take_done();
+        if !done.is_empty() {
             // Their volumes go before anybody is told.
             self.parts.engine.settle(now);
+        }
+        for reply in done {
             // The thread that asked may have ended.
-            for reply in self.ejecting.drain(..) {
-                let _ = reply.send(());
-            }
+            let _ = reply.send(());
         }
     }
     /// Stops receiving; requests in flight are completed.

@@ -11,6 +11,7 @@ mod busy_poll;
 mod connection;
 pub(crate) mod deferred;
 mod device;
+mod ejections;
 mod endpoint;
 mod fair;
 mod file;
@@ -49,6 +50,7 @@ use crate::supervisor::Watchdog;
 use crate::wake;
 use bells::Bells;
 use budget::Budget;
+use ejections::Ejections;
 use endpoint::{Endpoint, Quantum, ReactorContext};
 use fair::{Account, FairQueue};
 use handshakes::Handshakes;
@@ -105,7 +107,7 @@ pub(crate) enum Message {
     Block { volume: String, channel: Channel, reply: Sender<Result<(), ServeError>> },
     /// Zero extents that belong to no volume.
     Zero(ZeroJob),
-    /// Reply when the clients of removed volumes are gone.
+    /// Reply when the clients of volumes that the last change has removed are gone.
     Ejected(Sender<()>),
     /// Complete all requests, then end.
     Stop,
@@ -171,8 +173,8 @@ struct Slot {
     is_client: bool,
     /// Whether it belongs to the server itself.
     is_own: bool,
-    /// Checks since its volume was removed.
-    ejected: Option<u32>,
+    /// If its volume was removed: the number of that change, and checks since then.
+    ejected: Option<(u64, u32)>,
     /// The account that it was last charged to.
     account: Account,
 }
@@ -227,9 +229,8 @@ pub(crate) struct Reactor {
     clients: usize,
     /// Number of the server's own jobs, which are endpoints too.
     zeroings: usize,
-    /// Number of endpoints whose volume was removed, and replies to send when there is none.
-    ejected: usize,
-    ejecting: Vec<Sender<()>>,
+    /// Endpoints whose volume was removed.
+    ejections: Ejections,
     /// When the drain must end, once it has begun.
     draining: Option<Instant>,
     /// Replies to send when no request is in flight.
@@ -272,8 +273,7 @@ impl Reactor {
             handshakes: Handshakes::default(),
             clients: 0,
             zeroings: 0,
-            ejected: 0,
-            ejecting: Vec::new(),
+            ejections: Ejections::default(),
             draining: None,
             pausing: Vec::new(),
             stats_since: now,
@@ -431,7 +431,7 @@ impl Reactor {
     }
     /// Checks endpoints that requested it, when it is time, some in each turn.
     fn periodic_check(&mut self, now: Instant) -> io::Result<()> {
-        self.handshakes.refusals.tell(now);
+        self.handshakes.refusals.tell(now, "clients");
         if self.checking.is_empty() {
             if self.next_check.is_none_or(|due| now < due) {
                 return Ok(());
@@ -445,7 +445,7 @@ impl Reactor {
             // The endpoint may be gone.
             let Some(slot) = self.endpoints.get_mut(key) else { continue };
             slot.is_to_check = false;
-            let ejected = slot.ejected.as_mut().map(|checks| {
+            let ejected = slot.ejected.as_mut().map(|(_, checks)| {
                 *checks += 1;
                 *checks > EJECTED_CHECKS
             });

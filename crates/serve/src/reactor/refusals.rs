@@ -9,7 +9,7 @@ use crate::log;
 /// Least time between two lines.
 const TELL_INTERVAL: Nanos = Nanos::from_secs(10);
 
-/// Why a client was refused or cut off before it had chosen a volume.
+/// Why a client was refused or cut off before it had chosen a volume, or a caller of control or metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// There are as many connections as there may be.
@@ -22,12 +22,20 @@ pub(crate) enum Refusal {
     Descriptors,
     /// Its TLS handshake failed.
     Tls,
+    /// There are as many callers of its kind as there may be.
+    Control,
 }
 
 impl Refusal {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Connections, Self::Handshakes, Self::Timeout, Self::Descriptors, Self::Tls];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Connections,
+        Self::Handshakes,
+        Self::Timeout,
+        Self::Descriptors,
+        Self::Tls,
+        Self::Control,
+    ];
 
     /// Its name in metrics.
     pub(crate) const fn name(self) -> &'static str {
@@ -37,6 +45,7 @@ impl Refusal {
             Self::Timeout => "timeout",
             Self::Descriptors => "descriptors",
             Self::Tls => "tls",
+            Self::Control => "control",
         }
     }
     const fn why(self) -> &'static str {
@@ -44,35 +53,36 @@ impl Refusal {
             Self::Connections => "as many are connected as may be (connections)",
             Self::Handshakes => "silent while others waited for a handshake (handshakes)",
             Self::Timeout => "no volume chosen in time (handshake)",
-            Self::Descriptors => "no file descriptors left but those for control (RLIMIT_NOFILE)",
+            Self::Descriptors => "no file descriptors left (RLIMIT_NOFILE)",
             Self::Tls => "TLS handshake failed",
+            Self::Control => "as many callers of control or metrics as may be",
         }
     }
 }
 
 /// Numbers of refused clients.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(crate) struct Refusals {
     counts: [u64; Refusal::ALL.len()],
     told: [u64; Refusal::ALL.len()],
     next: Option<Instant>,
 }
 
 impl Refusals {
-    pub(super) fn count(&mut self, refusal: Refusal) {
+    pub(crate) fn count(&mut self, refusal: Refusal) {
         self.counts[refusal as usize] += 1;
     }
     /// By [`Refusal`].
-    pub(super) fn counts(&self) -> [u64; Refusal::ALL.len()] {
+    pub(crate) fn counts(&self) -> [u64; Refusal::ALL.len()] {
         self.counts
     }
-    /// Tells of those who were refused since the last line, unless that was a moment ago.
-    pub(super) fn tell(&mut self, now: Instant) {
+    /// Tells of those who were refused since the last line, unless that was a moment ago. `source`: who they are.
+    pub(crate) fn tell(&mut self, now: Instant, source: &str) {
         if self.counts == self.told || self.next.is_some_and(|next| now < next) {
             return;
         }
         self.next = Some(now + TELL_INTERVAL);
-        log::tell("clients", &self.line());
+        log::tell(source, &self.line());
         self.told = self.counts;
     }
     fn line(&self) -> String {
@@ -100,9 +110,9 @@ mod tests {
         refusals.count(Refusal::Tls);
         let wanted = "refused: 3: silent while others waited for a handshake (handshakes); 1: TLS handshake failed";
         assert_eq!(refusals.line(), wanted);
-        refusals.tell(Instant::ZERO);
+        refusals.tell(Instant::ZERO, "clients");
         refusals.count(Refusal::Tls);
-        refusals.tell(Instant::ZERO);
+        refusals.tell(Instant::ZERO, "clients");
         assert_eq!(refusals.line(), "refused: 1: TLS handshake failed", "not told yet");
         for (number, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, number);

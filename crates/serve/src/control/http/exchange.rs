@@ -246,7 +246,8 @@ fn refuse(head: &Parts, visit: &Visit, service: &Service, role: Option<Role>) ->
     if service.refusals.take(service.app.now(), &visit.caller.key()).is_ok() {
         let query = head.uri.query().unwrap_or_default();
         let author = Author::of(&visit.caller);
-        service.app.refused(&author, (head.method.as_str(), head.uri.path(), query), &message);
+        let what = (head.method.to_string(), head.uri.path().to_string(), query.to_string());
+        service.log_refusal(author, what, message.clone());
     }
     Problem::new(403, "forbidden", message).allowed(allowed)
 }

@@ -208,7 +208,7 @@ async fn serve_all(mut sockets: UnboundedReceiver<Socket>) {
 async fn serve(socket: Socket) {
     let Socket { listener, shared, line } = socket;
     if let Ok(listener) = watch(listener) {
-        while let Some(client) = accept(&listener, &shared).await {
+        while let Some(client) = accept(&listener, &shared, &line.volume).await {
             // Without descriptors of theirs neither the owner of the socket nor the device could send it away.
             let (Ok(second), Ok(hook)) = (client.try_clone(), client.try_clone()) else { continue };
             {
@@ -232,7 +232,11 @@ async fn serve(socket: Socket) {
 }
 
 /// Waits for a client; `None` when none may come any more.
-async fn accept(listener: &AsyncFd<Arc<UnixListener>>, shared: &Shared) -> Option<UnixStream> {
+async fn accept(
+    listener: &AsyncFd<Arc<UnixListener>>,
+    shared: &Shared,
+    volume: &str,
+) -> Option<UnixStream> {
     loop {
         let ready = listener.readable().await;
         if shared.state().closed {
@@ -243,7 +247,16 @@ async fn accept(listener: &AsyncFd<Arc<UnixListener>>, shared: &Shared) -> Optio
             Ok(Ok(Ok((client, _)))) if descriptors::has_room(&client) => return Some(client),
             // Nobody was there after all.
             Ok(Err(_)) => {}
-            Ok(Ok(_)) | Err(_) => {
+            Ok(Ok(refused)) => {
+                let is_short = |error: io::Error| {
+                    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+                };
+                if refused.map_or_else(is_short, |_| true) {
+                    tell(volume, "a client was refused: no file descriptors left (RLIMIT_NOFILE)");
+                }
+                let _ = tokio::time::timeout(PAUSE, shared.end.notified()).await;
+            }
+            Err(_) => {
                 let _ = tokio::time::timeout(PAUSE, shared.end.notified()).await;
             }
         }
