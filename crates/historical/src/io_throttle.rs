@@ -51,6 +51,7 @@ use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role
 use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
+use iofair_policies::parts::levels::cost;
 use iofair_policies::parts::tree::{Arena, Summary, Tree};
 
 /// The row of the table.
@@ -303,14 +304,14 @@ impl IoThrottle {
         }
     }
     fn count(&mut self, cx: &Context<'_>, id: RequestId) -> u64 {
-        let request = &cx.requests[id];
+        let [length, number] = cost(cx.requests, id);
         let (now, rule) = (self.rule.ticks(cx.now), self.rule);
-        let [bytes, requests] = &mut self.accounts[request.group.index()];
-        let ticks = |account: &mut Option<Account>, size| {
-            account.as_mut().map_or(0, |account| account.count(now, rule, size))
+        let [bytes, requests] = &mut self.accounts[cx.requests[id].group.index()];
+        let ticks = |account: &mut Option<Account>, size| match account {
+            Some(account) if size > 0 => account.count(now, rule, size),
+            _ => 0,
         };
-        let bytes = ticks(bytes, request.length.bytes());
-        bytes.max(ticks(requests, 1))
+        ticks(bytes, length).max(ticks(requests, number))
     }
     fn wait(&mut self, cx: &mut Context<'_>, (id, ticks): (RequestId, u64), waiter: Waiter) {
         let until = self.rule.instant(self.rule.ticks(cx.now).saturating_add(ticks));

@@ -19,6 +19,8 @@ const SLOW: Limits = Limits::both(1_024_000);
 struct Rig {
     controller: Controller,
     sent: u64,
+    /// Of the requests that are sent.
+    flags: Flags,
 }
 
 impl Rig {
@@ -26,6 +28,7 @@ impl Rig {
         Self {
             controller: testing::controller(testing::wide(), &crate::TABLE, "iothrottle-none", set),
             sent: 0,
+            flags: Flags::NONE,
         }
     }
     fn client(&mut self, path: &str, max: Limits) -> ClientId {
@@ -51,7 +54,7 @@ impl Rig {
                 tag: self.sent,
                 client,
                 operation: what.0,
-                flags: Flags::NONE,
+                flags: self.flags,
                 start: Sectors(self.sent << 17),
                 length: Sectors(what.1),
             };
@@ -111,6 +114,22 @@ fn leaky_bucket() {
     let early = Instant(at(3013).0 + 500_000);
     assert_eq!(rig.send(early, client, READ_4K, 1), 0);
     assert_eq!(rig.controller.next_wakeup(), Some(at(3014)));
+}
+
+/// Goal: a request that the server has cut counts once, and a trim as one sector. Method: pieces of one read, at one request a
+/// second; trims of 64 KiB, as often as a sector may be written.
+#[test]
+fn pieces_and_trims_cost_what_clients_send() {
+    let mut rig = Rig::new(&[]);
+    let client = rig.client("a", Limits { iops: [Some(1); 2], ..Limits::default() });
+    assert_eq!(rig.send(at(5000), client, READ_4K, 1), 1);
+    rig.flags = Flags::CONTINUES;
+    assert_eq!(rig.send(at(5000), client, READ_4K, 3), 3);
+    rig.flags = Flags::NONE;
+    let client = rig.client("b", Limits::both(1024));
+    for half in 20..24 {
+        assert_eq!(rig.send(at(half * 500), client, (Operation::Discard, 128), 1), 1);
+    }
 }
 
 /// Goal: the token bucket to the millisecond. Method: at rest a bucket of 20 ms fills with 20,480 bytes: five reads

@@ -24,8 +24,13 @@ impl Ioband {
         self.metadata_urgent && cx.requests[id].flags.has(Flags::METADATA)
     }
     fn cost(&self, cx: &Context<'_>, id: RequestId) -> i64 {
+        let request = &cx.requests[id];
         // A flush has no sectors, but it is not free.
-        if self.by_sectors { cx.requests[id].length.0.max(1) as i64 } else { 1 }
+        match self.by_sectors {
+            _ if request.is_cancelled() => 0,
+            true => request.length.0.max(1) as i64,
+            false => 1,
+        }
     }
     fn has_room(&self, class: usize) -> bool {
         self.issued[class] < self.io_limit

@@ -183,10 +183,11 @@ impl IoCost {
         let share = self.share(group).inuse;
         let held = self.accounts[group].held_until > now.at;
         while let Some(id) = self.accounts[group].waiters.front() {
-            let device_time = self.costs[id.0 as usize];
+            let is_free = cx.requests[id].is_cancelled();
+            let device_time = if is_free { 0 } else { self.costs[id.0 as usize] };
             let cost = cost_at(device_time, share);
             left = left.saturating_sub_unsigned(cost);
-            if left < 0 || held {
+            if !is_free && (left < 0 || held) {
                 break;
             }
             self.accounts[group].waiters.pop_front(cx.requests);

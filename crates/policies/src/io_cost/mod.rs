@@ -218,6 +218,16 @@ impl Policy for IoCost {
         account.done_vtime = account.done_vtime.plus(paid);
     }
 
+    fn cancel(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
+        let group = cx.requests[id].group.index();
+        if !self.accounts[group].waiters.is_empty() {
+            self.catch_up(cx);
+            let now = self.clock.read(cx.now);
+            self.kick(cx, group, now);
+        }
+        false
+    }
+
     fn next_wakeup(&self) -> Option<Instant> {
         self.next_timer().into_iter().chain(self.period_end).min()
     }

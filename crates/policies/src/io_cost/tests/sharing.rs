@@ -6,7 +6,25 @@ use super::super::donation::Donor;
 use super::world::{MS, Work, World, near};
 use crate::parts::shares::{NIL, WHOLE, Weights};
 use iofair_core::contract::Contract;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Nanos;
+
+/// Goal: requests that are cancelled while they wait cost their group nothing. Method: 1000 reads a second; a second's reads of a
+/// client that is gone then, and another client of its group.
+#[test]
+fn cancelled_requests_are_free() {
+    let mut world = World::fixed();
+    world.client("a", 100, Work::Nothing);
+    world.client("a", 100, Work::Deep(4));
+    let reads: Vec<_> = (0..1000).map(|_| world.send(0, Operation::Read, Flags::NONE)).collect();
+    let mut gone = Vec::new();
+    for read in reads {
+        world.controller.cancel(world.now, read, |tag| tag == 0, &mut gone);
+    }
+    let done = world.run(MS * 1000);
+    assert_eq!((gone.len() as u64 + done[0], world.controller.pending()), (1000, 4));
+    assert!(near(done[1], 1000, 20), "{done:?}");
+}
 
 /// The tree of the source's own example: A (100) with A0 and A1 (100 each), B (300).
 fn example() -> Weights {

@@ -7,7 +7,7 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Dispatch, Setup, Submission};
 use iofair_core::group::{ClientId, Priority};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::request::{CommandId, Flags, Operation, RequestId};
 use iofair_core::testing;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
@@ -93,14 +93,14 @@ impl World {
         self.clients[client].next = self.now;
     }
     /// One request; `tag` is the client's number.
-    pub(super) fn send(&mut self, client: usize, operation: Operation, flags: Flags) {
+    pub(super) fn send(&mut self, client: usize, operation: Operation, flags: Flags) -> RequestId {
         self.sent += 1;
         // Far from the last one, wherever that was.
         let start = Sectors(self.sent * (1 << 20) % (1 << 39));
         let (id, tag, length) = (self.clients[client].id, client as u64, Sectors(8));
         let submission = Submission { tag, client: id, operation, flags, start, length };
-        self.controller.submit(self.now, submission).expect("within the limit");
         self.clients[client].outstanding += 1;
+        self.controller.submit(self.now, submission).expect("within the limit")
     }
     fn work(&mut self) {
         for at in 0..self.clients.len() {
