@@ -9,16 +9,20 @@ use iofair_serve::Signals;
 /// The exit code after Ctrl-C, as shells have it.
 pub(crate) const EXIT_CODE: u8 = 130;
 
-/// Set by a signal. Signals are blocked from now on in the caller and in threads that it starts, so no other thread may
+/// Set by a signal; once nobody has the flag any more, a signal ends the program. Signals are blocked from now on in the caller and in threads that it starts, so no other thread may
 /// run yet.
 pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let (signals, flag) =
         (Signals::block().context("signals cannot be blocked")?, Arc::downgrade(&interrupted));
     let wait = move || {
-        // Until nobody looks at the flag any more.
-        while let (Some(flag), Ok(signal)) = (flag.upgrade(), signals.wait()) {
-            flag.fetch_or(signal.is_some(), Relaxed);
+        while let Ok(signal) = signals.wait() {
+            match flag.upgrade() {
+                Some(flag) => drop(flag.fetch_or(signal.is_some(), Relaxed)),
+                // The work is over, and the program may wait for whoever reads its result.
+                None if signal.is_some() => std::process::exit(EXIT_CODE.into()),
+                None => {}
+            }
         }
     };
     let thread = std::thread::Builder::new().name("signals".into()).spawn(wait);

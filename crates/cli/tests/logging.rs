@@ -4,6 +4,9 @@
 
 #[path = "../../serve/tests/rig/directory.rs"]
 mod directory;
+#[path = "../../serve/tests/rig/wire.rs"]
+#[allow(dead_code)]
+mod wire;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,10 +14,13 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Child, Command, Output, Stdio};
 
 use directory::Directory;
+use wire::Wire;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_iofair");
 const CONTRACTS: &str = "[drive]\nback = 'memory:64MiB'\nstack = 'prop-bfq'\n[listen]\nunix = 'pool.sock'\n\
     [control]\nunix = 'control.sock'\n[[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n";
+/// Signals until one must have had its effect.
+const SIGNALS_MAX: usize = 5_000;
 /// Bytes that a pipe of Linux holds.
 const PIPE_BYTES: usize = 64 << 10;
 
@@ -193,6 +199,31 @@ fn commands_name_a_full_standard_output() {
     }
 }
 
+/// Goal: a command that has done its work and waits for whoever reads the result ends with a signal. Method: a recording whose
+/// standard output is a pipe that is full; it is told to end until it has.
+#[test]
+fn signals_end_commands_that_nobody_reads() {
+    let directory = Directory::new();
+    let served = Served::ready(&directory, CONTRACTS, Stdio::null());
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&[b'x'; PIPE_BYTES]).unwrap();
+    let mut program = Command::new(PROGRAM);
+    program.args(["record", "--socket", "control.sock", "--duration", "1ms", "trace"]);
+    let mut recording = program.current_dir(&directory.0).stdout(writer).spawn().unwrap();
+    while fs::metadata(directory.path("trace")).map_or(0, |file| file.len()) == 0 {
+        std::thread::yield_now();
+    }
+    let id = recording.id().to_string();
+    let ended = (0..SIGNALS_MAX).any(|_| {
+        assert!(Command::new("kill").arg(&id).status().unwrap().success());
+        recording.try_wait().unwrap().is_some()
+    });
+    recording.kill().unwrap();
+    recording.wait().unwrap();
+    assert!(ended, "it takes no signal");
+    served.ends_well();
+}
+
 /// The lines of an audit log, each of which must be whole.
 fn records(path: &str) -> Vec<serde_json::Value> {
     let text = fs::read_to_string(path).unwrap();
@@ -301,4 +332,30 @@ fn needs_root_lost_lines_are_told_later() {
     let told = fs::read_to_string(&log).unwrap();
     assert!(told.contains(" lines lost: standard error failed: No space left"), "{told}");
     assert!(told.contains("\"weight\":5"), "{told}");
+}
+
+/// Goal: the log says once that a volume of a directory found no room, the client gets the error, and the rest is written. Method: a
+/// sparse file on a full tmpfs; many writes, and one after there is room.
+#[test]
+#[ignore = "needs root: mounts a tmpfs"]
+fn needs_root_a_volume_without_room_is_told() {
+    const NO_SPACE: u32 = 28;
+    let directory = Directory::new();
+    let small = Small::mount(directory.path("small"));
+    let contracts = CONTRACTS.replace("memory:64MiB", "directory:small/pool");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let served = Served::ready(&directory, &contracts, writer.into());
+    small.fill();
+    let mut wire = Wire::connect(&directory.path("pool.sock"));
+    for at in 0..20 {
+        assert_eq!(wire.write(0, at * 4096, &[7; 4096]), NO_SPACE);
+    }
+    fs::remove_file(small.filler()).unwrap();
+    assert_eq!(wire.write(0, 0, &[7; 4096]), 0);
+    drop(wire);
+    served.ends_well();
+    let told: Vec<String> = BufReader::new(reader).lines().map(Result::unwrap).collect();
+    let told = told.iter().filter(|line| line.starts_with("volume \"v\": "));
+    let told: Vec<_> = told.filter(|line| line.contains("no space left")).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
 }
