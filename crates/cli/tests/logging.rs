@@ -264,8 +264,11 @@ struct Small(String);
 
 impl Small {
     fn mount(path: String) -> Self {
-        fs::create_dir(&path).unwrap();
-        let options = ["-t", "tmpfs", "-o", "size=64k", "none", &path];
+        Self::with_size(path, "64k")
+    }
+    fn with_size(path: String, size: &str) -> Self {
+        fs::create_dir_all(&path).unwrap();
+        let options = ["-t", "tmpfs", "-o", &format!("size={size}"), "none", &path];
         assert!(Command::new("mount").args(options).status().unwrap().success());
         Self(path)
     }
@@ -358,4 +361,24 @@ fn needs_root_a_volume_without_room_is_told() {
     let told = told.iter().filter(|line| line.starts_with("volume \"v\": "));
     let told: Vec<_> = told.filter(|line| line.contains("no space left")).collect();
     assert_eq!(told.len(), 1, "{told:?}");
+}
+
+/// Goal: on a full file system that has everything, volumes can be removed to make room, and the log has the change. Method: a
+/// tmpfs with contract file, audit log and pool, which a volume and another file fill.
+#[test]
+#[ignore = "needs root: mounts a tmpfs"]
+fn needs_root_a_full_disk_lets_volumes_go() {
+    let directory = Directory::new();
+    let small = Small::with_size(directory.0.display().to_string(), "2m");
+    let contracts = CONTRACTS
+        .replace("memory:64MiB", "directory:pool")
+        .replace("'control.sock'\n", "'control.sock'\naudit = 'audit'\n");
+    let served = Served::ready(&directory, &contracts, Stdio::null());
+    assert_eq!(Wire::connect(&directory.path("pool.sock")).write(0, 0, &[7; 1 << 19]), 0);
+    small.fill();
+    served.does("volume remove v --delete-data");
+    served.does("group set g weight=7");
+    let last = records(&directory.path("audit")).pop().unwrap();
+    assert_eq!((&last["edit"]["weight"], &last["status"]), (&7.into(), &200.into()));
+    served.ends_well();
 }
