@@ -26,6 +26,8 @@ pub(crate) use file::{PathLock, SocketFile};
 
 /// Backlog: connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
+/// Most bytes that are looked at before they are received; more than socket buffers have.
+const PEEK_MAX: usize = 16 << 20;
 /// Size of socket buffers, so that large batches fit.
 const BUFFER_BYTES: i32 = 1 << 20;
 /// Maximum size of a group's entry with its list of members.
@@ -356,6 +358,20 @@ pub(crate) fn try_send(socket: RawFd, bytes: &[u8]) {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: reads the bytes that it is given; a failure is ignored, as the connection is closed in any case.
     unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
+}
+
+/// The last bytes that a peer has sent and nobody has received, at most this many; `None`: that cannot be said.
+pub(crate) fn peek_last(socket: RawFd, most: usize) -> Option<Vec<u8>> {
+    let mut waiting: libc::c_int = 0;
+    // SAFETY: writes the number that it is given.
+    let known = unsafe { libc::ioctl(socket, libc::FIONREAD, &raw mut waiting) } == 0;
+    let waiting = usize::try_from(waiting).ok().filter(|waiting| known && *waiting <= PEEK_MAX)?;
+    let mut bytes = vec![0; waiting];
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: fills the bytes that it is given.
+    let seen = unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), flags) };
+    let is_all = waiting == 0 || usize::try_from(seen) == Ok(waiting);
+    is_all.then(|| bytes.split_off(waiting.saturating_sub(most)))
 }
 
 /// Sets socket options: large buffers, no delay for small replies, and keepalive.

@@ -96,8 +96,9 @@ pub(super) struct Connection {
     idle_checks: u32,
     /// A receive into `input` (and `payload`) is in flight.
     receiving: bool,
-    /// A ring entry completes when the client hangs up.
+    /// A ring entry completes when the client hangs up, or sends no more.
     watching: bool,
+    sends_no_more: bool,
     /// The data received last has not been processed.
     unseen: bool,
     /// How far the last visit came. Nothing is received while unprocessed input is left.
@@ -145,6 +146,7 @@ impl Connection {
             idle_checks: 0,
             receiving: false,
             watching: false,
+            sends_no_more: false,
             unseen: false,
             progress: Progress::Done,
             ended: false,
@@ -312,6 +314,18 @@ impl Connection {
         let sent = self.out.send(self.socket.as_raw_fd(), channel, cx.engine.ops());
         self.after_send(sent, cx)
     }
+    /// Whether a client that sends no more has disconnected as the protocol has it, and gets its replies. Of an encrypted
+    /// connection that cannot be said before everything was received.
+    fn disconnects(&self) -> bool {
+        let socket = self.socket.as_raw_fd();
+        if self.closing || self.channel.is_some() {
+            return true;
+        }
+        let Some(last) = socket::peek_last(socket, wire::REQUEST_HEADER) else { return true };
+        let unread = self.input.unread();
+        let missing = (wire::REQUEST_HEADER - last.len()).min(unread.len());
+        wire::is_disconnect(&[&unread[unread.len() - missing..], &last].concat())
+    }
     /// Frees buffers that an idle client does not need. No receive may be in flight.
     fn shrink(&mut self) {
         self.input.shrink();
@@ -345,7 +359,11 @@ impl Endpoint for Connection {
             CANCEL => return Ok(()),
             HANGUP => {
                 self.watching = false;
-                self.give_up(cx);
+                let failed = i32::from(libc::POLLHUP | libc::POLLERR);
+                self.sends_no_more = true;
+                if event.result < 0 || event.result & failed != 0 || !self.disconnects() {
+                    self.give_up(cx);
+                }
                 return Ok(());
             }
             _ => {}
@@ -429,7 +447,12 @@ impl Endpoint for Connection {
             cx.push(entry, RECEIVE)?;
         } else if self.closing && self.is_idle() && (self.receiving || self.watching) {
             self.give_up(cx);
-        } else if self.in_flight > 0 && !self.receiving && !self.watching && !self.broken {
+        } else if self.in_flight > 0
+            && !self.receiving
+            && !self.watching
+            && !self.broken
+            && !self.sends_no_more
+        {
             // No receive tells when the client is gone.
             self.watching = true;
             cx.push(Entry::hangup(self.socket.as_raw_fd()), HANGUP)?;

@@ -34,7 +34,7 @@ impl Entry {
     }
     /// Completes once when the other end of a socket is closed, or the socket fails.
     pub fn hangup(socket: RawFd) -> Self {
-        // The kernel always adds POLLHUP and POLLERR.
+        // The kernel always adds POLLHUP, POLLERR and POLLRDHUP.
         Self(opcode::PollAdd::new(types::Fd(socket), 0).build())
     }
     /// Completes whenever a descriptor becomes readable.
