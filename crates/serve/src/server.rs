@@ -29,7 +29,7 @@ use crate::front::fuse::{Mounted, Opener};
 use crate::log;
 use crate::places::{Consent, Made, Places};
 use crate::pool::zeroing::Zeroing;
-use crate::reactor::handle::ReactorHandle;
+use crate::reactor::handle::{ReactorHandle, Removal};
 use crate::reactor::{Listener, Message, Parts, Reactor};
 use crate::security::Security;
 use crate::socket::{self, Allowed, SocketFile};
@@ -75,6 +75,8 @@ pub struct Server {
     mounted: Option<Mounted>,
     /// Zeroes the space of deleted volumes of a pool.
     zeroing: Option<Zeroing>,
+    /// The end of the clients of volumes that the last change has removed.
+    pub(crate) removal: Option<Removal>,
     /// The step that fails next, for tests.
     #[cfg(test)]
     fails_at: std::cell::Cell<Option<Step>>,
@@ -239,6 +241,7 @@ impl Server {
             blocks,
             mounted: None,
             zeroing: None,
+            removal: None,
             #[cfg(test)]
             fails_at: std::cell::Cell::new(None),
         };
@@ -298,6 +301,15 @@ impl Server {
     /// [`Self::reload`], with consent to changes that destroy or move data. After an error, [`Self::contracts`] shows whether
     /// the change was made; if so, at most data that should be deleted or cut off still exists.
     pub fn reload_with(
+        &mut self,
+        contracts: Contracts,
+        consent: &Consent,
+    ) -> Result<(), ServeError> {
+        let reloaded = self.reload_at_once(contracts, consent);
+        reloaded.and(self.removal.take().map_or(Ok(()), Removal::wait))
+    }
+    /// [`Self::reload_with`]; [`Self::removal`] is the end of the clients of removed volumes, if there are any.
+    pub(crate) fn reload_at_once(
         &mut self,
         contracts: Contracts,
         consent: &Consent,
@@ -373,13 +385,7 @@ impl Server {
             Ok(()) => self.blocks.serve(devices, &self.line),
             Err(error) => self.blocks.undo(devices, error),
         };
-        if !remove.is_empty()
-            && let Err(error) = self.line.wait_for_ejected(self.drain_timeout())
-        {
-            // The contracts are in force all the same.
-            made.keep();
-            return Err(error);
-        }
+        self.removal = (!remove.is_empty()).then(|| self.line.removal(self.drain_timeout()));
         Ok((made, served.and_then(|()| self.passes(Step::Blocks))))
     }
     /// What going back to earlier contracts needs: volumes that have grown since are cut again.

@@ -10,8 +10,9 @@ mod rig;
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
@@ -20,8 +21,9 @@ use guest::Guest;
 use iofair_serve::control::client::Call;
 use iofair_serve::{Server, Snapshot};
 use rig::controlled::Controlled;
-use rig::wire::{Options, READ, TIMEOUT, Wire};
+use rig::wire::{Options, READ, Stream, TIMEOUT, Wire};
 use rig::{Directory, Rig, parse};
+use serde_json::json;
 
 const MIB: u32 = 1 << 20;
 /// A ceiling of 1 kB/s, without and with a token bucket.
@@ -110,6 +112,45 @@ fn a_disconnect_ends_only_with_the_client() {
     until(&rig.server, "queued", |seen| seen.pending >= 8);
     drop(wire);
     until(&rig.server, "gone", |seen| seen.connections == 0 && seen.pending == 0);
+}
+
+/// Goal: a client that has sent everything, NBD_CMD_DISC last, and sends no more gets all its answers, though it asked for more
+/// than may be in flight; one that does not disconnect is gone. Method: 200 writes behind a ceiling, over each kind of socket.
+#[test]
+fn a_client_that_sends_no_more_gets_its_answers() {
+    fn chosen<S: Stream + 'static>(stream: S) -> Wire {
+        let mut options = Options::greet(stream).unwrap();
+        options.send(rig::wire::OPTION_EXPORT_NAME, b"v").unwrap();
+        Wire::chosen(Box::new(options.stream)).unwrap()
+    }
+    for (over_tcp, disconnects) in [(false, true), (true, true), (false, false), (true, false)] {
+        let rig =
+            Rig::with("memory:64MiB", "promise", "max = { write_iops = 400, read = '1kB/s' }");
+        let (mut wire, end): (_, Box<dyn Fn()>) = if over_tcp {
+            let stream = TcpStream::connect(rig.server.tcp().unwrap()).unwrap();
+            let other = stream.try_clone().unwrap();
+            (chosen(stream), Box::new(move || other.shutdown(Shutdown::Write).unwrap()))
+        } else {
+            let stream = UnixStream::connect(rig.directory.path("socket")).unwrap();
+            let other = stream.try_clone().unwrap();
+            (chosen(stream), Box::new(move || other.shutdown(Shutdown::Write).unwrap()))
+        };
+        for at in 0..200 {
+            match disconnects {
+                true => wire.send_write(0, at * 4096, &[1; 4096]).unwrap(),
+                false => wire.send_read(at * 4096, MIB).unwrap(),
+            };
+        }
+        if disconnects {
+            let bytes = wire.request(2, 0, 0, 0);
+            wire.stream.write_all(&bytes).unwrap();
+        }
+        end();
+        for _ in 0..if disconnects { 200 } else { 0 } {
+            assert_eq!(wire.receive().unwrap().error, 0);
+        }
+        until(&rig.server, "gone", |seen| seen.connections == 0 && seen.pending == 0);
+    }
 }
 
 /// Goal: what a client wrote is kept though it is gone, and its place is free after that, not before. Method: a volume for one
@@ -223,6 +264,40 @@ fn needs_root_reads_of_a_killed_process_end() {
     until(&server, "ended", |seen| seen.pending == 0 && seen.connections == 0);
     killed.wait().unwrap();
     assert!(read("bs=512").wait().unwrap().success());
+}
+
+/// Goal: a removal whose client waits for a drive that does not complete its request keeps nobody else from changes. Method: a
+/// write that never ends, the removal, which waits for as long as a drain, and another change meanwhile.
+#[test]
+fn a_removal_that_waits_keeps_nobody_from_changes() {
+    let directory = Directory::new();
+    let path = |name: &str| directory.path(name);
+    let text = format!(
+        "[drive]\nback = 'faulty:directory:{}'\nstack = 'promise'\ndrain = '12s'\n\
+         [[drive.faults.rule]]\nfault = 'never'\noperation = 'write'\n\
+         [listen]\nunix = '{}'\n[control]\nunix = '{}'\n[[group]]\nname = 'g'\n\
+         [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n",
+        path("pool"),
+        path("socket"),
+        path("control.sock"),
+    );
+    fs::write(path("contracts.toml"), text).unwrap();
+    let socket = path("socket");
+    let scene = Controlled::over(directory);
+    let mut wire = Wire::connect(&socket);
+    wire.send_write(0, 0, &[1; 512]).unwrap();
+    scene.control.server(|server| until(server, "sent", |seen| seen.pending == 1)).unwrap();
+    thread::scope(|scope| {
+        let removal =
+            scope.spawn(|| scene.status(&Call::new("DELETE", "/v1/volumes/v?data=delete")));
+        while scene.text().contains("name = 'v'") {
+            thread::yield_now();
+        }
+        let change = Call::new("PATCH", "/v1/groups/g").body(json!({ "weight": 7 }));
+        assert_eq!(scene.status(&change), 200);
+        assert!(!removal.is_finished(), "it waits for its client");
+        assert_eq!(removal.join().unwrap(), 200);
+    });
 }
 
 /// Goal: the removal of a volume ends what is queued, disconnects its clients and says so then; others go on. Method: a

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use iofair_core::time::Instant;
@@ -18,6 +18,25 @@ use crate::wake;
 pub(crate) struct ReactorHandle {
     messages: Sender<Message>,
     wake: Arc<OwnedFd>,
+}
+
+/// The end of the clients of removed volumes.
+#[derive(Debug)]
+pub(crate) struct Removal {
+    /// In a lock, so that a server can be shared between threads.
+    gone: Mutex<Receiver<()>>,
+    limit: Duration,
+}
+
+impl Removal {
+    /// Waits for it.
+    pub(crate) fn wait(self) -> Result<(), ServeError> {
+        let gone = self.gone.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match gone.recv_timeout(self.limit) {
+            Ok(()) | Err(RecvTimeoutError::Timeout) => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => Err(ServeError::Gone),
+        }
+    }
 }
 
 impl ReactorHandle {
@@ -49,14 +68,12 @@ impl ReactorHandle {
         self.send(Message::Engine(Box::new(work)))?;
         replied.recv().map_err(|_| ServeError::Gone)
     }
-    /// Waits until the clients of volumes that the last change has removed are gone, at most this long.
-    pub(crate) fn wait_for_ejected(&self, limit: Duration) -> Result<(), ServeError> {
-        let (reply, replied) = mpsc::channel();
-        self.send(Message::Ejected(reply))?;
-        match replied.recv_timeout(limit) {
-            Ok(()) | Err(RecvTimeoutError::Timeout) => Ok(()),
-            Err(RecvTimeoutError::Disconnected) => Err(ServeError::Gone),
-        }
+    /// The end of the clients of volumes that the last change has removed, which is not waited for longer than `limit`.
+    pub(crate) fn removal(&self, limit: Duration) -> Removal {
+        let (reply, gone) = mpsc::channel();
+        // A reactor that has ended drops the reply.
+        let _ = self.send(Message::Ejected(reply));
+        Removal { gone: Mutex::new(gone), limit }
     }
     /// Lets no request in any more. The receiver hears when nothing is inside.
     pub(crate) fn pause(&self) -> Result<Receiver<()>, ServeError> {

@@ -17,6 +17,7 @@ use crate::control::{diff, limits, resources};
 use crate::error::ServeError;
 use crate::places::Consent;
 use crate::pool::zeroing::Demand;
+use crate::reactor::handle::Removal;
 use crate::reserve::Room;
 
 /// A change that needs more zeroes than are made in this time is refused, and may be tried again: callers wait a minute.
@@ -38,8 +39,8 @@ struct DryRun {
 
 /// What came of a change.
 enum Tried {
-    /// It is in force, under this revision.
-    Done(String),
+    /// It is in force, under this revision; clients of removed volumes may not be gone yet.
+    Done(String, Option<Removal>),
     /// Nothing has changed: extents of a pool must be zeroed before.
     Lacks(Vec<Demand>),
 }
@@ -59,7 +60,7 @@ impl App {
         let until = moment() + ZEROING_MAX;
         loop {
             let demands = match self.try_reload()? {
-                Tried::Done(revision) => return Ok(revision),
+                Tried::Done(revision, _) => return Ok(revision),
                 Tried::Lacks(demands) => demands,
             };
             let zero = |demand: &Demand| demand.carry_out(&self.reactor, Some(until));
@@ -85,7 +86,7 @@ impl App {
         served.revision = revision(&text);
         self.show_change(&served)?;
         *lock(&self.gate) = Arc::new(gate);
-        Ok(Tried::Done(served.revision.clone()))
+        Ok(Tried::Done(served.revision.clone(), None))
     }
     /// Makes a change in the file and in the server, or in neither.
     pub(super) fn change(&self, call: &Call, edit: &Edit) -> Result<String> {
@@ -101,7 +102,11 @@ impl App {
         let until = moment() + ZEROING_MAX;
         loop {
             let demands = match self.try_change(call, edit, consent)? {
-                Tried::Done(revision) => return Ok(revision),
+                Tried::Done(revision, removal) => {
+                    // Others need not wait for that.
+                    removal.map_or(Ok(()), Removal::wait)?;
+                    return Ok(revision);
+                }
                 Tried::Lacks(demands) => demands,
             };
             let zero = |demand: &Demand| demand.carry_out(&self.reactor, Some(until));
@@ -115,7 +120,7 @@ impl App {
         let after = before.edited(edit)?;
         confine::check_change(&before, &after)?;
         if after.text() == before.text() {
-            return Ok(Tried::Done(served.revision.clone()));
+            return Ok(Tried::Done(served.revision.clone(), None));
         }
         let demands = served.server()?.lacking(&after, consent);
         if !demands.is_empty() {
@@ -124,6 +129,7 @@ impl App {
         let fresh = revision(after.text());
         let room = Room::of(after.volumes.len(), before.volumes.len());
         let pending = self.file.prepare(after.text(), room).map_err(self.system())?;
+        let mut removal = None;
         let server = served.server.as_mut().ok_or(ServeError::Gone)?;
         if consent.delete.is_empty() && consent.shrink.is_empty() {
             let made = server.reload_with(after, consent).map_err(Problem::from);
@@ -142,7 +148,9 @@ impl App {
         } else {
             // The file first: a server that starts over it must not miss data that is gone.
             self.commit(pending, before.text())?;
-            if let Err(error) = server.reload_with(after, consent) {
+            let reloaded = server.reload_at_once(after, consent);
+            removal = server.removal.take();
+            if let Err(error) = reloaded {
                 if server.contracts().text() == before.text() {
                     let back =
                         self.file.prepare(before.text(), Room::Reserved).map_err(self.system())?;
@@ -157,7 +165,7 @@ impl App {
         }
         served.revision = fresh.clone();
         self.show_change(&served)?;
-        Ok(Tried::Done(fresh))
+        Ok(Tried::Done(fresh, removal))
     }
     /// The contracts in force, if the caller knows them and the file has them.
     fn current(&self, served: &Served, call: &Call) -> Result<Contracts> {
