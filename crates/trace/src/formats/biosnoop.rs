@@ -9,18 +9,17 @@
 //! yet. A process may have spaces in its name, and a request no disk, so fields are counted from the end.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use iofair_core::time::{Instant, Nanos};
 
 use super::events::letters;
 use super::fields::{Fault, decimal, number};
-use super::head::is_words;
-use super::lines::{CUT, UNKNOWN};
+use super::lines::{LineFormat, LineSource, Parsed, Plain};
 use crate::error::Result;
-use crate::input::{Input, Lines};
+use crate::input::Input;
 use crate::names::Names;
-use crate::record::{Completion, Record, Stream};
+use crate::record::{Record, Stream};
 use crate::source::{Notes, Source};
 
 /// Requests that are held until no earlier one can follow.
@@ -37,60 +36,54 @@ pub(super) fn is_header(line: &str) -> bool {
     names.next() == Some("TIME(s)") && names.next() == Some("COMM") && line.ends_with("LAT(ms)")
 }
 
-pub(super) struct Biosnoop {
-    lines: Lines,
-    names: Names,
+/// The lines, in their order.
+#[derive(Default)]
+struct BiosnoopLine {
     has_queue: bool,
+}
+
+impl LineFormat for BiosnoopLine {
+    fn parse(&mut self, line: &str, names: &mut Names) -> Result<Parsed, Fault> {
+        if is_header(line) {
+            // Again for every file that was put behind the first one.
+            self.has_queue = line.contains("QUE(ms)");
+            return Ok(Parsed::Nothing);
+        }
+        parse(line, self.has_queue, names)
+    }
+}
+
+/// The requests, in the order of their submission.
+pub(super) struct Biosnoop {
+    lines: LineSource<BiosnoopLine>,
     /// By submission, and number.
     held: BinaryHeap<Reverse<(Instant, u64)>>,
-    records: std::collections::BTreeMap<u64, Record>,
+    records: BTreeMap<u64, Record>,
     number: u64,
-    unknown: u64,
     over: bool,
 }
 
 impl Biosnoop {
     pub(super) fn new(input: Input) -> Self {
-        Self {
-            lines: Lines::new(input),
-            names: Names::default(),
-            has_queue: false,
-            held: BinaryHeap::new(),
-            records: std::collections::BTreeMap::new(),
-            number: 0,
-            unknown: 0,
-            over: false,
-        }
+        let lines = LineSource::new(input, BiosnoopLine::default());
+        let (held, records) = (BinaryHeap::new(), BTreeMap::new());
+        Self { lines, held, records, number: 0, over: false }
     }
     fn fill(&mut self) -> Result<()> {
         while !self.over && self.held.len() < WINDOW {
-            let Some(line) = self.lines.next()? else {
+            let Some(record) = self.lines.next_record()? else {
                 self.over = true;
-                return Ok(());
+                break;
             };
-            if is_header(line) {
-                // Again for every file that was put behind the first one.
-                self.has_queue = line.contains("QUE(ms)");
-                continue;
-            }
-            if self.number == 0 && is_words(line) {
-                continue;
-            }
-            match parse(line, self.has_queue, &mut self.names) {
-                Ok(Some(record)) => {
-                    self.held.push(Reverse((record.at, self.number)));
-                    self.records.insert(self.number, record);
-                    self.number += 1;
-                }
-                Ok(None) => self.unknown += 1,
-                Err(fault) => return Err(self.lines.wrong(fault)),
-            }
+            self.held.push(Reverse((record.at, self.number)));
+            self.records.insert(self.number, record);
+            self.number += 1;
         }
         Ok(())
     }
 }
 
-fn parse(line: &str, has_queue: bool, names: &mut Names) -> Result<Option<Record>, Fault> {
+fn parse(line: &str, has_queue: bool, names: &mut Names) -> Result<Parsed, Fault> {
     let mut fields: Vec<&str> = line.split_whitespace().collect();
     let mut last = |name: &str| fields.pop().ok_or_else(|| format!("the {name} is missing"));
     let millis = |name: &str, text: &str| {
@@ -112,16 +105,16 @@ fn parse(line: &str, has_queue: bool, names: &mut Names) -> Result<Option<Record
         false => (process, fields[fields.len() - 1]),
     };
     let Some((operation, flags)) = letters(kind).filter(|_| sector != NO_SECTOR) else {
-        return Ok(None);
+        return Ok(Parsed::Unknown);
     };
     let sector = number("sector", sector)?;
     let offset = sector.checked_mul(512).ok_or_else(|| format!("sector {sector}: too large"))?;
     let volume = names.volume(disk);
     let stream = names.stream(&process.join("."), volume);
     let whole = Nanos(latency.saturating_add(queue));
-    let at = Instant(at.saturating_add(BEFORE).saturating_sub(whole.0));
-    let completion = Some(Completion { latency: whole, failed: false });
-    Ok(Some(Record { at, stream, operation, flags, offset, length, completion }))
+    let at = Nanos(at.saturating_add(BEFORE).saturating_sub(whole.0));
+    let latency = Some(whole);
+    Ok(Plain { at, stream, operation, offset, length, latency }.with(flags))
 }
 
 impl Source for Biosnoop {
@@ -131,13 +124,9 @@ impl Source for Biosnoop {
         Ok(next)
     }
     fn streams(&self) -> &[Stream] {
-        &self.names.streams
+        self.lines.streams()
     }
     fn notes(&self) -> Notes {
-        let mut notes = Notes::default();
-        self.names.note(&mut notes);
-        notes.add(UNKNOWN, self.unknown);
-        notes.add(CUT, u64::from(self.lines.is_cut));
-        notes
+        self.lines.notes()
     }
 }

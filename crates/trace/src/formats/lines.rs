@@ -15,7 +15,7 @@ use crate::source::{Notes, Source};
 pub(super) const CUT: &str =
     "files whose last line has no line break: they may have been cut off there";
 /// The note about requests that are neither reads nor writes.
-pub(super) const UNKNOWN: &str = "requests of an unknown operation, which were skipped";
+const UNKNOWN: &str = "requests of an unknown operation, which were skipped";
 
 /// What a line was.
 pub(super) enum Parsed {
