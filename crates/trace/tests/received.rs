@@ -131,6 +131,44 @@ fn biosnoop_is_read() {
     assert!(error.starts_with("file:2: number of bytes `W`: not a whole number"), "{error}");
 }
 
+/// Goal: the kernel's block tracepoints are read as blkparse's events. Method: lines of the kernel's own buffer, of trace-cmd and of
+/// perf, old and new, among other tracepoints; processes with spaces, dashes and brackets in their names; a damaged line.
+#[test]
+fn tracepoints_are_read() {
+    let kernel = "# tracer: nop\n#\n\
+        fio-4321    [001] d..1. 100.000000: block_rq_issue: 8,0 R 4096 () 2048 + 8 [fio]\n\
+        <idle>-0    [001] d.h2. 100.000500: block_rq_complete: 8,0 R () 2048 + 8 [0]\n\
+        bash-7      [000] d..2. 100.000600: sched_switch: prev_comm=bash [x] + 1 ==> next_pid=4\n\
+        k/u8:1-ev-12 ( 12) [002] ..... 100.001000: block_rq_issue: 8,0 WFS 0 () 4096 + 16 none,0,0 [k/u8:1-ev]\n\
+        <idle>-0    [002] d.h2. 100.003000: block_rq_complete: 8,0 WFS () 4096 + 16 none,0,0 [-5]\n\
+        fio-4321    [001] d..1. 100.004000: block_rq_issue: 8,0 FF 0 () 0 + 0 [fio]\n";
+    let perf = "CPU 0/KVM  4321/4330 [003]   100.000000: block:block_rq_issue: 8,0 R 4096 () 2048 + 8 be,0,4 [CPU 0/KVM]\n\
+        swapper     0 [003]   100.000500: block:block_rq_complete: 8,0 R () 2048 + 8 be,0,4 [0]\n";
+    let (records, notes) = read(kernel.as_bytes()).unwrap();
+    let told: Vec<_> =
+        records.iter().map(|it| (it.operation, it.offset / 512, it.length)).collect();
+    use Operation::{Flush, Read, Write};
+    assert_eq!(told, [(Read, 2048, 4096), (Write, 4096, 8192), (Flush, 0, 0)]);
+    let done: Vec<_> =
+        records.iter().map(|it| it.completion.map(|it| (it.latency.0, it.failed))).collect();
+    assert_eq!(done, [Some((500_000, false)), Some((2_000_000, true)), None]);
+    assert_eq!(notes.iter().count(), 0, "{notes:?}");
+    let (records, _) = read(perf.as_bytes()).unwrap();
+    let latency = records[0].completion.map(|it| it.latency.0);
+    assert_eq!((records.len(), records[0].at.0, latency), (1, 100_000_000_000, Some(500_000)));
+    for (line, fault) in [
+        (
+            "fio-1 [001] d..1. 100.5: block_rq_issue: 8,0 R 4096 () 2048 + x [fio]\n",
+            "number of sectors `x`",
+        ),
+        ("fio-1 [001] d..1. 100.5: block_rq_issue: sda R 4096 () 2048 + 8 [fio]\n", "device `sda`"),
+        ("fio-1 [001] d..1. 100.5 block_rq_is\n", "not a tracepoint"),
+    ] {
+        let error = read(format!("{kernel}{line}").as_bytes()).unwrap_err();
+        assert!(error.starts_with("file:9: ") && error.contains(fault), "{error}");
+    }
+}
+
 /// Goal: tables of other programs are read by their headers. Method: semicolons and quotes, tabs with times of other units,
 /// columns by their numbers.
 #[test]

@@ -40,12 +40,32 @@ fn is_summary(line: &str) -> bool {
 }
 
 /// `major,minor`
-fn device(text: &str) -> Option<(u64, u64)> {
+pub(super) fn device(text: &str) -> Option<(u64, u64)> {
     let (major, minor) = text.split_once(',')?;
     Some((number("", major).ok()?, number("", minor).ok()?))
 }
 
-pub(super) struct Blkparse {
+/// How the lines of a format of events are read.
+pub(super) struct Layout {
+    pub(super) is_event: fn(&str) -> bool,
+    pub(super) is_summary: fn(&str) -> bool,
+    /// The event of a line, if a request is meant.
+    pub(super) parse: fn(&str, &mut Names) -> Result<Option<Event>, Fault>,
+    /// What is wrong with a line that is neither.
+    pub(super) wrong: &'static str,
+}
+
+/// How the lines of blkparse are read.
+pub(super) const LAYOUT: Layout = Layout {
+    is_event: |line| line.split_whitespace().next().and_then(device).is_some(),
+    is_summary,
+    parse,
+    wrong: "neither an event, which begins with MAJOR,MINOR, nor a summary",
+};
+
+/// A file of events.
+pub(super) struct EventLines {
+    layout: Layout,
     lines: Lines,
     names: Names,
     requests: Requests,
@@ -64,10 +84,10 @@ enum Place {
     Summary,
 }
 
-impl Blkparse {
-    pub(super) fn new(input: Input) -> Self {
-        let (names, requests) = (Names::default(), Requests::new());
-        Self { lines: Lines::new(input), names, requests, place: Place::Begin, over: false }
+impl EventLines {
+    pub(super) fn new(input: Input, layout: Layout) -> Self {
+        let (lines, names, requests) = (Lines::new(input), Names::default(), Requests::new());
+        Self { layout, lines, names, requests, place: Place::Begin, over: false }
     }
 }
 
@@ -128,7 +148,7 @@ fn sectors(text: &str) -> Result<(u64, u64), Fault> {
     Ok((offset, length))
 }
 
-impl Source for Blkparse {
+impl Source for EventLines {
     fn next_record(&mut self) -> Result<Option<Record>> {
         loop {
             if let Some(record) = self.requests.pop() {
@@ -141,23 +161,18 @@ impl Source for Blkparse {
                 self.over = true;
                 continue;
             };
-            let is_event = line.split_whitespace().next().and_then(device).is_some();
-            if !is_event {
-                let is_summary = is_summary(line);
+            if !(self.layout.is_event)(line) {
+                let is_summary = (self.layout.is_summary)(line);
                 self.place = match self.place {
                     Place::Begin if is_summary || is_words(line) => Place::Begin,
                     Place::Events if is_summary => Place::Summary,
                     Place::Summary => Place::Summary,
-                    _ => {
-                        return Err(self.lines.wrong(
-                            "neither an event, which begins with MAJOR,MINOR, nor a summary",
-                        ));
-                    }
+                    _ => return Err(self.lines.wrong(self.layout.wrong)),
                 };
                 continue;
             }
             self.place = Place::Events;
-            match parse(line, &mut self.names) {
+            match (self.layout.parse)(line, &mut self.names) {
                 Ok(Some(event)) => self.requests.take(&event),
                 Ok(None) => {}
                 Err(fault) => return Err(self.lines.wrong(fault)),

@@ -17,12 +17,14 @@ mod spc;
 mod systor;
 mod table;
 mod tencent;
+mod tracepoints;
 
 use crate::compression;
 use crate::error::{Place, Result, TraceError};
 use crate::input::Input;
 use crate::read::Reader;
 use crate::source::Source;
+use blkparse::EventLines;
 use head::{Head, is_same, is_words};
 use lines::LineSource;
 
@@ -172,7 +174,15 @@ pub const TABLE: &[Format] = &[
         summary: "the text of blkparse, in its default layout",
         streams: "process.pid",
         recognises: Recognises::Line { header: "", accepts: blkparse::accepts },
-        open: |inputs| Ok(Box::new(blkparse::Blkparse::new(one(inputs)))),
+        open: |inputs| Ok(Box::new(EventLines::new(one(inputs), blkparse::LAYOUT))),
+        together: false,
+    },
+    Format {
+        name: "tracepoints",
+        summary: "the kernel's block tracepoints as text: trace_pipe, trace-cmd report, perf script",
+        streams: "process.pid",
+        recognises: Recognises::Line { header: "", accepts: tracepoints::LAYOUT.is_event },
+        open: |inputs| Ok(Box::new(EventLines::new(one(inputs), tracepoints::LAYOUT))),
         together: false,
     },
     Format {
