@@ -28,8 +28,8 @@ pub use settings::{
 };
 pub use values::{distribution, split};
 
-/// Most jobs of a file.
-const JOBS_MAX: usize = 1_000;
+/// Most jobs of a file, as in fio.
+const JOBS_MAX: usize = 4_096;
 /// Most clones of a job.
 const NUMJOBS_MAX: u64 = 10_000;
 /// Most calls of a job in flight.
@@ -208,7 +208,9 @@ fn parse_source(
         let mut written = vec![section.head];
         written.extend(section.options);
         let name = settings.name.clone().unwrap_or(section.name);
-        settings.finish(&name);
+        for what in settings.finish(&name) {
+            file.ignore(what);
+        }
         let inherited = file.inherited.len();
         file.jobs.push(Job { name, options: own, settings, inherited, written });
     }
@@ -250,6 +252,12 @@ fn is_said(problems: &[Problem], unsupported: Option<&str>) -> bool {
 }
 
 impl JobFile {
+    /// Takes note of something without effect.
+    fn ignore(&mut self, what: &str) {
+        if self.ignored.iter().all(|known| known != what) {
+            self.ignored.push(what.to_owned());
+        }
+    }
     /// Applies the options of a section, and takes note of those that cannot be used.
     fn apply(&mut self, settings: &mut Settings, options: &[Written]) -> Result<(), ConfigError> {
         // Values of the whole section are read in its base of units.
@@ -257,9 +265,7 @@ impl JobFile {
         let (first, rest): (Vec<&Written>, Vec<&Written>) = options.iter().partition(units);
         for it in first.into_iter().chain(rest) {
             if names::is_ignored(&it.name, &it.value) {
-                if !self.ignored.contains(&it.name) {
-                    self.ignored.push(it.name.clone());
-                }
+                self.ignore(&it.name);
                 continue;
             }
             let Err(bad) = options::apply(settings, &it.name, &it.value) else { continue };
@@ -285,17 +291,14 @@ impl Written {
 /// What several options together ask for, and the model does not have.
 fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
     let it = &job.settings;
-    let files = it.files();
-    let is_device = |name: &String| name.starts_with("/dev/");
-    let is_format = files.len() > 1 && file.written(job, "filename").is_none();
-    let named = if is_format { "filename_format" } else { "filename" };
+    let several = if it.files().len() > 1 { "filename" } else { "nrfiles" };
     let verify = if it.verify.how.is_some() { "verify" } else { "verify_pattern" };
     let found = [
         (
-            files.len() > 1 && !files.iter().all(is_device),
-            named,
-            "several files of a job are not supported",
-            "one file, or devices; --ignore-unsupported takes the first",
+            it.nr_files > 1 && !it.random,
+            several,
+            "several files of a sequential job are not supported",
+            "one file, devices, or a random job; --ignore-unsupported uses one file after the other",
         ),
         (
             it.verify_reads(),
@@ -304,7 +307,13 @@ fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
             "0, do_verify=0, time_based without verify_backlog, or the argument --ignore-unsupported",
         ),
         (
-            it.hints.random && !it.random && !it.direct && !it.uncached,
+            it.lacks_read_ahead(),
+            "rw",
+            "the page cache has no model of read-ahead for this",
+            "direct=1, which the argument --ignore-unsupported takes",
+        ),
+        (
+            it.hints.random && !it.random && it.is_buffered(),
             "fadvise_hint",
             "sequential calls without read-ahead are not modelled",
             "1, 0, or the argument --ignore-unsupported",
@@ -313,7 +322,13 @@ fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
     let asked = found.into_iter().filter(|it| it.0);
     let problem = |(_, option, message, allowed): (bool, &str, &str, &str)| {
         let error = file.error(job, option, format!("option `{option}`: {message}"));
-        let unsupported = file.written(job, option).map(Written::shown);
+        let written = file.written(job, option).map(Written::shown);
+        let part = match option {
+            "rw" => "the page cache of ",
+            "filename" | "nrfiles" => "turns between the files of ",
+            _ => "",
+        };
+        let unsupported = written.map(|written| format!("{part}{written}"));
         Problem { error: error.allowed(allowed), unsupported }
     };
     asked.map(problem).collect()
@@ -323,9 +338,6 @@ fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
 fn check(file: &JobFile, job: &Job) -> Option<ConfigError> {
     let it = &job.settings;
     let refuse = |option: &str, message: &str| Some(file.error(job, option, message));
-    if it.time_based && it.runtime.is_none() {
-        return refuse("time_based", "`time_based` needs a `runtime`");
-    }
     if it.cgroup_weight.is_some() && it.cgroup.is_none() {
         return refuse("cgroup_weight", "`cgroup_weight` needs a `cgroup`");
     }
@@ -334,10 +346,6 @@ fn check(file: &JobFile, job: &Job) -> Option<ConfigError> {
     }
     if it.engine == Engine::Synchronous && it.depth > 1 && it.latency_target.is_some() {
         return refuse("latency_target", "`latency_target` needs an asynchronous `ioengine`");
-    }
-    let zoned = it.distribution != Distribution::Random;
-    if zoned && !it.random {
-        return refuse("random_distribution", "a sequential job has no distribution of places");
     }
     let before = file.jobs.iter().take_while(|other| !std::ptr::eq(*other, job));
     if let Some(name) = &it.wait_for

@@ -80,6 +80,7 @@ pub(super) fn canonical(name: &str) -> &str {
         "blockalign" => "ba",
         "fileoffset" => "offset",
         "fill_fs" => "fill_device",
+        "nr_files" => "nrfiles",
         "iodepth_batch_submit" => "iodepth_batch",
         "iodepth_batch_complete" => "iodepth_batch_complete_min",
         "ratecycle" => "rate_cycle",
@@ -353,7 +354,10 @@ fn depths(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         }
         "iodepth_low" => to.batches.low = Some(calls(0)?).filter(|it| *it > 0),
         "prio" => to.prio = Some(within(number(value, base)?, 0, 7)? as u8),
-        "prioclass" => to.prio_class = Some(within(number(value, base)?, 1, 3)? as u8),
+        "prioclass" => {
+            let class = within(number(value, base)?, 0, 3)? as u8;
+            to.prio_class = Some(class).filter(|class| *class > 0);
+        }
         "cmdprio_percentage" => {
             return classes(0, 100, &mut |at, it| to.urgent[at].percent = it as u32);
         }
@@ -393,6 +397,7 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     match name {
         "numjobs" => to.clones = within(number(value, base)?, 1, NUMJOBS_MAX)? as u32,
         "size" => to.size = Some(size(value, base)?),
+        "nrfiles" => to.nr_files = within(number(value, base)?, 1, u64::from(u32::MAX))?,
         "filesize" if value.contains(['-', ':']) => {
             let bad = Bad::unsupported("a range of sizes is not supported");
             return Err(bad.allowed("one size"));

@@ -219,6 +219,8 @@ pub struct Settings {
     pub size: Option<Size>,
     /// `filesize`
     pub file_size: Option<u64>,
+    /// `nrfiles`, or the number of names in `filename`; devices are one drive.
+    pub nr_files: u64,
     /// `fill_device`
     pub fill_device: bool,
     /// `io_size`
@@ -304,16 +306,49 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What follows from several options together, in whatever order they stand.
-    pub(super) fn finish(&mut self, job: &str) {
+    /// What follows from several options together, in whatever order they stand; those without effect.
+    pub(super) fn finish(&mut self, job: &str) -> Vec<&'static str> {
         self.direct |= self.hints.atomic;
         if self.hints.offload && self.engine == Engine::Synchronous {
             self.engine = Engine::Asynchronous;
         }
         let device = job.starts_with("/dev/").then(|| job.replace(':', "\\:"));
-        self.file = self.file.take().or(device).or(self.file_format.take());
+        self.file = self.file.take().or(device);
+        let names = self.files();
+        if self.names_drives
+            || (!names.is_empty() && names.iter().all(|it| it.starts_with("/dev/")))
+        {
+            self.nr_files = 1;
+        } else if !names.is_empty() {
+            self.nr_files = names.len() as u64;
+        }
+        self.file = self.file.take().or(self.file_format.take());
+        self.random_map &= self.align.is_none();
+        let mut without_effect = Vec::new();
+        if self.time_based && self.runtime.is_none() {
+            self.time_based = false;
+            without_effect.push("time_based without runtime");
+        }
+        if self.distribution != Distribution::Random && !self.random {
+            self.distribution = Distribution::Random;
+            without_effect.push("random_distribution of sequential jobs");
+        }
+        without_effect
     }
-    /// The names in `filename`, of which the first counts.
+    /// Whether its calls go through the page cache.
+    pub fn is_buffered(&self) -> bool {
+        !self.direct && !self.uncached && self.direction != Direction::Trim
+    }
+    /// Whether the kernel would read ahead for it in a way that is not modelled.
+    pub fn lacks_read_ahead(&self) -> bool {
+        let with_gaps = self.direction == Direction::Read && self.modifier.is_some();
+        self.is_buffered() && !self.random && (with_gaps || self.direction == Direction::Mixed)
+    }
+    /// Whether a random call may go where one went before, although others have not been made yet.
+    pub fn may_repeat_places(&self) -> bool {
+        self.random && (!self.random_map || self.distribution != Distribution::Random)
+    }
+    /// The names in `filename`.
     pub fn files(&self) -> Vec<String> {
         match &self.file {
             None => Vec::new(),
@@ -371,6 +406,7 @@ impl Default for Settings {
             clones: 1,
             size: None,
             file_size: None,
+            nr_files: 1,
             fill_device: false,
             io_size: None,
             number_ios: None,

@@ -146,12 +146,18 @@ fn calculated(operator: char, a: u64, b: u64) -> Read<u64> {
 
 /// `20%`, or a size.
 pub(super) fn size(text: &str, kb_base: u64) -> Read<Size> {
+    if text.strip_suffix(['z', 'Z']).is_some_and(|zones| zones.trim().parse::<u64>().is_ok()) {
+        let bad =
+            Bad::unsupported(format!("`{text}` is a number of zones, which are not modelled"));
+        return Err(bad.allowed("bytes, percent, or the argument --ignore-unsupported"));
+    }
     let Some(percent) = text.strip_suffix('%') else {
         return number(text, kb_base).map(Size::Bytes);
     };
     match percent.trim().parse() {
+        Ok(0) => Ok(Size::Bytes(0)),
         Ok(percent @ 1..=100) => Ok(Size::Percent(percent)),
-        _ => Err(Bad::new(format!("`{text}` is not a part of the target")).allowed("1% to 100%")),
+        _ => Err(Bad::new(format!("`{text}` is not a part of the target")).allowed("0% to 100%")),
     }
 }
 
@@ -187,6 +193,9 @@ pub(super) fn block(text: &str, kb_base: u64) -> Read<u64> {
     let bad = |why: &str| Err(Bad::new(format!("a block of {bytes} bytes {why}")));
     match bytes {
         0 => bad("is none"),
+        _ if bytes % 512 != 0 && kb_base == 1024 && text.to_ascii_lowercase().contains("ib") => {
+            bad("is no number of sectors of 512 bytes: KiB is 1000 bytes in fio, unless kb_base=1000")
+        }
         _ if bytes % 512 != 0 => bad("is no number of sectors of 512 bytes"),
         _ if bytes > 1 << 30 => bad("is longer than 1 GiB"),
         _ => Ok(bytes),

@@ -1,9 +1,15 @@
 //! How much a job does, as fio 3.33 counts it: `size`, `io_size`, `loops` and blocks that do not divide them.
 //!
 //! A pass through the file has as many whole blocks as fit. `io_size` ends a job with the call that reaches it, in the middle of a
-//! pass; at the end of a pass, a further one begins only if a block is left to do.
+//! pass; at the end of a pass, a further one begins only if a block is left to do. Random calls that may come to a place again,
+//! and sequential calls with gaps, have no passes: they end with the call that reaches the size. But calls with gaps also end where
+//! one of them ends at the end of the file, or would end behind it.
+
+use std::cmp::Ordering;
 
 use iofair_config::fio::{Direction, Settings, Size};
+
+use super::target::Region;
 
 /// How much a job does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,26 +19,39 @@ pub(super) struct Amount {
     pub(super) last_is_whole: bool,
 }
 
-/// What a job does with calls in these directions on a file of `size` bytes; `None`: more than can be counted.
-pub(super) fn of(it: &Settings, used: [bool; 3], size: u64) -> Option<Amount> {
+/// What a job does with calls in these directions on a range; `None`: more than can be counted.
+pub(super) fn of(it: &Settings, used: [bool; 3], region: &Region) -> Option<Amount> {
+    let size = region.size.bytes();
     let blocks = || it.blocks.iter().zip(used).filter(|it| it.1).map(|it| it.0);
     let least = blocks().map(|it| it.least()).min().unwrap_or(512);
     let most = blocks().map(|it| it.most()).max().unwrap_or(least);
     // Each block is trimmed and written.
     let times = if it.direction == Direction::TrimWrite { 2 } else { 1 };
-    let pass = size / least * least;
+    // Without `filesize`, each of several files has as many whole blocks as fit into its part.
+    let files = if it.file_size.is_none() { it.nr_files } else { 1 };
+    let pass = size / files / least * least * files;
+    let differ = least != most;
+    let up = |bytes: u64| match differ {
+        true => Some(bytes),
+        false => bytes.checked_next_multiple_of(least),
+    };
     let wanted = match it.io_size {
         None | Some(Size::Bytes(0)) => {
-            let bytes = pass.checked_mul(it.loops)?.checked_mul(times)?;
-            return Some(Amount { bytes, last_is_whole: false });
+            let gap = it.modifier.filter(|_| !it.random);
+            let ends_early =
+                gap.filter(|_| region.ends_file && !differ && it.direction != Direction::Mixed);
+            let early = ends_early.and_then(|gap| pass_with_gaps(size, least, gap));
+            let (bytes, last_is_whole) = match early {
+                Some(early) => (early.checked_mul(it.loops)?, false),
+                None if gap.is_some() || it.may_repeat_places() => {
+                    (up(size.checked_mul(it.loops)?)?, differ)
+                }
+                None => (pass.checked_mul(it.loops)?, false),
+            };
+            return Some(Amount { bytes: bytes.checked_mul(times)?, last_is_whole });
         }
         Some(Size::Bytes(bytes)) => bytes,
         Some(Size::Percent(percent)) => (u128::from(size) * u128::from(percent) / 100) as u64,
-    };
-    let last_is_whole = least != most;
-    let up = |bytes: u64| match last_is_whole {
-        true => Some(bytes),
-        false => bytes.checked_next_multiple_of(least),
     };
     let passes = pass.checked_mul(it.loops)?;
     let bytes = match wanted {
@@ -44,12 +63,24 @@ pub(super) fn of(it: &Settings, used: [bool; 3], size: u64) -> Option<Amount> {
             whole.checked_add(if rest < most { 0 } else { up(rest)? })?
         }
     };
-    Some(Amount { bytes: bytes.checked_mul(times)?, last_is_whole })
+    Some(Amount { bytes: bytes.checked_mul(times)?, last_is_whole: differ })
+}
+
+/// The bytes of a pass whose calls have a gap between them, if one of them ends at the end of the file or would end behind it.
+fn pass_with_gaps(size: u64, block: u64, gap: i64) -> Option<u64> {
+    let step = block.checked_add(u64::try_from(gap).ok()?)?;
+    let last = size.checked_sub(1)? / step;
+    match (last * step + block).cmp(&size) {
+        Ordering::Less => None,
+        Ordering::Equal => Some((last + 1) * block),
+        Ordering::Greater => Some(last * block),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use iofair_config::fio::Blocks;
+    use iofair_core::unit::Sectors;
 
     use super::*;
 
@@ -82,11 +113,13 @@ mod tests {
         ] {
             let blocks = std::array::from_fn(|_| Blocks::Fixed(block << 10));
             let settings = Settings { io_size, loops, blocks, ..Settings::default() };
-            let amount = of(&settings, [true, false, false], size << 10).expect("not too much");
+            let region = Region { place: None, size: Sectors(2 * size), ends_file: true };
+            let amount = of(&settings, [true, false, false], &region).expect("not too much");
             let told = (amount.bytes / (block << 10), amount.bytes % (block << 10));
             assert_eq!(told, (wanted, 0), "{size}k {io_size:?} {loops} {block}k");
         }
         let most = Settings { io_size: Some(Size::Bytes(u64::MAX)), ..Settings::default() };
-        assert_eq!(of(&most, [true, false, false], 8192), None, "more than can be counted");
+        let region = Region { place: None, size: Sectors(16), ends_file: true };
+        assert_eq!(of(&most, [true, false, false], &region), None, "more than can be counted");
     }
 }

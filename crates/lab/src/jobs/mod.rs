@@ -10,6 +10,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use iofair_config::fio::{self, Engine, JobFile, Settings};
@@ -105,6 +106,9 @@ fn resolve(file: JobFile, overrides: &Overrides) -> Result<Experiment, ConfigErr
         }
     }
     file.jobs.retain(|job| job.settings.engine != Engine::Elsewhere);
+    for job in &mut file.jobs {
+        job.settings.direct |= job.settings.lacks_read_ahead();
+    }
     if file.jobs.is_empty() {
         let error = || ConfigError::whole_file(file.path(), "no job does I/O on a drive");
         return Err(ConfigError::of_all(errors).unwrap_or_else(error));
@@ -224,14 +228,14 @@ fn fill(
     let (mut names, mut infos, mut notes): (Vec<String>, Vec<JobInfo>, Vec<String>) =
         (Vec::new(), Vec::new(), Vec::new());
     let exits = file.jobs.iter().any(|job| job.settings.exit_all);
-    let (mut step, mut group) = (0, 0);
+    let (mut unique, mut step, mut group) = (UniqueNames::default(), 0, 0);
     for (index, job) in file.jobs.iter().enumerate() {
         let settings = &job.settings;
         if index > 0 {
             step += u32::from(settings.stonewall);
             group += u32::from(settings.stonewall || settings.new_group);
         }
-        let name = unique(&job.name, &names);
+        let name = unique.name(&job.name);
         let after = awaited(&infos, settings.wait_for.as_deref());
         let exit = exits.then_some(match settings.exit_what {
             fio::Exit::Group => Exit::Group,
@@ -306,12 +310,26 @@ fn awaited(jobs: &[JobInfo], name: Option<&str>) -> Option<(u32, u32)> {
     Some((first, jobs[index].clones))
 }
 
-/// A name that no client has yet: the second job of a name becomes `NAME#2`.
-fn unique(name: &str, known: &[String]) -> String {
-    let taken = |name: &str| known.iter().any(|it| it == name);
-    let numbered = (2..).map(|number| format!("{name}#{number}"));
-    let mut candidates = std::iter::once(name.to_owned()).chain(numbered);
-    candidates.find(|it| !taken(it)).expect("numbers do not end")
+/// Names of clients, each given once.
+#[derive(Default)]
+struct UniqueNames {
+    given: BTreeSet<String>,
+    /// The number of the next job with this name.
+    numbers: BTreeMap<String, u32>,
+}
+
+impl UniqueNames {
+    /// A name that no client has yet: the second job of a name becomes `NAME#2`.
+    fn name(&mut self, wanted: &str) -> String {
+        let number = self.numbers.entry(wanted.to_owned()).or_insert(1);
+        loop {
+            let name = if *number == 1 { wanted.to_owned() } else { format!("{wanted}#{number}") };
+            *number += 1;
+            if self.given.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
 }
 
 /// An upper bound of the time of a run.

@@ -36,7 +36,7 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
         notes.push(format!("{name}: ioengine={engine} runs as {nearest}."));
     }
     let depth = settings.depth;
-    if depth > 1 && settings.engine == Engine::Asynchronous && is_buffered(settings) {
+    if depth > 1 && settings.engine == Engine::Asynchronous && settings.is_buffered() {
         notes.push(format!("{name}: one call at a time, because iodepth={depth} needs direct=1."));
     }
     if let Some(how) = settings.verified().filter(|_| !settings.verify_reads()) {
@@ -47,12 +47,10 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
     if number > 1 && files.iter().all(|name| name.starts_with("/dev/")) {
         notes.push(format!("{name}: its {number} devices are one drive."));
     }
+    if settings.nr_files > 1 {
+        notes.push(format!("{name}: its {} files are one of their size.", settings.nr_files));
+    }
     (!notes.is_empty()).then(|| notes.join(" "))
-}
-
-/// Whether its calls go through the page cache.
-fn is_buffered(it: &Settings) -> bool {
-    !it.direct && !it.uncached && it.direction != fio::Direction::Trim
 }
 
 pub(super) fn client(
@@ -64,7 +62,7 @@ pub(super) fn client(
     let it = &job.settings;
     let name = if it.clones == 1 { name.to_owned() } else { format!("{name}.{}", place.clone) };
     let mut calls = calls(file, job, place)?;
-    let keeps = is_buffered(it) && !it.hints.drop_behind;
+    let keeps = it.is_buffered() && !it.hints.drop_behind;
     calls.hits = keeps.then_some(Hits { invalidate: it.invalidate });
     let pattern = match (writes(it), it.random) {
         (false, false) => Pattern::SequentialRead,
@@ -73,7 +71,7 @@ pub(super) fn client(
         (true, true) => Pattern::RandomWrite,
     };
     let used = calls.directions(pattern.writes());
-    let buffered = is_buffered(it);
+    let buffered = it.is_buffered();
     let depth = match it.engine {
         Engine::Asynchronous if !buffered => it.depth,
         _ => 1,
@@ -138,13 +136,6 @@ fn writes(it: &Settings) -> bool {
 fn check(file: &JobFile, job: &FioJob, client: &ClientSpec) -> Result<(), ConfigError> {
     let (it, calls) = (&job.settings, &client.job.calls);
     let refuse = |option: &str, message: &str| Err(file.error(job, option, message));
-    if client.job.buffered && !it.random {
-        let mixed = it.direction == fio::Direction::Mixed;
-        if mixed || (it.direction == fio::Direction::Read && calls.turn != Turn::Each) {
-            let message = "the page cache has no model of read-ahead for this; write direct=1";
-            return refuse("rw", message);
-        }
-    }
     let used = calls.directions(client.job.pattern.writes());
     let most = Direction::ALL.into_iter().filter(|it| used[it.index()]);
     let most = most.map(|direction| it.blocks[direction.index()].most()).max().unwrap_or(0);
@@ -221,11 +212,13 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
     calls.end_sync = it.end_syncs.contains(&true) && it.writes();
     calls.urgent = urgent(file, job)?;
     if !it.time_based {
-        let amount = amount::of(it, used, place.region.size.bytes());
+        let amount = amount::of(it, used, &place.region);
         let too_many = || file.error(job, "loops", "more bytes than can be counted");
         let amount = amount.ok_or_else(too_many)?;
         (calls.bytes_max, calls.last_is_whole) = (Some(amount.bytes), amount.last_is_whole);
-        calls.calls_max = it.number_ios.map(|number| number.saturating_mul(it.loops));
+        // Of trims and writes, fio counts the pairs.
+        let each = if it.direction == fio::Direction::TrimWrite { 2 } else { 1 };
+        calls.calls_max = it.number_ios.map(|number| number.saturating_mul(it.loops * each));
     }
     Ok(calls)
 }

@@ -16,6 +16,8 @@ pub(super) struct Region {
     /// Where it begins on the drive; `None`: a file of its own.
     pub(super) place: Option<Sectors>,
     pub(super) size: Sectors,
+    /// Whether it ends where its file ends.
+    pub(super) ends_file: bool,
 }
 
 /// The files of all jobs.
@@ -37,11 +39,15 @@ const SIZE_ALLOWED: &str = "a size, or a `filename` below /dev, which is the who
 const DRIVE_ALLOWED: &str =
     "a `filename` below /dev, which is the whole drive, also as --set filename=/dev/sdx";
 
-/// The name of a clone's file, if it is not its own.
+/// The name of a clone's file, if it is not its own. Several files are one, which has all of their names.
 fn name_of(job: &Job, clone: u32) -> Option<String> {
     let settings = &job.settings;
     let unnamed = || settings.names_drives.then(|| "drive".to_owned());
-    let file = settings.files().into_iter().next().or_else(unnamed)?;
+    let mut files = settings.files();
+    if settings.nr_files == 1 {
+        files.truncate(1);
+    }
+    let file = (!files.is_empty()).then(|| files.join(":")).or_else(unnamed)?;
     let numbers =
         [("$jobname", job.name.clone()), ("$jobnum", clone.to_string()), ("$filenum", "0".into())];
     let named = numbers.iter().fold(file, |name, (word, text)| name.replace(word, text));
@@ -96,11 +102,20 @@ impl<'a> Targets<'a> {
         }
         Ok((this, errors))
     }
+    /// `filesize` of all files together.
+    fn made(&self, job: &Job) -> Result<Option<u64>, ConfigError> {
+        let bytes = |size: u64| Size::Bytes(size.saturating_mul(job.settings.nr_files));
+        let size = job.settings.file_size.map(bytes);
+        size.map(|size| self.resolve(job, "filesize", size, None)).transpose()
+    }
     /// Where the file of a clone ends.
     fn file_end(&self, job: &Job, clone: u32) -> Result<u64, ConfigError> {
-        match job.settings.file_size {
-            Some(size) => self.resolve(job, "filesize", Size::Bytes(size), None),
-            None => Ok(self.offset(job, clone, None)? + self.size(job, "size", None)?),
+        match self.made(job)? {
+            Some(size) => Ok(size),
+            None => {
+                let size = self.size(job, "size", None)?;
+                Ok(self.offset(job, clone, Some(size))? + size)
+            }
         }
     }
 
@@ -108,23 +123,29 @@ impl<'a> Targets<'a> {
     pub(super) fn region(&mut self, job: &Job, clone: u32) -> Result<Region, ConfigError> {
         let refuse = |option: &str, message: &str| Err(self.file.error(job, option, message));
         let Some(name) = name_of(job, clone) else {
-            let whole = job.settings.file_size.map(Size::Bytes);
-            let whole = whole.map(|size| self.resolve(job, "filesize", size, None)).transpose()?;
+            let whole = self.made(job)?;
             let mut size = match (whole, job.settings.size) {
                 (Some(whole), None | Some(Size::Bytes(0))) => whole,
                 (whole, _) => self.size(job, "size", whole)?,
             };
+            let mut ends_file = true;
             if let Some(whole) = whole {
-                size = size.min(whole.saturating_sub(self.offset(job, clone, Some(whole))?));
+                let room = whole.saturating_sub(self.offset(job, clone, Some(whole))?);
+                (ends_file, size) = (size >= room, size.min(room));
             }
-            return Ok(Region { place: None, size: Sectors::from_bytes_ceil(size) });
+            return Ok(Region { place: None, size: Sectors::from_bytes_ceil(size), ends_file });
         };
         let shared = self.index.get(&name).map(|at| &self.shared[*at]);
         let (base, whole) = match shared {
             Some((_, size, place)) => (*place, *size),
             None => (0, job.settings.file_size.unwrap_or(self.capacity).min(self.capacity)),
         };
-        let offset = self.offset(job, clone, Some(whole))?;
+        // Percentages are of the file as the job would make it, which another one may make longer.
+        let made = match (shared, job.settings.file_size) {
+            (Some(_), None) => self.size(job, "size", None)?,
+            _ => whole,
+        };
+        let offset = self.offset(job, clone, Some(made))?;
         if offset >= whole {
             return refuse("offset", "the offset lies behind the end");
         }
@@ -135,7 +156,7 @@ impl<'a> Targets<'a> {
             _ => whole - offset,
         };
         let place = Some(Sectors((base + offset) / 512));
-        Ok(Region { place, size: Sectors(size / 512) })
+        Ok(Region { place, size: Sectors(size / 512), ends_file: offset + size == whole })
     }
 
     /// `size`; a percentage is one of `whole`, if there is a whole.

@@ -212,12 +212,19 @@ fn files_are_places() {
     assert!(apart.abs_diff(capacity / 5) <= 4096, "{apart}");
     assert_eq!(told[5], (Some(0), capacity));
     assert_ne!(told[6].0, told[7].0);
+    // Percentages are of what the job would make of its file.
+    let text = "[a]\nfilename=x\nsize=64k\noffset=50%\n[b]\nfilename=x\nsize=128k\n";
+    let shared = self::experiment(text, &Overrides::default());
+    let clients = &shared.variants[0].clients;
+    let [half, whole] = [0, 1].map(|at| clients[at].place.expect("a place"));
+    assert_eq!((half - whole).bytes(), 32 << 10);
+    assert_eq!(clients[0].file_size.bytes(), 64 << 10);
     for (text, part) in [
         ("[a]\nrw=read\n", "job `a` has no `size`"),
         ("[a]\nsize=10%\n", "a percentage of a file that is not there"),
         ("[a]\nsize=1000t\n", "more than the drive has"),
         ("[a]\nsize=4k\nbs=8k\n", "smaller than a block"),
-        ("[a]\nsize=1m\nrw=rw\n", "write direct=1"),
+        ("[a]\nsize=1m\nrw=rw\n", "allowed: direct=1"),
         ("[a]\nsize=1m\nrw=write\nbs=6k\n", "whole pages"),
         ("[a]\nsize=1m\nnumjobs=10000\n", ""),
     ] {
@@ -267,6 +274,12 @@ fn names_and_groups_are_fios() {
     assert_eq!(it.variants[0].subjects, ["a b", "a b#2", "c"]);
     let groups: Vec<u32> = it.jobs.as_ref().unwrap().jobs.iter().map(|job| job.group).collect();
     assert_eq!(groups, [0, 1, 2]);
+    // A name may look like the one that another job gets.
+    let jobs = ["a", "${N}", "a", "a", "${N}"].map(|name| format!("[x]\nname={name}\nsize=1m\n"));
+    let environment = vec![("N".to_owned(), "a#2".to_owned())];
+    let variables = fio::Variables { environment, ..fio::Variables::default() };
+    let it = experiment(&jobs.concat(), &Overrides { variables, ..Overrides::default() });
+    assert_eq!(it.variants[0].subjects, ["a", "a#2", "a#3", "a#4", "a#2#2"]);
     let mixed =
         "[a]\nsize=2m\nrw=randrw\ndirect=1\nrandom_distribution=pareto:0.2\nstartdelay=0-1s\n";
     assert_eq!(run(mixed), run(mixed));

@@ -63,6 +63,70 @@ fn io_size_is_reached() {
     assert_eq!(run(device).clients[0].bytes, 512 << 10, "of what the job uses");
 }
 
+/// Goal: random calls without a map and sequential calls with gaps go round until the size is reached, and a call with a gap that
+/// ends at the end of the file, or would end behind it, ends a pass. Method: the calls that fio 3.33 made.
+#[test]
+fn calls_without_passes_are_fios() {
+    for (options, calls) in [
+        ("rw=randwrite / size=1000k / bs=12k / norandommap", 84),
+        ("rw=randwrite / size=1000k / bs=12k / norandommap / loops=2", 167),
+        ("rw=randwrite / size=1000k / bs=12k / random_distribution=zipf:1.2", 84),
+        ("rw=randread / size=1000k / bs=12k / ba=4k", 84),
+        ("rw=randread / size=1000k / bs=12k / ba=12k", 84),
+        ("rw=randwrite / size=1000k / bs=12k", 83),
+        ("rw=randwrite / size=10k / norandommap / loops=3", 8),
+        ("rw=read:8k / size=1m", 86),
+        ("rw=read:16k / size=1m", 52),
+        ("rw=read:12k / size=1m", 256),
+        ("rw=write:8k / size=64k", 6),
+        ("rw=write:8k / size=64k / loops=2", 12),
+        ("rw=write:8k / size=64k / io_size=128k", 32),
+        ("rw=write:8k / size=64k / io_size=32k", 8),
+        ("rw=write:8k / size=64k / number_ios=10", 6),
+        ("rw=write:8k / size=64k / offset=12k", 6),
+        ("rw=write:8k / size=64k / filesize=128k", 16),
+        ("rw=write:8k / size=60k", 15),
+        ("rw=write:12k / size=66k", 4),
+        ("rw=trimwrite / size=1m / number_ios=7", 14),
+        ("rw=read:8k / size=66k", 17),
+        ("rw=write:-8k / size=64k", 16),
+        ("rw=write:-8k / size=66k", 17),
+        ("rw=write / size=1m / random_distribution=zipf:1.2", 256),
+        ("rw=write / size=1m / time_based", 256),
+    ] {
+        let outcome = run(&format!("[a]\ndirect=1\n{}\n", options.replace(" / ", "\n")));
+        assert_eq!(outcome.clients[0].calls, calls, "{options}");
+    }
+    let sizes = "[a]\ndirect=1\nrw=randwrite\nsize=1000k\nbssplit=4k/50:16k/50\nnorandommap\n";
+    let bytes = run(sizes).clients[0].bytes;
+    assert!((1000 << 10..1016 << 10).contains(&bytes), "{bytes}");
+}
+
+/// Goal: options that change nothing of some jobs are said, not refused. Method: a file that sets them for all of its jobs.
+#[test]
+fn options_without_effect_are_said() {
+    let text = "[global]\ntime_based\nrandom_distribution=zipf:1.2\nsize=1m\n[a]\nrw=write\n[b]\nrw=randread\n";
+    let note = experiment(text, &Overrides::default()).note;
+    let wanted =
+        "Without effect here: time_based without runtime, random_distribution of sequential jobs.";
+    assert!(note.contains(wanted), "{note}");
+}
+
+/// Goal: sequential jobs whose read-ahead is not modelled run as direct ones if that is asked for. Method: a mix and reads with
+/// gaps; what was left out is said.
+#[test]
+fn the_page_cache_can_be_left_out() {
+    let overrides = Overrides { ignore_unsupported: true, ..Overrides::default() };
+    for rw in ["rw", "read:8k"] {
+        let text = format!("[a]\nsize=1m\nrw={rw}\n");
+        assert!(refused(&text).contains("no model of read-ahead"), "{}", refused(&text));
+        let it = experiment(&text, &overrides);
+        assert!(!it.variants[0].clients[0].job.buffered);
+        let wanted = format!("LEFT OUT, although fio would do it: the page cache of rw={rw}.");
+        assert!(it.note.contains(&wanted), "{}", it.note);
+    }
+}
+
 /// Goal: buffered reads hit what is in memory, and only that. Method: random reads of a small file, once with fio's random map
 /// (which drops the cache before each round), once without; of a file larger than memory; without `invalidate`; of a file that
 /// another job has read. On real machines, hits make 200,000 to 500,000 reads a second, and misses some thousands.
@@ -224,6 +288,18 @@ fn sizes_of_files_are_used() {
     assert_eq!(bytes("filename=f\nfilesize=4m\nio_size=50%"), 2048);
     assert_eq!(bytes("filename=/dev/x:/dev/y\nio_size=1m"), 1024);
     assert_eq!(bytes("name=/dev/sdb\nio_size=1m"), 1024);
+    // Several files are one; each has as many whole blocks as fit into its part.
+    for (options, wanted) in [
+        ("filesize=64k\nnrfiles=4", 256),
+        ("filesize=64k\nnrfiles=3\nsize=128k", 128),
+        ("filesize=64k\nfilename=x:y", 128),
+        ("filename=x\nnrfiles=4\nsize=64k", 64),
+        ("size=1m\nnrfiles=3", 1020),
+        ("size=1m\nnrfiles=3\nnorandommap", 1024),
+        ("size=1m\nnrfiles=3\nio_size=2m", 2048),
+    ] {
+        assert_eq!(bytes(&format!("rw=randread\n{options}")), wanted, "{options}");
+    }
     let error = refused("[a]\nfilesize=1000t\n");
     assert!(error.contains("job.fio:2:10: 1099511627776000 bytes are more"), "{error}");
     assert_eq!(bytes("filename=Nvme0n1\nioengine=spdk_bdev\nio_size=1m"), 1024);
@@ -257,7 +333,8 @@ fn unsupported_options_can_be_left_out() {
     let overrides = Overrides { ignore_unsupported: true, ..Overrides::default() };
     let it = experiment(text, &overrides);
     assert_eq!(it.variants[0].subjects, ["a"]);
-    let note = "Without effect here: hipri. LEFT OUT, although fio would do it: nrfiles=8, ioengine=cpuio, verify=md5.";
+    let note = "a: its 8 files are one of their size. Without effect here: hipri. LEFT OUT, although fio would do it: \
+        ioengine=cpuio, turns between the files of nrfiles=8, verify=md5.";
     assert_eq!(it.note, note);
     let reads = experiment("[a]\nsize=1m\nverify=md5\n", &Overrides::default());
     assert_eq!(reads.note, "a: verify=md5 makes no calls and takes no time.");
