@@ -17,7 +17,7 @@ use iofair_lab::scorecard::{self, DRIVES, Question, STACKS, Scorecard, Scorecard
 
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::output::{Output, check_places, say, write};
+use crate::output::{Output, check_places, say, without_controls, write};
 
 /// Arguments of `iofair compare`.
 #[derive(clap::Args)]
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     if output.json {
         write(&(serde_json::to_string_pretty(&cards)? + "\n"))?;
     } else if !args.quiet {
-        write(&scorecard::text(&cards))?;
+        write(&without_controls(&scorecard::text(&cards)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

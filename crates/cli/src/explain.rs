@@ -7,14 +7,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use iofair_config::fio::Variables;
-use iofair_core::time::Nanos;
-use iofair_core::unit::{self, UnitError};
 use iofair_lab::experiment::{self, Experiment, Overrides};
 use iofair_lab::explain::{Slow, Stories, Story, Summary, Survey, stories_text, summary_text};
 use iofair_lab::scenario::{Control, Scenario};
 use serde::Serialize;
 
+use crate::changes::Changes;
 use crate::failure::Usage;
 use crate::output::Output;
 use crate::truth;
@@ -31,11 +29,12 @@ const SLOWEST: u32 = 10;
   iofair explain figure-1.toml --request 4711           one request, step by step
   iofair explain figure-1.toml --client target --slowest 3
       a client's three slowest requests, step by step
+  iofair explain job.fio --set size=1g --ignore-unsupported
   iofair explain figure-1.toml --variant 'random target, 4 readers' --repeat 2 --json
 
 Runs are reproducible, so a request has the same number in each run. See docs/explain.md.")]
 pub(crate) struct Args {
-    /// Experiment file.
+    /// Experiment file, or job file of fio.
     #[arg(value_name = "EXPERIMENT")]
     path: PathBuf,
     /// Variant; by default the first one.
@@ -57,20 +56,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", num_args = 0..=1, default_missing_value = "1",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(STORIES_MAX)))]
     slowest: Option<u32>,
-    /// Measured time, such as 2s.
-    #[arg(long, value_parser = time)]
-    time: Option<Nanos>,
-    /// Warm-up before the measured time, such as 500ms.
-    #[arg(long, value_parser = time)]
-    ramp: Option<Nanos>,
+    #[command(flatten)]
+    changes: Changes,
     /// With the path between scheduler and drive as measured in this evidence (`iofair run --evidence`), for a comparison with
     /// a trace of the kernel.
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
-}
-
-fn time(text: &str) -> Result<Nanos, UnitError> {
-    unit::parse_time(text)
 }
 
 /// Which run it was.
@@ -92,13 +83,8 @@ struct Explained<'a> {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let overrides = Overrides {
-        stacks: args.stack.clone().map(|stack| vec![stack]),
-        time: args.time,
-        ramp: args.ramp,
-        variables: Variables::of_this_machine(),
-        ..Overrides::default()
-    };
+    let stacks = args.stack.clone().map(|stack| vec![stack]);
+    let overrides = Overrides { stacks, ..args.changes.overrides() };
     let mut experiment = experiment::read(&args.path, &overrides)?;
     if let Some(file) = &args.truth {
         truth::Evidence::read(file)?.apply(&mut experiment)?;

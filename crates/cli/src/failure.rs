@@ -6,9 +6,8 @@ use iofair_config::ConfigError;
 use iofair_core::controller::StackError;
 use iofair_core::unit::UnitError;
 use iofair_serve::ServeError;
-use iofair_trace::printable;
 
-use crate::output::{ReaderGone, say};
+use crate::output::{ReaderGone, say, without_controls};
 
 /// Wrong usage that clap cannot know: an unknown policy, a directory without experiments.
 #[derive(Debug)]
@@ -31,13 +30,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     for cause in error.chain().skip(1) {
         text += &format!("\n  because: {cause}");
     }
-    // Names and lines of files may have characters that a terminal obeys. Line breaks and tabs are those of our messages.
-    let mut shown = String::new();
-    for part in text.split_inclusive(['\n', '\t']) {
-        let (part, end) = part.split_at(part.trim_end_matches(['\n', '\t']).len());
-        shown += &format!("{}{end}", printable(part));
-    }
-    say(shown);
+    say(without_controls(&text));
     ExitCode::from(code(error))
 }
 

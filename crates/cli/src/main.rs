@@ -6,6 +6,7 @@
 //! 0 done, 1 failed, 2 wrong usage or a bad file.
 
 mod calibrate;
+mod changes;
 mod compare;
 mod completions;
 mod ctl;

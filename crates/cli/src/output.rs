@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use iofair_serve::log;
+use iofair_trace::printable;
 use serde::Serialize;
 
 /// A line below the header and nothing else.
@@ -29,7 +30,7 @@ impl Output {
         if self.json {
             return write(&(serde_json::to_string_pretty(value)? + "\n"));
         }
-        write(&text())
+        write(&without_controls(&text()))
     }
     /// [`Self::print`] of a command that goes on: it ends neither when standard output is closed or full, nor while
     /// nobody reads it.
@@ -40,10 +41,21 @@ impl Output {
     ) -> Result<()> {
         match self.json {
             true => log::print(&serde_json::to_string_pretty(value)?),
-            false => log::print(&text()),
+            false => log::print(&without_controls(&text())),
         }
         Ok(())
     }
+}
+
+/// The text without characters that a terminal obeys, which names and lines of files may have. Line breaks and tabs are ours.
+pub(crate) fn without_controls(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for part in text.split_inclusive(['\n', '\t']) {
+        let (part, end) = part.split_at(part.trim_end_matches(['\n', '\t']).len());
+        shown.push_str(&printable(part));
+        shown.push_str(end);
+    }
+    shown
 }
 
 /// Writes to standard output.

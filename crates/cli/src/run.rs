@@ -7,14 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iofair_config::fio::Variables;
-use iofair_core::time::Nanos;
-use iofair_core::unit::{self, UnitError};
 use iofair_lab::experiment::{self, Experiment, Overrides, Results, Runner};
 use iofair_lab::report;
 use iofair_lab::scenario::Scenario;
 use iofair_lab::timelines;
 
+use crate::changes::Changes;
 use crate::failure::Usage;
 use crate::fio;
 use crate::frontier;
@@ -22,7 +20,7 @@ use crate::linux;
 use crate::list::collect_toml;
 use crate::live;
 use crate::measured;
-use crate::output::{Output, check_places, say, write};
+use crate::output::{Output, check_places, say, without_controls, write};
 use crate::robust;
 use crate::truth;
 
@@ -70,21 +68,11 @@ pub(crate) struct Args {
     /// named stacks.
     #[arg(long, value_delimiter = ',')]
     stack: Vec<String>,
-    /// Use this drive model instead of that of the file, such as samsung-970-pro.
-    #[arg(long, value_name = "NAME")]
-    drive: Option<String>,
     /// Number of runs of each variant on each stack, with different seeds.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeats: Option<u32>,
-    /// Measured time, such as 2s.
-    #[arg(long, value_parser = time)]
-    time: Option<Nanos>,
-    /// Warm-up before the measured time, such as 500ms.
-    #[arg(long, value_parser = time)]
-    ramp: Option<Nanos>,
-    /// Seed of the first repeat.
-    #[arg(long)]
-    seed: Option<u64>,
+    #[command(flatten)]
+    changes: Changes,
     /// Run each experiment this often, each time with another seed, other start offsets and other values of the open numbers
     /// of drive and machine, and write to `--robust` how often each claim holds. Ctrl-C stops it; the same command continues.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), requires = "robust")]
@@ -94,13 +82,6 @@ pub(crate) struct Args {
     /// A claim that holds in fewer than 80 % of its draws does not count as held.
     #[arg(long, value_name = "FILE")]
     robust: Option<PathBuf>,
-    /// Override a key of the file, such as client.target.count=4 or policy.bfq.slice_idle=0s; of job files also an option of all
-    /// jobs, such as size=1g or filename=/dev/sdx.
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Run job files of fio without the options, and without the jobs, that are not supported. What is left out is said.
-    #[arg(long)]
-    ignore_unsupported: bool,
     /// Run every variant with each of these values of a key, such as policy.bfq.slice_idle=0s,2ms,8ms, client.target.weight=100,300
     /// or drive=A,B. Several sweeps multiply; with --set sample=N, N points of them (a Latin hypercube) are run. Claims are left out.
     #[arg(long, value_name = "KEY=VALUE,...")]
@@ -170,14 +151,10 @@ enum World {
     Linux,
 }
 
-fn time(text: &str) -> Result<Nanos, UnitError> {
-    unit::parse_time(text)
-}
-
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     if let (Some(draws), Some(out)) = (args.draws, &args.robust) {
         let (files, overrides) = (files(args)?, overrides(args));
-        let (jobs, seed, quiet) = (jobs(args), args.seed.unwrap_or(1), args.quiet);
+        let (jobs, seed, quiet) = (jobs(args), args.changes.seed.unwrap_or(1), args.quiet);
         let (files, overrides) = (&files[..], &overrides);
         return robust::run(&robust::Asked { files, overrides, draws, seed, jobs, quiet, out });
     }
@@ -334,7 +311,7 @@ fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> 
             None => report::table(summary),
         };
         let tables: Vec<_> = summaries.iter().zip(results).map(table).collect();
-        write(&tables.join("\n\n"))?;
+        write(&without_controls(&tables.join("\n\n")))?;
     }
     let misses: usize = results.iter().map(Results::hard_misses).sum();
     if args.strict && misses > 0 {
@@ -380,23 +357,16 @@ fn overrides(args: &Args) -> Overrides {
         [one] if one == "every" => frontier::every_stack(),
         given => given.to_vec(),
     };
-    let mut settings = args.set.clone();
-    settings.extend(args.drive.iter().map(|drive| format!("drive={drive}")));
+    let mut overrides = args.changes.overrides();
     if args.frontier.is_some() {
         // A minimum is one in each second.
-        settings.push("interval=1s".to_owned());
+        overrides.settings.push("interval=1s".to_owned());
     }
     Overrides {
         stacks: (!stacks.is_empty()).then_some(stacks),
         repeats: args.repeats,
-        time: args.time,
-        ramp: args.ramp,
-        seed: args.seed,
-        numbers: None,
-        settings,
-        ignore_unsupported: args.ignore_unsupported,
-        variables: Variables::of_this_machine(),
         sweeps: args.sweep.clone(),
+        ..overrides
     }
 }
 

@@ -52,8 +52,11 @@ fn needs_clients_the_page_works_and_fio_agrees() {
     for (real, simulated) in real.iter().zip(&simulated) {
         assert_eq!(real["groupid"], simulated["groupid"]);
         let all = |job: &Json, of: &str| count(job, "read", of) + count(job, "write", of);
-        assert_eq!(all(real, "io_bytes"), 4 << 20, "{real}");
-        assert_eq!(all(simulated, "io_bytes"), 4 << 20, "{simulated}");
+        // Without a random map, the last call may reach beyond what is asked.
+        let beyond = if real["jobname"] == "split" { 12 << 10 } else { 0 };
+        for job in [real, simulated] {
+            assert!((4 << 20..=(4 << 20) + beyond).contains(&all(job, "io_bytes")), "{job}");
+        }
         let (calls, ours) = (all(real, "total_ios") as f64, all(simulated, "total_ios") as f64);
         // Sizes are drawn by both: of 1 MiB of calls, a tenth more or less.
         let tolerance = if real["jobname"] == "split" { 0.15 } else { 0.0 };
@@ -230,6 +233,37 @@ fn arguments_complete_a_file() {
     let json: Json = serde_json::from_slice(&told.stdout).unwrap();
     assert_eq!(json["note"], note);
     assert_eq!(json["runs"][0]["clients"][0]["directions"]["write"]["calls"], 256);
+    // `explain` watches the same run.
+    let explain = |arguments: &[&str]| {
+        let arguments = [&["explain"], arguments].concat();
+        Command::new(env!("CARGO_BIN_EXE_iofair"))
+            .args(arguments)
+            .current_dir(&directory)
+            .output()
+            .unwrap()
+    };
+    assert_eq!(explain(&["a.fio"]).status.code(), Some(2));
+    let drive = ["--drive", "samsung-970-pro", "--seed", "7", "--json"];
+    let told = explain(&[&arguments[..], &drive].concat());
+    let json: Json = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(
+        (&json["run"]["drive"], &json["run"]["seed"]),
+        (&"samsung-970-pro".into(), &7.into())
+    );
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: nothing in a job file reaches the terminal as a command. Method: escape sequences in a name and in a description; what is
+/// printed has line breaks as its only control characters.
+#[test]
+fn names_are_no_commands() {
+    let directory = scratch("names");
+    let text = "[a\u{1b}[2J]\ndescription=x\u{1b}]0;y\u{7}\nsize=64k\n";
+    fs::write(directory.join("a.fio"), text).unwrap();
+    let told = iofair(&directory, &["a.fio", "--stack", "none-none"]);
+    let table = String::from_utf8(told.stdout).unwrap();
+    assert!(told.status.success() && table.contains("a\\u{1b}[2J"), "{table}");
+    assert!(table.split('\n').all(|line| !line.contains(char::is_control)), "{table:?}");
     fs::remove_dir_all(&directory).unwrap();
 }
 
@@ -244,7 +278,9 @@ fn needs_clients_calls_are_those_of_fio() {
         [half]\nfilename=half#1\nio_size=50%\n[part]\nio_size=10k\nrw=randread\n[twelve]\nbs=12k\nio_size=50%\nloops=3\n\
         [more]\nrw=write\nio_size=1500k\n[synced]\nrw=write\nfsync=16\n[each]\nrw=randwrite\nfsync=1\nend_fsync=1\n\
         [few]\nrw=write\nfsync=16\nnumber_ios=32\n[back]\nrw=read:-8k\ndirect=1\n[durable]\nrw=write\nsync=1\n\
-        [after]\nwait_for=each\nfilesize=2m\nsize=1m\nrw=randread\n";
+        [after]\nwait_for=each\nfilesize=2m\nsize=1m\nrw=randread\n\
+        [gap]\nrw=write:8k\ndirect=1\n[round]\nrw=write:12k\ndirect=1\nsize=66k\n[again]\nrw=randwrite\nbs=12k\nnorandommap\nloops=2\n\
+        [aligned]\nrw=randread\nbs=12k\nba=4k\n[plain]\nrw=write\nrandom_distribution=zipf:1.2\ntime_based\n";
     fs::write(directory.join("a.fio"), text).unwrap();
     let fio = ["--output-format=json", "--output=real.json", "a.fio"];
     let status = Command::new("fio").args(fio).current_dir(&directory).status().unwrap();
@@ -255,7 +291,7 @@ fn needs_clients_calls_are_those_of_fio() {
     let ours = json(&directory.join("out/none-none/fio.json"));
     let jobs = |told: &Json| told["jobs"].as_array().unwrap().clone();
     let (real, ours) = (jobs(&real), jobs(&ours));
-    assert_eq!((real.len(), ours.len()), (10, 10));
+    assert_eq!((real.len(), ours.len()), (15, 15));
     for (real, ours) in real.iter().zip(&ours) {
         let name = &real["jobname"];
         assert_eq!(*name, ours["jobname"]);
