@@ -413,7 +413,10 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             to.cgroup_weight = Some(within(number(value, base)?, 1, 1_000)? as u32);
         }
         "randseed" => to.seed = Some(number(value, base)?),
-        "randrepeat" => to.repeat_seed = flag(value)?,
+        // Runs always repeat.
+        "randrepeat" => {
+            flag(value)?;
+        }
         "kb_base" => to.kb_base = word(value, &[("1000", 1000), ("1024", 1024)])?,
         _ => return Ok(false),
     }

@@ -295,8 +295,6 @@ pub struct Settings {
     pub directory: Option<String>,
     /// `randseed`
     pub seed: Option<u64>,
-    /// `randrepeat`
-    pub repeat_seed: bool,
     /// `log_avg_msec`
     pub log_window: Option<Nanos>,
     /// `kb_base`
@@ -444,7 +442,6 @@ impl Default for Settings {
             file_format: None,
             directory: None,
             seed: None,
-            repeat_seed: true,
             log_window: None,
             kb_base: 1024,
             verify: Verify::default(),

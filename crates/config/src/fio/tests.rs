@@ -207,7 +207,7 @@ fn options_act_together() {
     assert_eq!(it.end_syncs, [false, true]);
     assert_eq!((job("loops=0").loops, job("thinktime_blocks=0").think_blocks), (1, 1));
     assert_eq!(job("iodepth_batch=0").batches.submit, DEPTH_MAX as u32);
-    assert!(!job("allrandrepeat=0").repeat_seed && job("uncached=1").hints.drop_behind);
+    assert!(job("allrandrepeat=0 / uncached=1").hints.drop_behind);
     for options in ["filename=a / filename_format=b", "filename_format=b / filename=a"] {
         assert_eq!(job(options).files(), ["a"], "{options}");
     }

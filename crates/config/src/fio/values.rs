@@ -194,7 +194,9 @@ pub(super) fn block(text: &str, kb_base: u64) -> Read<u64> {
     match bytes {
         0 => bad("is none"),
         _ if bytes % 512 != 0 && kb_base == 1024 && text.to_ascii_lowercase().contains("ib") => {
-            bad("is no number of sectors of 512 bytes: KiB is 1000 bytes in fio, unless kb_base=1000")
+            bad(
+                "is no number of sectors of 512 bytes: KiB is 1000 bytes in fio, unless kb_base=1000",
+            )
         }
         _ if bytes % 512 != 0 => bad("is no number of sectors of 512 bytes"),
         _ if bytes > 1 << 30 => bad("is longer than 1 GiB"),
