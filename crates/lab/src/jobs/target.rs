@@ -194,7 +194,9 @@ impl<'a> Targets<'a> {
             (Size::Bytes(bytes), _) if bytes <= self.capacity => Ok(bytes),
             (Size::Bytes(bytes), _) => {
                 let message = format!("{bytes} bytes are more than the drive has");
-                let allowed = format!("{}, or a larger drive: --drive NAME", self.capacity);
+                let most = self.capacity;
+                let allowed =
+                    format!("{most}, also as --set {option}=1g, or a larger drive: --drive NAME");
                 Err(self.file.error(job, option, message).allowed(allowed))
             }
             (Size::Percent(percent), Some(whole)) => {

@@ -223,6 +223,7 @@ fn files_are_places() {
         ("[a]\nrw=read\n", "job `a` has no `size`"),
         ("[a]\nsize=10%\n", "a percentage of a file that is not there"),
         ("[a]\nsize=1000t\n", "more than the drive has"),
+        ("[a]\nfilesize=1000t\n", "--set filesize=1g"),
         ("[a]\nsize=4k\nbs=8k\n", "smaller than a block"),
         ("[a]\nsize=1m\nrw=rw\n", "allowed: direct=1"),
         ("[a]\nsize=1m\nrw=write\nbs=6k\n", "whole pages"),
