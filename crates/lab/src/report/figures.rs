@@ -196,24 +196,35 @@ pub(super) fn latencies(html: &mut String, summary: &Summary) {
             continue;
         }
         let open = if index == 0 { " open" } else { "" };
-        let what = if summary.interval.is_some() { " and over time" } else { "" };
+        let seconds = summary.interval.filter(|_| {
+            // A single point is no line.
+            let points = |row: &Row| row.client(name).map(|it| it.series.iter().flatten().count());
+            summary.rows.iter().filter_map(points).any(|points| points > 1)
+        });
+        let what = if seconds.is_some() { " and over time" } else { "" };
         let _ = write!(
             html,
             "<details{open}><summary>Latency of {} by percentile{what}</summary><div class=\"charts\">",
             escape(name)
         );
         for rows in summary.rows.chunk_by(|a, b| a.variant == b.variant) {
-            latency(html, summary, name, rows);
+            latency(html, summary, (name, seconds), rows);
         }
         html.push_str("</div>");
-        if summary.interval.is_some() {
+        if seconds.is_some() {
             html.push_str("<p class=\"soft\">Over time: solid the mean, dashed the longest call of each interval.</p>");
         }
         html.push_str("</details>\n");
     }
 }
 
-fn latency(html: &mut String, summary: &Summary, name: &str, rows: &[Row]) {
+/// Charts of one client and variant; `seconds`: the interval of what is drawn over time.
+fn latency(
+    html: &mut String,
+    summary: &Summary,
+    (name, seconds): (&str, Option<f64>),
+    rows: &[Row],
+) {
     let mine = || rows.iter().filter_map(|row| Some((row, row.client(name)?)));
     let curves: Vec<_> = mine()
         .map(|(row, it)| Curve {
@@ -228,7 +239,7 @@ fn latency(html: &mut String, summary: &Summary, name: &str, rows: &[Row]) {
     let title = if rows[0].variant.is_empty() { name } else { &rows[0].variant };
     let svg = percentiles(&format!("latency of {name} by percentile, {title}"), &curves);
     let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
-    let Some(seconds) = summary.interval else { return };
+    let Some(seconds) = seconds else { return };
     let lines: Vec<_> = mine()
         .map(|(row, it)| Line {
             name: &row.stack,
