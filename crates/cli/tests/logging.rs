@@ -288,12 +288,12 @@ impl Drop for Small {
 }
 
 /// Goal: a full disk refuses changes with the reason, spoils no record, and once there is room changes and log go on.
-/// Method: a tmpfs of 64 KiB that is filled while the log is in the middle of a page; records until one fails.
+/// Method: a tmpfs of 256 KiB that is filled while the log is in the middle of a page; records until one fails.
 #[test]
 #[ignore = "needs root: mounts a tmpfs"]
 fn needs_root_a_full_disk_tears_no_record() {
     let directory = Directory::new();
-    let small = Small::mount(directory.path("small"));
+    let small = Small::with_size(directory.path("small"), "256k");
     let contracts =
         CONTRACTS.replace("'control.sock'\n", "'control.sock'\naudit = 'small/audit'\n");
     let served = Served::ready(&directory, &contracts, Stdio::null());
