@@ -374,6 +374,13 @@ pub(crate) fn peek_last(socket: RawFd, most: usize) -> Option<Vec<u8>> {
     is_all.then(|| bytes.split_off(waiting.saturating_sub(most)))
 }
 
+/// Whether both directions of a socket are closed, or it failed.
+pub(crate) fn is_dead(socket: RawFd) -> bool {
+    let mut state = libc::pollfd { fd: socket, events: 0, revents: 0 };
+    // SAFETY: fills the one entry that it is given, without waiting.
+    unsafe { libc::poll(&raw mut state, 1, 0) == 1 }
+}
+
 /// Sets socket options: large buffers, no delay for small replies, and keepalive.
 pub(crate) fn prepare(socket: RawFd) {
     let set = |level: i32, name: i32, value: i32| {

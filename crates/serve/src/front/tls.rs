@@ -26,6 +26,11 @@ const CIPHER_MIN: usize = 4 << 10;
 pub const RECORD_MAX: usize = 16 << 10;
 /// More than a record adds to its plaintext, with a change of keys before it.
 const RECORD_OVERHEAD: usize = 512;
+/// Longest record with an alert; see [`ends_with_close_notify`].
+pub(crate) const CLOSE_NOTIFY_MAX: usize = ALERTS[2].1;
+/// Type and length of an encrypted record with an alert, which has two bytes. In TLS 1.3 (RFC 8446, section 5.2) it looks like
+/// data, has a byte for its type and a tag of 16 bytes; in TLS 1.2 the same tag, and for AES-GCM a nonce of 8 bytes.
+const ALERTS: [(u8, usize); 3] = [(23, 5 + 2 + 1 + 16), (21, 5 + 2 + 16), (21, 5 + 8 + 2 + 16)];
 /// A certificate's names that are looked at.
 const NAMES_MAX: usize = 64;
 
@@ -196,6 +201,10 @@ impl Channel {
         self.use_up(discard)?;
         if exhausted { Err(rustls::Error::EncryptError) } else { Ok(()) }
     }
+    /// Received bytes that were not decrypted yet.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.cipher[..self.filled]
+    }
     /// Whether the handshake is complete.
     pub fn is_established(&self) -> bool {
         self.established
@@ -205,6 +214,18 @@ impl Channel {
         let certificates = self.connection.peer_certificates().unwrap_or_default();
         certificates.first().map_or_else(Vec::new, names)
     }
+}
+
+/// Whether the last of these encrypted bytes are a record with an alert, as far as can be said without the keys: after it, a
+/// client sends nothing more.
+pub(crate) fn ends_with_close_notify(bytes: &[u8]) -> bool {
+    const VERSION: [u8; 2] = [3, 3];
+    ALERTS.iter().any(|(kind, length)| {
+        let start = bytes.len().checked_sub(*length);
+        let record = start.map_or(&[][..], |start| &bytes[start..]);
+        let body = (length - 5) as u8;
+        record.starts_with(&[*kind, VERSION[0], VERSION[1], 0, body])
+    })
 }
 
 type Traffic<'a> = WriteTraffic<'a, ServerConnectionData>;

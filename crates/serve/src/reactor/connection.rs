@@ -32,7 +32,7 @@ use super::workers::Handshake;
 use crate::engine::Cancel;
 use crate::front::nbd::session::{Command, CommandType, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
-use crate::front::tls::{Channel, Stage};
+use crate::front::tls::{self, Channel, Stage};
 use crate::request::buffer::{Buffer, Data};
 use crate::request::entry::Entry;
 use crate::request::export::Export;
@@ -314,17 +314,25 @@ impl Connection {
         let sent = self.out.send(self.socket.as_raw_fd(), channel, cx.engine.ops());
         self.after_send(sent, cx)
     }
-    /// Whether a client that sends no more has disconnected as the protocol has it, and gets its replies. Of an encrypted
-    /// connection that cannot be said before everything was received.
+    /// Whether a client that sends no more has disconnected as the protocols have it, and gets its replies. Over TLS it says so
+    /// with close_notify; one that was killed does not.
     fn disconnects(&self) -> bool {
         let socket = self.socket.as_raw_fd();
-        if self.closing || self.channel.is_some() {
+        if self.closing || self.ended {
             return true;
         }
-        let Some(last) = socket::peek_last(socket, wire::REQUEST_HEADER) else { return true };
-        let unread = self.input.unread();
-        let missing = (wire::REQUEST_HEADER - last.len()).min(unread.len());
-        wire::is_disconnect(&[&unread[unread.len() - missing..], &last].concat())
+        let most = wire::REQUEST_HEADER.max(tls::CLOSE_NOTIFY_MAX);
+        let Some(last) = socket::peek_last(socket, most) else { return true };
+        let with = |received: &[u8]| {
+            let missing = (most - last.len()).min(received.len());
+            [&received[received.len() - missing..], &last].concat()
+        };
+        match &self.channel {
+            Some(channel) if !last.is_empty() || !channel.unread().is_empty() => {
+                tls::ends_with_close_notify(&with(channel.unread()))
+            }
+            _ => wire::ends_with_disconnect(&with(self.input.unread())),
+        }
     }
     /// Frees buffers that an idle client does not need. No receive may be in flight.
     fn shrink(&mut self) {
@@ -494,13 +502,19 @@ impl Endpoint for Connection {
             self.give_up(cx);
             return Ok(false);
         }
+        // The ring tells only once that the client sends no more, and not when it is gone after that.
+        let leaves = self.sends_no_more && self.in_flight > 0;
+        if leaves && socket::is_dead(self.socket.as_raw_fd()) {
+            self.give_up(cx);
+            return Ok(false);
+        }
         let large = self.input.is_large() || self.channel.as_ref().is_some_and(|c| c.is_large());
         let quiet = self.payload.is_none() && self.idle_checks >= 2;
         if large && quiet && self.receiving {
             // The reply frees this memory again.
             cx.cancel(RECEIVE, CANCEL)?;
         }
-        Ok(large || !self.session.is_attached() || waits_for_client)
+        Ok(large || !self.session.is_attached() || waits_for_client || leaves)
     }
     fn is_allowed(&self, export: Option<&Export>, security: &Security) -> bool {
         let needs_tls = security.offer(self.session.peer()) == Tls::Required;

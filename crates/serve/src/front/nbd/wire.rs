@@ -208,11 +208,12 @@ pub const BASE_ALLOCATION: &str = "base:allocation";
 /// See [`BASE_ALLOCATION`].
 pub const BASE_ALLOCATION_ID: u32 = 1;
 
-/// Whether this is NBD_CMD_DISC.
-pub(crate) fn is_disconnect(request: &[u8]) -> bool {
+/// Whether the last of these bytes are NBD_CMD_DISC.
+pub(crate) fn ends_with_disconnect(bytes: &[u8]) -> bool {
     let magic = REQUEST_MAGIC.to_be_bytes();
     let kind = command::DISC.to_be_bytes();
-    request.len() == REQUEST_HEADER && request.starts_with(&magic) && request[6..8] == kind
+    let request = bytes.last_chunk::<REQUEST_HEADER>();
+    request.is_some_and(|request| request.starts_with(&magic) && request[6..8] == kind)
 }
 
 /// Reads a big-endian number at `at`; the caller has checked the length.
