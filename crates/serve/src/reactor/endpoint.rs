@@ -111,6 +111,8 @@ pub(super) struct Quantum {
 impl Quantum {
     /// A few dozen requests, some 50 us of work: several of the busiest endpoints fit into one turn.
     pub(super) const VISIT: Self = Self { commands: 32, bytes: 256 << 10 };
+    /// Nothing more.
+    pub(super) const NONE: Self = Self { commands: 0, bytes: 0 };
     /// Uses up the cost of this many bytes.
     pub(super) fn charge(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -183,7 +185,7 @@ pub(super) trait Endpoint: Send {
         let _ = cx;
     }
     /// Called about once a second after an event; `short` if an endpoint of its group waits for memory. Returns whether to call
-    /// it again even without an event.
+    /// it again even without an event. One that takes long uses up the quantum: the next endpoint is checked in the next turn.
     fn periodic_check(&mut self, short: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         let _ = (short, cx);
         Ok(false)

@@ -2,7 +2,7 @@
 //!
 //! The kernel bounds the number of requests in flight: it sends no more than it has room for.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -13,7 +13,7 @@ use iofair_core::time::Nanos;
 use slab::Slab;
 
 use super::budget::Share;
-use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
+use super::endpoint::{Endpoint, Life, Progress, Quantum, ReactorContext};
 use super::ring::Event;
 use crate::engine::{Cancel, Engine};
 use crate::front::fuse::{Call, Sent, is_killed};
@@ -55,6 +55,8 @@ struct Inside {
     /// Requests that it became and that are not finished.
     left: u32,
     status: i32,
+    /// It was inside at the last check.
+    is_old: bool,
 }
 
 /// One open file.
@@ -106,13 +108,15 @@ impl File {
             ops.release(data);
         }
     }
-    /// Processes that wait for reads.
-    fn readers(&self) -> BTreeSet<u32> {
-        let reader = |inside: &Inside| match inside.reply {
-            Reply::Read(_, process) => Some(process),
-            _ => None,
-        };
-        self.inside.iter().filter_map(|(_, inside)| reader(inside)).collect()
+    /// Processes that wait for reads, and whether they did at the last check.
+    fn readers(&mut self) -> BTreeMap<u32, bool> {
+        let mut readers = BTreeMap::new();
+        for (_, inside) in &mut self.inside {
+            if let Reply::Read(_, process) = inside.reply {
+                *readers.entry(process).or_default() |= std::mem::replace(&mut inside.is_old, true);
+            }
+        }
+        readers
     }
     /// Ends requests that there was no room for: the volume is removed.
     fn refuse_waiting(&mut self, ops: &mut Ops) {
@@ -165,7 +169,8 @@ impl File {
         reply: Reply,
     ) {
         let pieces = (range.end - range.start).div_ceil(ZEROES_MAX).max(1) as u32;
-        let cookie = self.inside.insert(Inside { reply, left: pieces, status: 0 }) as u64;
+        let cookie =
+            self.inside.insert(Inside { reply, left: pieces, status: 0, is_old: false }) as u64;
         let volume = self.volume;
         for piece in 0..u64::from(pieces) {
             hints.continues = piece > 0;
@@ -262,8 +267,13 @@ impl Endpoint for File {
     }
     fn periodic_check(&mut self, _: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         let readers = self.readers();
-        if !readers.is_empty() && readers.iter().all(|process| is_killed(*process)) {
-            cx.cancel_requests(Cancel::Reads);
+        // A look at a process takes tens of microseconds, so busy ones, whose reads end sooner, are left alone, and of the others
+        // only one file is looked at in a turn.
+        if !readers.is_empty() && readers.values().all(|is_old| *is_old) {
+            cx.quantum = Quantum::NONE;
+            if readers.keys().all(|process| is_killed(*process)) {
+                cx.cancel_requests(Cancel::Reads);
+            }
         }
         Ok(!readers.is_empty())
     }

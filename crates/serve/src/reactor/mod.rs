@@ -452,12 +452,20 @@ impl Reactor {
             let short =
                 self.budget.is_short(self.parts.engine.controller().groups(), self.account(key));
             let (endpoint, mut cx) = self.look(now, key);
-            if ejected == Some(true) {
+            let again = if ejected == Some(true) {
                 endpoint.cut(&mut cx);
-            } else if endpoint.periodic_check(short, &mut cx)? || ejected.is_some() {
+                false
+            } else {
+                endpoint.periodic_check(short, &mut cx)? || ejected.is_some()
+            };
+            let goes_on = cx.quantum.spend(0);
+            if again {
                 self.check_again(key);
             }
             self.settle_later(key);
+            if !goes_on {
+                break;
+            }
         }
         if self.checking.is_empty() {
             self.end_checks(now);
