@@ -11,6 +11,7 @@ mod store_file;
 
 use std::fs;
 use std::io;
+use std::mem::discriminant;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,6 +77,10 @@ pub(crate) struct Damaged {
 impl Damaged {
     fn new(volume: Option<String>, path: &Path, file: &fs::File, damage: Damage) -> Self {
         Self { volume, path: path.to_path_buf(), damage, descriptor: file.as_raw_fd() }
+    }
+    /// Whether the same has happened to the same file.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.path == other.path && discriminant(&self.damage) == discriminant(&other.damage)
     }
     /// What happened, and what saves the data.
     pub(crate) fn message(&self) -> String {

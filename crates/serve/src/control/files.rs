@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::app::{App, Shown, lock};
 use super::limits;
 use crate::error::ServeError;
 use crate::log;
+use crate::places::Damaged;
 
 /// How often somebody looks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -25,6 +26,8 @@ pub(super) struct Files {
     seen: Arc<Mutex<Look>>,
     /// The end of the present look, which may wait for a file system.
     present: Mutex<Option<Receiver<()>>>,
+    /// What the log tells of.
+    told: Mutex<Vec<Damaged>>,
 }
 
 /// A file that somebody removed, moved or cut off while it was served.
@@ -44,19 +47,21 @@ pub(super) struct Look {
     /// Bytes that new volumes can have, if that is known.
     pub(super) free: Option<u64>,
     pub(super) removed: Vec<Removed>,
+    damaged: Vec<Damaged>,
+    /// What was looked at.
+    of: Weak<Shown>,
 }
 
 impl Look {
-    /// Looks at what is served; the log has a line about each that is not among those of `before`.
-    fn at(shown: &Shown, before: &[Removed]) -> Self {
-        let removed = shown.server.damaged().into_iter().map(|removed| {
-            let text = removed.message();
-            if !before.iter().any(|before| before.path == removed.path) {
-                log::tell("drive", &text);
-            }
-            Removed { path: removed.path, volume: removed.volume, text }
+    /// Looks at what is served.
+    fn at(shown: &Arc<Shown>) -> Self {
+        let damaged = shown.server.damaged();
+        let removed = damaged.iter().map(|removed| {
+            let (path, volume) = (removed.path.clone(), removed.volume.clone());
+            Removed { path, volume, text: removed.message() }
         });
-        Self { removed: removed.collect(), free: shown.server.free_bytes().ok() }
+        let (removed, of) = (removed.collect(), Arc::downgrade(shown));
+        Self { removed, free: shown.server.free_bytes().ok(), damaged, of }
     }
 }
 
@@ -74,8 +79,7 @@ impl Files {
             let (end, ended) = mpsc::channel();
             let (seen, shown) = (self.seen.clone(), shown.clone());
             let look = move || {
-                let before = lock(&seen).removed.clone();
-                let look = Look::at(&shown, &before);
+                let look = Look::at(&shown);
                 *lock(&seen) = look;
                 // Nobody may wait for it any more.
                 let _ = end.send(());
@@ -91,6 +95,23 @@ impl Files {
         }
         look
     }
+    /// What was seen last and the log does not tell of yet. During a change, and before it is shown, a file may only look damaged:
+    /// nothing is told then, but after the next look.
+    fn untold(&self, app: &App) -> Vec<String> {
+        let look = self.seen();
+        // In this order: a change that ends meanwhile has shown something else.
+        if app.is_changing() || !Weak::ptr_eq(&look.of, &Arc::downgrade(&app.view())) {
+            return Vec::new();
+        }
+        let before = std::mem::replace(&mut *lock(&self.told), look.damaged.clone());
+        let is_new = |seen: &&Damaged| !before.iter().any(|before| before.is_like(seen));
+        look.damaged.iter().filter(is_new).map(Damaged::message).collect()
+    }
+    /// Looks, and tells the log.
+    fn watch(&self, app: &App) {
+        self.look(&app.view());
+        self.untold(app).iter().for_each(|text| log::tell("drive", text));
+    }
     /// What was seen last.
     pub(super) fn seen(&self) -> Look {
         lock(&self.seen).clone()
@@ -99,15 +120,63 @@ impl Files {
 
 /// Looks at a server's files now and from time to time, until the result is dropped.
 pub(super) fn watch(app: &Arc<App>) -> Result<Sender<()>, ServeError> {
-    app.files.look(&app.view());
+    app.files.watch(app);
     let (stop, stopped) = mpsc::channel();
     let app = Arc::downgrade(app);
     let look = move || {
         while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             let Some(app) = app.upgrade() else { return };
-            app.files.look(&app.view());
+            app.files.watch(&app);
         }
     };
     let thread = thread::Builder::new().name("files".into()).spawn(look);
     thread.map(|_| stop).map_err(ServeError::system("a thread"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use iofair_config::contracts::Contracts;
+
+    use super::*;
+    use crate::control::Control;
+
+    /// Goal: the log tells of everything that happens to a file, once; and of nothing that was seen of a server that has changed.
+    /// Method: the file of a volume that is moved and then removed; looks at the server before a reload and after it.
+    #[test]
+    fn the_log_tells_everything_once() {
+        let directory = std::env::temp_dir().join(format!("iofair-told-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = |name: &str| directory.join(name);
+        let text = format!(
+            "[drive]\nback = 'directory:{}'\nstack = 'none-none'\n[listen]\nunix = '{}'\n\
+             [[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n",
+            path("pool").display(),
+            path("socket").display(),
+        );
+        let file = path("contracts.toml");
+        fs::write(&file, &text).unwrap();
+        let control = Control::start(&file, Contracts::open(&file).unwrap()).unwrap();
+        // The server's own is looked at by its own thread.
+        let (app, files) = (&control.app, Files::default());
+        let told = |shown: &Arc<Shown>| {
+            files.look(shown);
+            files.untold(app)
+        };
+        let before = app.view();
+        app.reload().unwrap();
+        assert!(told(&app.view()).is_empty());
+        fs::rename(path("pool/v.img"), path("moved")).unwrap();
+        assert!(told(&before).is_empty(), "it is another server now");
+        let moved = told(&app.view());
+        assert!(matches!(&moved[..], [moved] if moved.contains("moved")), "{moved:?}");
+        assert!(told(&app.view()).is_empty());
+        fs::remove_file(path("moved")).unwrap();
+        let removed = told(&app.view());
+        assert!(matches!(&removed[..], [removed] if removed.contains("cp -p")), "{removed:?}");
+        assert!(told(&app.view()).is_empty());
+        control.stop().unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }

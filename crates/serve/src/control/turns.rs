@@ -33,6 +33,10 @@ impl<T> Turns<T> {
         let thing = waited.unwrap_or_else(PoisonError::into_inner).0.take();
         thing.map(|thing| Turn { turns: self, thing: Some(thing) })
     }
+    /// Whether a thread has it.
+    pub(super) fn is_taken(&self) -> bool {
+        self.free().is_none()
+    }
     /// Waits for it, however long.
     pub(super) fn wait(&self) -> Turn<'_, T> {
         let free = self.given_back.wait_while(self.free(), |free| free.is_none());

@@ -46,6 +46,10 @@ enum Tried {
 }
 
 impl App {
+    /// Whether something is being changed.
+    pub(in crate::control) fn is_changing(&self) -> bool {
+        self.served.is_taken()
+    }
     /// The server, to change it.
     fn turn(&self) -> Result<Turn<'_, Served>, ServeError> {
         self.served.take(limits::CHANGE_WAIT).ok_or(ServeError::Busy(limits::CHANGE_WAIT))
