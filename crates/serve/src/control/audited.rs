@@ -24,12 +24,14 @@ impl App {
         let begun = self.audit.begin(&author, asked, before);
         let begun = begun.map_err(|error| unwritten("nothing was changed", error))?;
         let changed = self.route(call);
-        let after = self.revision();
+        let present = self.revision();
         let (response, result) = match changed {
             Ok(response) => (response, "done"),
             Err(ref problem) => (ApiResponse::problem(problem), problem.message()),
         };
-        let outcome = Outcome { revision: &after, status: Some(response.status), result };
+        // Others may have made changes since.
+        let after = response.revision.as_ref().unwrap_or(&present);
+        let outcome = Outcome { revision: after, status: Some(response.status), result };
         let ended = self.audit.end(&begun, &outcome);
         ended.map_err(|error| unwritten("the change was made, its end was not written", error))?;
         Ok(response)
