@@ -243,6 +243,7 @@ fn serve(
 }
 
 async fn accept(scope: Scope, listener: Listener, service: Arc<Service>) {
+    let mut is_short = false;
     loop {
         let accepted = match &listener {
             Listener::Unix(listener) => {
@@ -252,13 +253,18 @@ async fn accept(scope: Scope, listener: Listener, service: Arc<Service>) {
                 listener.accept().await.map(|(stream, from)| service.admit_tcp(scope, stream, from))
             }
         };
-        if let Err(error) = accepted {
-            if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
-                service.app.refuse_connection(Refusal::Descriptors);
-            }
-            // Out of descriptors, or the caller has gone already.
-            sleep(limits::ACCEPT_PAUSE).await;
+        let Err(error) = accepted else {
+            is_short = false;
+            continue;
+        };
+        // The caller still waits, so it counts once.
+        if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+            && !std::mem::replace(&mut is_short, true)
+        {
+            service.app.refuse_connection(Refusal::Descriptors);
         }
+        // Out of descriptors, or the caller has gone already.
+        sleep(limits::ACCEPT_PAUSE).await;
     }
 }
 

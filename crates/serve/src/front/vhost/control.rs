@@ -237,6 +237,7 @@ async fn accept(
     shared: &Shared,
     volume: &str,
 ) -> Option<UnixStream> {
+    let mut is_told = false;
     loop {
         let ready = listener.readable().await;
         if shared.state().closed {
@@ -248,12 +249,16 @@ async fn accept(
             // Nobody was there after all.
             Ok(Err(_)) => {}
             Ok(Ok(refused)) => {
-                let is_short = |error: io::Error| {
+                let waits = refused.as_ref().is_err_and(|error| {
                     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-                };
-                if refused.map_or_else(is_short, |_| true) {
+                });
+                if refused.is_ok() {
                     tell(volume, "a client was refused: no file descriptors left (RLIMIT_NOFILE)");
+                } else if waits && !is_told {
+                    tell(volume, "a client waits: no file descriptors left (RLIMIT_NOFILE)");
                 }
+                is_told = waits;
+                drop(refused);
                 let _ = tokio::time::timeout(PAUSE, shared.end.notified()).await;
             }
             Err(_) => {
