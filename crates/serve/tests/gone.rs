@@ -9,8 +9,9 @@ mod guest;
 mod rig;
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -21,15 +22,18 @@ use guest::Guest;
 use iofair_serve::control::client::Call;
 use iofair_serve::{Server, Snapshot};
 use rig::controlled::Controlled;
-use rig::wire::{Options, READ, Stream, TIMEOUT, Wire};
+use rig::pki::{self, Pki};
+use rig::wire::{Options, READ, REPLY_ACK, Stream, TIMEOUT, WRITE, Wire};
 use rig::{Directory, Rig, parse};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 const MIB: u32 = 1 << 20;
 /// A ceiling of 1 kB/s, without and with a token bucket.
 const CEILINGS: [&str; 2] =
     ["max = { read = '1kB/s', write = '1kB/s' }", "max = { total = '1kB/s', burst = '4KiB' }"];
 const STACKS: [&str; 4] = ["promise", "max-none", "max+prop-bfq", "max-mq-deadline"];
+/// NBD_CMD_DISC.
+const DISCONNECT: u16 = 2;
 /// `ESHUTDOWN`, as NBD has it.
 const SHUT_DOWN: u32 = 108;
 
@@ -153,6 +157,95 @@ fn a_client_that_sends_no_more_gets_its_answers() {
     }
 }
 
+/// Goal: a client that has disconnected in the way of the protocol, sends no more, waits for its answers at its limit of requests
+/// in flight and is then killed does not keep its place. Method: over each kind of socket; TCP tells of the end with a reset.
+#[test]
+fn a_client_that_sends_no_more_and_is_killed_ends() {
+    fn filled<S: Stream>(stream: S) -> S {
+        let mut options = Options::greet(stream).unwrap();
+        assert_eq!(options.go("v").unwrap(), REPLY_ACK);
+        let mut wire = Wire::after_go(Box::new(io::empty()));
+        let reads = (0..100).flat_map(|at| wire.request(READ, 0, at % 60 * u64::from(MIB), MIB));
+        let mut bytes: Vec<u8> = reads.collect();
+        bytes.extend(wire.request(DISCONNECT, 0, 0, 0));
+        options.stream.write_all(&bytes).unwrap();
+        options.stream
+    }
+    let rig = Rig::with("memory:64MiB", "promise", CEILINGS[0]);
+    let ends = |end: &dyn Fn()| {
+        until(&rig.server, "queued", |seen| seen.pending >= 60);
+        end();
+        // The server sees that before the client is gone.
+        (0..100).for_each(|_| drop(rig.server.stats(false).unwrap()));
+    };
+    let gone = || until(&rig.server, "gone", |seen| seen.connections == 0 && seen.pending == 0);
+    let stream = filled(UnixStream::connect(rig.directory.path("socket")).unwrap());
+    ends(&|| stream.shutdown(Shutdown::Write).unwrap());
+    drop(stream);
+    gone();
+    let stream = filled(TcpStream::connect(rig.server.tcp().unwrap()).unwrap());
+    ends(&|| stream.shutdown(Shutdown::Write).unwrap());
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let bytes = size_of_val(&linger) as libc::socklen_t;
+    // SAFETY: reads the option that it is given, and sets it for a socket of ours.
+    let set = unsafe {
+        let (socket, value) = (stream.as_raw_fd(), (&raw const linger).cast());
+        libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_LINGER, value, bytes)
+    };
+    assert_eq!(set, 0);
+    drop(stream);
+    gone();
+}
+
+/// Goal: over TLS, a client that is killed at its limit of requests in flight is gone, and one that has sent everything, then
+/// NBD_CMD_DISC and close_notify, gets its answers. Method: both close their side of TCP, with more sent than may be in flight.
+#[test]
+fn a_client_over_tls_that_says_nothing_is_gone() {
+    let directory = Directory::new();
+    let _pki = Pki::write(&directory);
+    let path = |name: &str| directory.path(name);
+    let text = format!(
+        "[drive]\nback = 'memory:64MiB'\nstack = 'promise'\n[listen]\ntcp = '127.0.0.1:0'\n\
+         [listen.tls]\ncertificate = '{}'\nkey = '{}'\nclients = '{}'\nrequired = true\n\
+         [[group]]\nname = 'g'\nclients = ['bob']\n\
+         max = {{ write_iops = 400, read = '1kB/s' }}\n\
+         [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '64MiB'\n",
+        path("server.pem"),
+        path("server-key.pem"),
+        path("ca.pem"),
+    );
+    let server = Server::start(parse(&text)).unwrap();
+    for is_killed in [true, false] {
+        let stream = TcpStream::connect(server.tcp().unwrap()).unwrap();
+        let other = stream.try_clone().unwrap();
+        let secured = pki::secure(Box::new(stream), pki::config(&directory, "bob"));
+        let mut options = secured.unwrap();
+        assert_eq!(options.go("v").unwrap(), REPLY_ACK);
+        let mut stream = options.stream;
+        let mut wire = Wire::after_go(Box::new(io::empty()));
+        if is_killed {
+            let reads =
+                (0..100).flat_map(|at| wire.request(READ, 0, at % 60 * u64::from(MIB), MIB));
+            stream.write_all(&reads.collect::<Vec<u8>>()).unwrap();
+            until(&server, "queued", |seen| seen.pending >= 60);
+        } else {
+            for at in 0..200 {
+                let request = wire.request(WRITE, 0, at * 4096, 4096);
+                stream.write_all(&[&request[..], &[1; 4096]].concat()).unwrap();
+            }
+            stream.write_all(&wire.request(DISCONNECT, 0, 0, 0)).unwrap();
+            stream.conn.send_close_notify();
+            stream.flush().unwrap();
+        }
+        other.shutdown(Shutdown::Write).unwrap();
+        if !is_killed {
+            wire.stream = Box::new(stream);
+            (0..200).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+        }
+        until(&server, "gone", |seen| seen.connections == 0 && seen.pending == 0);
+    }
+}
+
 /// Goal: what a client wrote is kept though it is gone, and its place is free after that, not before. Method: a volume for one
 /// client; twenty writes behind a ceiling, and the end of the connection; the next client reads them.
 #[test]
@@ -266,38 +359,59 @@ fn needs_root_reads_of_a_killed_process_end() {
     assert!(read("bs=512").wait().unwrap().success());
 }
 
-/// Goal: a removal whose client waits for a drive that does not complete its request keeps nobody else from changes. Method: a
-/// write that never ends, the removal, which waits for as long as a drain, and another change meanwhile.
+/// Goal: removals whose clients wait for a drive that does not complete their requests keep nobody else from changes, and the audit
+/// log tells the revisions that they made. Method: writes that never end; as many removals as changes may be in progress, which wait
+/// for as long as a drain; and another change meanwhile.
 #[test]
-fn a_removal_that_waits_keeps_nobody_from_changes() {
+fn removals_that_wait_keep_nobody_from_changes() {
+    const VOLUMES: [&str; 4] = ["v", "w", "x", "y"];
     let directory = Directory::new();
     let path = |name: &str| directory.path(name);
-    let text = format!(
-        "[drive]\nback = 'faulty:directory:{}'\nstack = 'promise'\ndrain = '12s'\n\
+    let mut text = format!(
+        "[drive]\nback = 'faulty:directory:{}'\nstack = 'none-none'\ndrain = '12s'\n\
          [[drive.faults.rule]]\nfault = 'never'\noperation = 'write'\n\
-         [listen]\nunix = '{}'\n[control]\nunix = '{}'\n[[group]]\nname = 'g'\n\
-         [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n",
+         [listen]\nunix = '{}'\n[control]\nunix = '{}'\naudit = '{}'\n[[group]]\nname = 'g'\n",
         path("pool"),
         path("socket"),
         path("control.sock"),
+        path("audit"),
     );
+    for name in VOLUMES {
+        text += &format!("[[volume]]\nname = '{name}'\ngroup = 'g'\nsize = '1MiB'\n");
+    }
     fs::write(path("contracts.toml"), text).unwrap();
-    let socket = path("socket");
+    let (socket, audit) = (path("socket"), path("audit"));
     let scene = Controlled::over(directory);
-    let mut wire = Wire::connect(&socket);
-    wire.send_write(0, 0, &[1; 512]).unwrap();
-    scene.control.server(|server| until(server, "sent", |seen| seen.pending == 1)).unwrap();
-    thread::scope(|scope| {
-        let removal =
-            scope.spawn(|| scene.status(&Call::new("DELETE", "/v1/volumes/v?data=delete")));
-        while scene.text().contains("name = 'v'") {
+    let wires = VOLUMES.map(|name| {
+        let mut wire = Wire::connect_to(&socket, name).unwrap();
+        wire.send_write(0, 0, &[1; 512]).unwrap();
+        wire
+    });
+    while scene.get("/v1/status")["in_flight"] != VOLUMES.len() {
+        thread::yield_now();
+    }
+    let scene = &scene;
+    let told = thread::scope(|scope| {
+        let removals = VOLUMES.map(|name| {
+            let call = Call::new("DELETE", &format!("/v1/volumes/{name}?data=delete"));
+            scope.spawn(move || scene.ask(&call))
+        });
+        while scene.text().contains("[[volume]]") {
             thread::yield_now();
         }
-        let change = Call::new("PATCH", "/v1/groups/g").body(json!({ "weight": 7 }));
+        let change = Call::new("PATCH", "/v1/groups/g").body(json!({ "clients": ["*"] }));
         assert_eq!(scene.status(&change), 200);
-        assert!(!removal.is_finished(), "it waits for its client");
-        assert_eq!(removal.join().unwrap(), 200);
+        assert!(removals.iter().all(|removal| !removal.is_finished()), "they wait");
+        removals.map(|removal| removal.join().unwrap().json().unwrap()["revision"].clone())
     });
+    drop(wires);
+    let log = fs::read_to_string(audit).unwrap();
+    let lines: Vec<Json> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (name, revision) in VOLUMES.iter().zip(told) {
+        let path = format!("/v1/volumes/{name}");
+        let end = lines.iter().find(|line| line["event"] == "end" && line["path"] == path);
+        assert_eq!(end.unwrap()["new_revision"], revision, "{log}");
+    }
 }
 
 /// Goal: the removal of a volume ends what is queued, disconnects its clients and says so then; others go on. Method: a

@@ -276,9 +276,10 @@ struct Service {
     handshakes: Arc<Slots>,
     /// Live pages that are open.
     live_pages: Arc<Slots>,
-    /// Threads by [`Class`], for calls that only read and for changes.
+    /// Threads by [`Class`], for calls that only read, for changes and for removals.
     threads: [Semaphore; Class::COUNT],
     change_threads: [Semaphore; Class::COUNT],
+    removal_threads: [Semaphore; Class::COUNT],
     /// The thread that finds the names of users whose changes were refused.
     names: Arc<Semaphore>,
     changes: Buckets,
@@ -314,6 +315,7 @@ impl Service {
             live_pages: Slots::new(limits::LIVE_PAGES, limits::LIVE_PAGES_OF_ONE),
             threads: Class::ALL.map(|class| Semaphore::new(class.threads())),
             change_threads: Class::ALL.map(|class| Semaphore::new(class.change_threads())),
+            removal_threads: Class::ALL.map(|class| Semaphore::new(class.removal_threads())),
             names: Arc::new(Semaphore::new(limits::NAMER)),
             changes: Buckets::new(limits::CHANGES),
             looks: Buckets::new(limits::LOOKS),

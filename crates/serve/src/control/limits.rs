@@ -73,8 +73,8 @@ pub(super) enum Class {
     Health,
 }
 
-/// Threads of all classes: for calls that only read, and for changes.
-pub(super) const THREADS: usize = (4 + 2 + 2 + 2 + 1 + 1 + 1) + (4 + 2);
+/// Threads of all classes: for calls that only read, for changes, and for removals.
+pub(super) const THREADS: usize = (4 + 2 + 2 + 2 + 1 + 1 + 1) + (4 + 2) + (16 + 4);
 /// The thread that copies counters for live pages.
 pub(super) const SAMPLER: usize = 1;
 /// The thread that finds the names of callers who were refused.
@@ -117,6 +117,14 @@ impl Class {
             _ => 0,
         }
     }
+    /// Removals at once: each may wait for clients as long as a drain, and takes no thread from other changes.
+    pub(super) const fn removal_threads(self) -> usize {
+        match self {
+            Self::UnixOperator => 16,
+            Self::TlsOperator => 4,
+            _ => 0,
+        }
+    }
     /// Calls that only read which are carried out at once; each may wait for the reactor.
     pub(super) const fn threads(self) -> usize {
         match self {
@@ -135,7 +143,8 @@ mod tests {
     /// rows.
     #[test]
     fn every_class_has_threads() {
-        let threads = |class: Class| class.threads() + class.change_threads();
+        let threads =
+            |class: Class| class.threads() + class.change_threads() + class.removal_threads();
         assert_eq!(Class::ALL.into_iter().map(threads).sum::<usize>(), THREADS);
         for (index, class) in Class::ALL.into_iter().enumerate() {
             assert_eq!(class as usize, index);

@@ -205,7 +205,11 @@ async fn carry_out(
     // A health check must not wait behind pages of metrics.
     let class = if call.path == "/healthz" { Class::Health } else { service.class(visit) };
     let is_change = changes && class.change_threads() > 0;
-    let threads = if is_change { &service.change_threads } else { &service.threads };
+    let threads = match is_change {
+        true if call.method == "DELETE" => &service.removal_threads,
+        true => &service.change_threads,
+        false => &service.threads,
+    };
     let thread = timeout(limits::THREAD_WAIT, threads[class as usize].acquire()).await;
     let Ok(_thread) = thread else {
         return Err(Problem::new(503, "busy", "too many calls are in progress"));
