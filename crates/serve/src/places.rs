@@ -1,8 +1,9 @@
 //! The storage of volumes: extents of a pool, a file each, or ranges of an emulated drive.
 //!
 //! [`Places::place`] decides without changing anything. [`Places::make`] then creates and extends files, before the
-//! engine knows of them. [`Places::finish`] truncates and removes, when no request can touch what is removed. All of
-//! this happens on the thread that changes the contracts, never on the reactor's.
+//! engine knows of them. [`Places::finish`] truncates and removes. Requests for what is removed may still be in flight
+//! then: a file keeps its data while it is open, and a pool gives room away only when no request can touch it. All of this
+//! happens on the thread that changes the contracts, never on the reactor's.
 
 mod directory;
 pub(crate) mod marker;

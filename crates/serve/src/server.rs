@@ -288,9 +288,9 @@ impl Server {
     pub fn reload(&mut self, contracts: Contracts) -> Result<(), ServeError> {
         self.reload_and_remove(contracts, &[])
     }
-    /// [`Self::reload`] that deletes volumes of these names, which must be missing from the new contracts: requests in flight
-    /// complete, the clients are disconnected, and the data is deleted. In a pool directory, only files `NAME.img` are
-    /// removed.
+    /// [`Self::reload`] that deletes volumes of these names, which must be missing from the new contracts. Their data is deleted
+    /// at once, while requests in flight complete; then the clients are disconnected. Room that they may touch is given to
+    /// nobody until then. In a pool directory, only files `NAME.img` are removed.
     pub fn reload_and_remove(
         &mut self,
         contracts: Contracts,

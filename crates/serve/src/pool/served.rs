@@ -2,7 +2,7 @@
 //!
 //! A change has three steps. [`Served::place`] decides without changing anything. [`Served::make`] makes new and
 //! larger volumes durable before the engine knows of them; dropping its result reverts that. [`Served::finish`]
-//! truncates and deletes, when no request can touch what is removed.
+//! truncates and deletes; what requests in flight may still touch is given to nobody until they are done.
 
 use std::fs;
 use std::io;
