@@ -7,7 +7,7 @@ mod rig;
 mod stored;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
 use iofair_config::contracts::Contracts;
@@ -48,6 +48,10 @@ fn another_directory_in_place_is_left_alone() {
             assert!(error.contains("not at this path any more"), "{error}");
         }
     }
+    let heavier = contracts(&directory, &format!("directory:{pool}"), &[v, w]);
+    // No file has to change for that.
+    let heavier = heavier.replacen("[[group]]\n", "[[group]]\nweight = 7\n", 1);
+    server.reload(parse(&heavier)).unwrap();
     assert_eq!(fs::read_dir(&pool).unwrap().count(), 1);
     assert_eq!(fs::read_to_string(format!("{pool}/v.img")).unwrap(), "somebody's data");
     assert_eq!(connect(&directory, "v").write(FUA, 0, &[7; 4096]), 0, "what is served goes on");
@@ -192,6 +196,82 @@ fn files_that_are_moved_or_cut_are_told() {
     }
 }
 
+/// Goal: a file that was cut off while it is served stays so, and is reported until the end, whatever changes and whoever writes; the
+/// next start refuses it. Method: changes of all kinds and a write at the end.
+#[test]
+fn files_that_were_cut_off_are_not_filled() {
+    let directory = Directory::new();
+    let text =
+        contracts(&directory, &format!("directory:{}", directory.path("pool")), &[("v", "g", "")]);
+    fs::write(directory.path("contracts.toml"), &text).unwrap();
+    let scene = Controlled::over(directory);
+    let file = scene.directory.path("pool/v.img");
+    let length = || fs::metadata(&file).unwrap().len();
+    let told = |scene: &Controlled| scene.get("/v1/status")["removed_files"][0]["text"].to_string();
+    let cut = || fs::File::options().write(true).open(&file).unwrap().set_len(4096).unwrap();
+    cut();
+    let patch = |path: &str, body: serde_json::Value| {
+        scene.ask(&Call::new("PATCH", path).body(body)).status
+    };
+    assert_eq!(patch("/v1/groups/g", serde_json::json!({ "weight": 7 })), 200);
+    assert_eq!(length(), 4096);
+    let growth = scene
+        .ask(&Call::new("PATCH", "/v1/volumes/v").body(serde_json::json!({ "size": "16MiB" })));
+    assert!(String::from_utf8(growth.body).unwrap().contains("truncated to 4096 bytes"));
+    assert_eq!((growth.status, length()), (422, 4096));
+    assert!(told(&scene).contains("truncated to 4096 bytes"), "{}", told(&scene));
+    let Controlled { control, directory } = scene;
+    let _ = control.stop();
+    refused(&text, "although this volume had 8388608");
+    start(&text, &["v"]).unwrap().stop().unwrap();
+    let scene = Controlled::over(directory);
+    assert_eq!(told(&scene), "null");
+    cut();
+    assert!(told(&scene).contains("truncated to 4096 bytes"), "{}", told(&scene));
+    assert_eq!(connect(&scene.directory, "v").write(FUA, 8 * MIB - 4096, &[7; 4096]), 0);
+    assert_eq!(length(), 8 * MIB);
+    assert!(told(&scene).contains("truncated to 4096 bytes"), "{}", told(&scene));
+    let Controlled { control, directory: _directory } = scene;
+    let _ = control.stop();
+}
+
+/// Goal: the same for the file of a pool, which grows with its volumes. Method: a volume is added after it was cut off.
+#[test]
+fn pools_that_were_cut_off_are_not_filled() {
+    let directory = Directory::new();
+    let pool = directory.path("pool.img");
+    let text =
+        |volumes: &[(&str, &str, &str)]| contracts(&directory, &format!("file:{pool}"), volumes);
+    let (v, w) = (("v", "g", ""), ("w", "g", ""));
+    let mut server = start(&text(&[v]), &[]).unwrap();
+    let file = fs::File::options().write(true).open(&pool).unwrap();
+    let whole = file.metadata().unwrap().len();
+    file.set_len(whole - 4096).unwrap();
+    let error = server.reload(parse(&text(&[v, w]))).unwrap_err().to_string();
+    assert!(error.contains("it was cut off"), "{error}");
+    assert_eq!(file.metadata().unwrap().len(), whole - 4096);
+    file.set_len(whole).unwrap();
+    server.reload(parse(&text(&[v, w]))).unwrap();
+    server.stop().unwrap();
+}
+
+/// Goal: files without data may have been made for an emulated drive, also with room for it. Method: a file with room and a sparse one;
+/// one with data, whose owner is not told to delete it.
+#[test]
+fn preallocated_files_have_no_data() {
+    let directory = Directory::new();
+    let drive = directory.path("drive");
+    let text =
+        contracts(&directory, &format!("emulated:samsung-970-pro@{drive}"), &[("v", "g", "")]);
+    fs::write(&drive, "somebody's data").unwrap();
+    let error = start(&text, &[]).unwrap_err();
+    assert!(error.contains("it has data") && !error.contains("`rm "), "{error}");
+    fs::remove_file(&drive).unwrap();
+    run("fallocate", &["-l", "1MiB", &drive]);
+    assert!(fs::metadata(&drive).unwrap().blocks() > 0);
+    start(&text, &[]).unwrap().stop().unwrap();
+}
+
 /// Goal: a change that could not be made takes its growth back, so that the old contracts can be served. Method: a contract file
 /// that cannot be replaced, since it is a mount point.
 #[test]
@@ -242,6 +322,30 @@ fn lists_of_later_versions_are_refused() {
     start(&text, &[]).unwrap().stop().unwrap();
 }
 
+/// Descriptors of this process at a path.
+fn descriptors(path: &str) -> usize {
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    open.filter(|it| fs::read_link(it.path()).is_ok_and(|it| it == Path::new(path))).count()
+}
+
+/// Goal: volumes elsewhere take one lock for each directory around them, not each. Method: two files in one, added one after the other;
+/// it is free when both are gone.
+#[test]
+fn a_directory_around_files_is_locked_once() {
+    let directory = Directory::new();
+    let around = directory.path("around");
+    fs::create_dir(&around).unwrap();
+    let [a, b] = ["a", "b"].map(|name| format!("path = '{around}/{name}'"));
+    let text = |volumes: &[(&str, &str, &str)]| {
+        contracts(&directory, &format!("directory:{}", directory.path("pool")), volumes)
+    };
+    let mut server = start(&text(&[("a", "g", &a)]), &[]).unwrap();
+    server.reload(parse(&text(&[("a", "g", &a), ("b", "g", &b)]))).unwrap();
+    assert_eq!(descriptors(&around), 1);
+    server.stop().unwrap();
+    assert_eq!(descriptors(&around), 0);
+}
+
 /// Goal: nothing in a server's pool directory is another server's, not even a file that is kept for a group or a new one; servers on
 /// files share a directory. Method: a second server on such files, by their path and by a link; the other order, too.
 #[test]
@@ -279,25 +383,34 @@ fn files_in_a_pool_directory_are_its_servers() {
 }
 
 /// Goal: a pool directory has one server although its file system does not tell other hosts of locks on directories, as NFS. Method: a
-/// lock on the list, as another host has it.
+/// lock on a file in it, as another host has it, also before the first start. The list, which is replaced, is not kept open: NFS would
+/// rename it first, so that a moment is without a list.
 #[test]
-fn the_list_of_a_pool_is_locked() {
+fn a_file_of_a_pool_is_locked() {
     let directory = Directory::new();
     let text = |volumes: &[(&str, &str, &str)]| {
         contracts(&directory, &format!("directory:{}", directory.path("pool")), volumes)
     };
     let list = directory.path("pool/.iofair.json");
+    let file = directory.path("pool/.iofair.lock");
     let (v, w) = (("v", "g", ""), ("w", "g", ""));
+    let other = || {
+        let other = fs::File::create(&file).unwrap();
+        other.lock().unwrap();
+        refused(&text(&[v, w]), "another server uses it");
+    };
+    fs::create_dir(directory.path("pool")).unwrap();
+    Server::check(&parse(&text(&[v])), &Consent::default()).unwrap();
+    assert_eq!(fs::read_dir(directory.path("pool")).unwrap().count(), 0);
+    other();
+    assert!(!fs::exists(&list).unwrap());
+    fs::remove_file(&file).unwrap();
     let mut server = start(&text(&[v]), &[]).unwrap();
-    let is_locked = || fs::File::open(&list).unwrap().try_lock_shared().is_err();
-    assert!(is_locked());
     server.reload(parse(&text(&[v, w]))).unwrap();
-    assert!(is_locked(), "the new one, too");
+    assert!(fs::File::open(&file).unwrap().try_lock_shared().is_err());
+    assert_eq!(descriptors(&list), 0);
     server.stop().unwrap();
-    let other = fs::File::open(&list).unwrap();
-    other.lock().unwrap();
-    refused(&text(&[v, w]), "another server uses it");
-    drop(other);
+    other();
     start(&text(&[v, w]), &[]).unwrap().stop().unwrap();
 }
 

@@ -405,6 +405,34 @@ fn needs_root_a_full_directory_can_be_emptied() {
     }
 }
 
+/// Goal: a pool directory of an earlier version starts on a full file system, as it did with that version; its list is completed when
+/// there is room. Method: a list without sizes and identity, and a stranger who fills the file system.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_a_full_directory_of_an_earlier_version_starts() {
+    let directory = Directory::new();
+    let (pool, stranger) = (directory.path("pool"), directory.path("pool/stranger"));
+    fs::create_dir(&pool).unwrap();
+    let _mounted = Mounted::new(&["-t", "tmpfs", "-o", "size=4m", "none", &pool]);
+    let text = contracts(&directory, &format!("directory:{pool}"), &[("v", "g", "")]);
+    start(&text, &[]).unwrap().stop().unwrap();
+    let list = format!("{pool}/.iofair.json");
+    let read = || serde_json::from_str::<serde_json::Value>(&fs::read_to_string(&list).unwrap());
+    let (whole, mut earlier) = (read().unwrap(), read().unwrap());
+    earlier.as_object_mut().unwrap().remove("pool");
+    earlier["volumes"]["v"].as_object_mut().unwrap().remove("bytes");
+    fs::write(&list, earlier.to_string()).unwrap();
+    run("sh", &["-c", &format!("rm {pool}.iofair {pool}/.iofair.json.room* {pool}/.iofair.lock")]);
+    let _ = fs::write(&stranger, vec![1; 8 * MIB as usize]);
+    for _ in 0..2 {
+        start(&text, &[]).unwrap().stop().unwrap();
+        assert_eq!(read().unwrap(), earlier);
+    }
+    fs::remove_file(&stranger).unwrap();
+    start(&text, &[]).unwrap().stop().unwrap();
+    assert_eq!(read().unwrap()["volumes"], whole["volumes"]);
+}
+
 /// Goal: volumes can be removed to make room when everything of the server is on the same full file system: contract file, audit log and
 /// pool. Method: file systems of a few MiB, filled by a stranger.
 #[test]

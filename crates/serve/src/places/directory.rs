@@ -15,6 +15,7 @@ use iofair_config::contracts::{Contracts, Volume};
 use super::owners::{Home, Owner, Owners};
 use super::{Consent, Damaged};
 use crate::back::uring::Storage;
+use crate::back::uring::claim::Around;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated};
@@ -37,6 +38,31 @@ pub(super) struct Own {
     removed: bool,
 }
 
+impl Own {
+    /// Whether a change makes its open file longer. One that somebody has cut off stays as it is: zeroes at its end would hide
+    /// that from the next start.
+    fn grows(
+        &self,
+        storage: &Storage,
+        volume: &Volume,
+        consent: &Consent,
+    ) -> Result<bool, ServeError> {
+        let (Volume { name, size_bytes: wanted, .. }, path) = (volume, self.path.display());
+        let what = || ServeError::system(path.to_string());
+        let cut = storage.cut(self.size).map_err(what())?;
+        let Some(bytes) = cut.filter(|_| !consent.take_over.contains(name)) else {
+            return Ok(storage.length().map_err(what())? < *wanted || cut.is_some());
+        };
+        if *wanted <= self.size {
+            return Ok(false);
+        }
+        let message = format!(
+            "{path} was truncated to {bytes} bytes, and does not grow: restore it from a backup, and restart the server"
+        );
+        Err(ServeError::volume(name, message))
+    }
+}
+
 /// A directory with a file a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
@@ -45,6 +71,8 @@ pub(crate) struct Directory {
     own: Vec<Own>,
     /// Where in the list the volumes are that may be found, by name and path.
     index: BTreeMap<(String, PathBuf), usize>,
+    /// The directories around files elsewhere.
+    around: Around,
     mode: Mode,
 }
 
@@ -97,7 +125,8 @@ impl Directory {
     ) -> Result<Self, ServeError> {
         let home = Home::open(contracts, path, mode)?;
         let (path, index, mode) = (path.to_path_buf(), BTreeMap::new(), mode.clone());
-        Ok(Self { path, home: Arc::new(home), own: Vec::new(), index, mode })
+        let (home, around) = (Arc::new(home), Around::default());
+        Ok(Self { path, home, own: Vec::new(), index, around, mode })
     }
     /// Where it is, or what stands in for it in a check.
     pub(super) fn path(&self) -> &Path {
@@ -146,7 +175,6 @@ impl Directory {
         volumes: &[Volume],
         consent: &Consent,
     ) -> Result<(), ServeError> {
-        self.check_place()?;
         self.own.retain(|own| own.storage.strong_count() > 0);
         self.build_index();
         let owners = self.home.owners();
@@ -188,15 +216,24 @@ impl Directory {
             let what = || ServeError::system(own.path.display().to_string());
             let (storage, length) = match own.storage.upgrade() {
                 Some(storage) => {
-                    let length = storage.length().map_err(what())?;
-                    storage.lengthen(volume.size_bytes).map_err(what())?;
-                    (storage, Some(length))
+                    let mut length = None;
+                    if own.grows(&storage, volume, consent)? {
+                        self.check_place()?;
+                        length = Some(storage.length().map_err(what())?);
+                        storage.lengthen(volume.size_bytes).map_err(what())?;
+                    }
+                    (storage, length)
                 }
                 None => {
+                    self.check_place()?;
                     refuse_twin(own, &identities)?;
                     let length = fs::metadata(&own.path).ok().map(|file| file.len());
+                    let around = match volume.path {
+                        Some(_) => self.around.lock(&own.path, &self.mode).map_err(what())?,
+                        None => None,
+                    };
                     let created = create(&own.path, volume, &self.mode, &mut made.created);
-                    (Arc::new(created.map_err(what())?), length)
+                    (Arc::new(created.map_err(what())?.keeping(around)), length)
                 }
             };
             let is_longer = length.is_some_and(|length| length < volume.size_bytes);
@@ -223,8 +260,15 @@ impl Directory {
         if !is_saved {
             let before = self.home.owners();
             let room = Room::of(owners.live(), before.live());
-            self.home.save(&owners, room).map_err(self.home.system())?;
-            made.owners = Some((Arc::clone(&self.home), before));
+            match self.home.save(&owners, room) {
+                Ok(()) => made.owners = Some((Arc::clone(&self.home), before)),
+                Err(error) if is_full(&error) && owners.only_completes(&before) => {
+                    let message =
+                        format!("the list of volumes stays that of an earlier version: {error}");
+                    log::tell("pool", &message);
+                }
+                Err(error) => return Err(self.home.system()(error)),
+            }
         }
         self.home.mark();
         self.home.reserve();
@@ -386,10 +430,7 @@ fn create(
     created: &mut Vec<PathBuf>,
 ) -> io::Result<Storage> {
     let is_new = !fs::exists(path)?;
-    let opened = match volume.path {
-        Some(_) => Storage::open(path, volume.size_bytes, mode),
-        None => Storage::in_pool(path, volume.size_bytes, mode),
-    };
+    let opened = Storage::within(path, volume.size_bytes, mode);
     // One that another server has made meanwhile is not removed with what this change made.
     let is_other = opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy);
     if is_new && !is_other && !mode.is_check() {

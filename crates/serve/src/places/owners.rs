@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,13 +19,13 @@ use super::marker::Marker;
 use crate::back::uring::claim::lock;
 use crate::error::ServeError;
 use crate::layout::sync_parent;
-use crate::reserve::{Reserve, Room};
+use crate::reserve::{Reserve, Room, is_full};
 use crate::trial::Mode;
 
 /// The name of the list.
 const OWNERS: &str = ".iofair.json";
-/// How often a list is opened again because its last owner has replaced it.
-const ATTEMPTS: u32 = 100;
+/// The name of the file that is locked. Nobody replaces it, unlike the list.
+const LOCK: &str = ".iofair.lock";
 
 /// Whose a volume's file is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -75,6 +75,20 @@ impl Owners {
     pub(super) fn live(&self) -> usize {
         self.paths.len() + self.volumes.values().filter(|owner| !owner.kept).count()
     }
+    /// Whether this is the same list, with what lists of earlier versions lack.
+    pub(super) fn only_completes(&self, earlier: &Self) -> bool {
+        let mut completed = earlier.clone();
+        completed.pool = self.pool;
+        let volumes = completed.volumes.iter_mut().map(|(name, owner)| {
+            (&mut owner.bytes, self.volumes.get(name).map(|owner| owner.bytes))
+        });
+        let paths =
+            completed.paths.iter_mut().map(|(path, bytes)| (bytes, self.paths.get(path).copied()));
+        for (bytes, now) in volumes.chain(paths).filter(|(bytes, _)| **bytes == 0) {
+            *bytes = now.unwrap_or(0);
+        }
+        completed == *self
+    }
     /// Forgets volumes whose files are gone, as they should be.
     pub(super) fn forget_deleted(&mut self, directory: &Path) {
         let is_there = |name: &str| {
@@ -106,8 +120,6 @@ struct Known {
     owners: Owners,
     /// Whether it is stored like this.
     is_stored: bool,
-    /// The file in which it is stored, locked as long as it is open.
-    _file: Option<File>,
 }
 
 /// A pool directory that is this server's alone.
@@ -121,6 +133,8 @@ pub(super) struct Home {
     reserve: Reserve,
     /// The directory, locked as long as it is open.
     directory: File,
+    /// Locked as well: NFS tells other hosts of locks on files only.
+    _lock: Option<File>,
 }
 
 impl Home {
@@ -147,12 +161,12 @@ impl Home {
             lock(&directory, mode).map_err(what())?;
         }
         let list = here.join(OWNERS);
-        let named = || ServeError::system(list.display().to_string());
-        let file = if here == path { lock_list(&list, mode).map_err(named())? } else { None };
-        let found = if file.is_some() { Owners::load(&here)? } else { None };
-        if found.is_none() {
+        // Nothing is made where the pool is missing.
+        if here != path || !fs::exists(&list).map_err(what())? {
             marker.check_absent()?;
         }
+        let lock = if here == path { lock_file(&here.join(LOCK), mode)? } else { None };
+        let found = if here == path { Owners::load(&here)? } else { None };
         let mut owners = found.unwrap_or_default();
         let stored = owners.clone();
         owners.forget_deleted(&here);
@@ -162,15 +176,16 @@ impl Home {
         Ok(Self {
             path: here,
             marker,
-            known: Mutex::new(Known { owners, is_stored, _file: file }),
+            known: Mutex::new(Known { owners, is_stored }),
             reserve,
             directory,
+            _lock: lock,
         })
     }
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
-    /// Refuses to make or remove anything while another directory is at its path.
+    /// Refuses to make, lengthen or remove anything while another directory is at its path.
     pub(super) fn check_place(&self) -> io::Result<()> {
         let there = match fs::metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -187,9 +202,11 @@ impl Home {
     pub(super) fn system(&self) -> impl FnOnce(io::Error) -> ServeError + use<> {
         ServeError::system(self.path.join(OWNERS).display().to_string())
     }
-    /// Notes beside the directory which pool is in it.
+    /// Notes beside the directory which pool is in it, once its list says so.
     pub(super) fn mark(&self) {
-        let pool = held(&self.known).owners.pool;
+        let known = held(&self.known);
+        let pool = known.owners.pool.filter(|_| known.is_stored);
+        drop(known);
         if let Some(pool) = pool {
             held(&self.marker).write(pool);
         }
@@ -213,15 +230,17 @@ impl Home {
         let mut known = held(&self.known);
         let bytes = serde_json::to_vec_pretty(owners).map_err(io::Error::other)?;
         let (path, fresh) = (self.path.join(OWNERS), self.fresh());
-        let file = self.reserve.create(&fresh, &bytes, room)?;
-        lock(&file, &Mode::Serve)?;
+        drop(self.reserve.create(&fresh, &bytes, room)?);
         fs::rename(&fresh, &path)?;
         sync_parent(&path)?;
-        *known = Known { owners: owners.clone(), is_stored: true, _file: Some(file) };
+        *known = Known { owners: owners.clone(), is_stored: true };
         Ok(())
     }
-    /// Reserves room for lists somewhat longer than this one.
+    /// Reserves room for lists somewhat longer than this one, if the directory is at its path.
     pub(super) fn reserve(&self) {
+        if self.check_place().is_err() {
+            return;
+        }
         let list = serde_json::to_vec_pretty(&held(&self.known).owners);
         self.reserve.hold(list.map_or(0, |bytes| bytes.len() as u64));
     }
@@ -231,22 +250,28 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the list for this server alone, like its directory: NFS tells other hosts of locks on files only. `None`: there is
-/// none.
-fn lock_list(path: &Path, mode: &Mode) -> io::Result<Option<File>> {
-    for _ in 0..ATTEMPTS {
-        // NFS wants to be able to write what is locked.
-        let opened = OpenOptions::new().read(true).write(true).open(path);
-        let file = match opened.or_else(|_| File::open(path)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        lock(&file, mode)?;
-        if identity(&file.metadata()?) == identity(&fs::metadata(path)?) {
-            return Ok(Some(file));
-        }
-    }
-    Err(io::Error::other("another server replaces it again and again"))
+/// Locks a file in a pool directory for this server alone, made if it is not there. `None`: this is a check, or no file can be
+/// made there.
+fn lock_file(path: &Path, mode: &Mode) -> Result<Option<File>, ServeError> {
+    let what = || ServeError::system(path.display().to_string());
+    let mut options = OpenOptions::new();
+    // NFS wants to be able to write what is locked.
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let opened = match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match mode.is_check() {
+            true => return Ok(None),
+            false => options.create(true).open(path),
+        },
+        opened => opened.or_else(|_| File::open(path)),
+    };
+    let file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(error) if is_full(&error) => return Ok(None),
+        opened => opened.map_err(what())?,
+    };
+    lock(&file, mode).map_err(what())?;
+    Ok(Some(file))
 }
 
 fn identity(file: &fs::Metadata) -> (u64, u64) {

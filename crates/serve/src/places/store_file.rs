@@ -2,7 +2,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -51,11 +52,12 @@ impl StoreFile {
         let begin = format!("`rm {}` accepts an empty drive", marker.files(&[&list]));
         if layout.is_new() {
             marker.check_absent()?;
-            // Sparse files without data may have been made for it.
-            if there.as_ref().is_some_and(|it| it.is_file() && it.blocks() > 0) {
+            // Files without data may have been made for it.
+            if there.as_ref().is_some_and(fs::Metadata::is_file) && has_data(path).map_err(what())?
+            {
                 return refuse(format!(
-                    "it has data, and there is no list of its volumes, {}: is it another program's? `rm {}` accepts an \
-                     empty drive",
+                    "it has data, and there is no list of its volumes, {}: is it another program's? Name another file, or \
+                     move it away with `mv {} ELSEWHERE`",
                     list.display(),
                     shell::path(path)
                 ));
@@ -94,6 +96,19 @@ impl StoreFile {
     pub(super) fn damaged(&self, bytes: u64) -> Option<Damaged> {
         let damage = damage(&self.file, &self.path, bytes)?;
         Some(Damaged::new(None, &self.path, &self.file, damage))
+    }
+}
+
+/// Whether anything was written to a file; sparse and preallocated ones need not have any data.
+fn has_data(path: &Path) -> io::Result<bool> {
+    let file = File::open(path)?;
+    // SAFETY: a plain system call on a descriptor that is open.
+    match unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_DATA) } {
+        0.. => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENXIO) => Ok(false),
+            error => Err(error),
+        },
     }
 }
 

@@ -225,10 +225,14 @@ impl<M: Medium> Pool<M> {
         if table == self.table {
             return Ok(());
         }
-        self.zero(&zeroed, progress)?;
-        self.zero_tails(&table)?;
         let before = self.superblock.blocks;
         let end = table.assigned().last().map_or(0, Extent::end);
+        // Zeroes at the end of a file that somebody has cut off would hide that from the next start.
+        if end > before || !zeroed.is_empty() {
+            check_length(&self.superblock, self.medium.length()?)?;
+        }
+        self.zero(&zeroed, progress)?;
+        self.zero_tails(&table)?;
         if end > before {
             // A change that did not come to its end may have made the file longer.
             let there = self.medium.length()?.min(end * BLOCK);

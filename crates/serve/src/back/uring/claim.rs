@@ -6,13 +6,13 @@
 //! `O_EXCL` on a block device is the kernel's exclusive claim. Mounts, swap areas, RAID, device mapper and other
 //! exclusive openers have one each, and a claim on a partition also excludes others from the whole device.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::mpsc;
-use std::thread;
+use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 use crate::trial::Mode;
@@ -21,10 +21,10 @@ use crate::trial::Mode;
 const MOMENTS_MAX: u32 = 40;
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// How long a server waits for a lock, and how long for that of a process that has ended: the kernel completes what it had
-/// in flight first, which takes long on a busy drive.
-const LOCK_MAX: Duration = Duration::from_secs(2);
-const LOCK_ENDED_MAX: Duration = Duration::from_secs(30);
+/// How many moments a server waits for a lock, and how many for that of a process that has ended: the kernel completes what
+/// it had in flight first, which takes long on a busy drive.
+const LOCK_MOMENTS: u32 = 40;
+const LOCK_ENDED_MOMENTS: u32 = 600;
 
 /// Locks a file or directory for this process alone, until it is closed. What a killed server had in flight holds on to its
 /// locks until the drive has completed it: so nothing of it can come after what clients write from now on. `false`: the
@@ -36,16 +36,40 @@ pub(crate) fn lock(file: &File, mode: &Mode) -> io::Result<bool> {
 /// Locks the directory around a file for servers on files, until the result is dropped: no other server has it as its pool, in
 /// which every file is that server's. `None` for devices, which are nobody's.
 pub(crate) fn lock_around(path: &Path, mode: &Mode) -> io::Result<Option<File>> {
-    let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let parent = whole.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let is_device = fs::metadata(&whole).is_ok_and(|it| it.file_type().is_block_device());
-    // One that it may not read is not the pool of a server of this user.
-    let Ok(directory) = File::open(parent.unwrap_or(Path::new("."))) else { return Ok(None) };
-    if is_device {
-        return Ok(None);
-    }
+    let Some(directory) = directory_around(path) else { return Ok(None) };
     lock_as(&directory, libc::LOCK_SH, mode)?;
     Ok(Some(directory))
+}
+
+fn directory_around(path: &Path) -> Option<File> {
+    let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    if fs::metadata(&whole).is_ok_and(|it| it.file_type().is_block_device()) {
+        return None;
+    }
+    let parent = whole.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // One that it may not read is not the pool of a server of this user.
+    File::open(parent.unwrap_or(Path::new("."))).ok()
+}
+
+/// Locks on the directories around many files: one for each directory, as long as one of its files is open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Around(BTreeMap<(u64, u64), Weak<File>>);
+
+impl Around {
+    /// [`lock_around`].
+    pub(crate) fn lock(&mut self, path: &Path, mode: &Mode) -> io::Result<Option<Arc<File>>> {
+        let Some(directory) = directory_around(path) else { return Ok(None) };
+        let it = directory.metadata()?;
+        let identity = (it.dev(), it.ino());
+        if let Some(locked) = self.0.get(&identity).and_then(Weak::upgrade) {
+            return Ok(Some(locked));
+        }
+        lock_as(&directory, libc::LOCK_SH, mode)?;
+        let directory = Arc::new(directory);
+        self.0.retain(|_, locked| locked.strong_count() > 0);
+        self.0.insert(identity, Arc::downgrade(&directory));
+        Ok(Some(directory))
+    }
 }
 
 /// Locks the file of a whole loop device like any file with data. One that begins later in its file, and a partition, may share the
@@ -74,20 +98,20 @@ fn lock_as(file: &File, how: i32, mode: &Mode) -> io::Result<bool> {
     if mode.is_own(Holder::of(file).map(|holder| holder.process)) {
         return Ok(false);
     }
-    // The thread waits on if nobody waits for it any more, and then gives the lock back.
-    let (waiting, (done, waited)) = (file.try_clone()?, mpsc::channel());
-    thread::spawn(move || done.send(flock(&waiting, how)));
-    let mut locked = waited.recv_timeout(LOCK_MAX);
-    if locked.is_err() && Holder::of(file).is_some_and(|it| it.has_ended) {
-        locked = waited.recv_timeout(LOCK_ENDED_MAX);
+    // Only a call that blocks would be told of the end, and nothing could cancel that.
+    let (_nobody, never) = mpsc::channel::<()>();
+    for moment in 0..LOCK_ENDED_MOMENTS {
+        if moment == LOCK_MOMENTS && !Holder::of(file).is_some_and(|it| it.has_ended) {
+            break;
+        }
+        let _ = never.recv_timeout(MOMENT);
+        match flock(file, how | libc::LOCK_NB) {
+            Err(error) if error.raw_os_error() == Some(libc::EWOULDBLOCK) => {}
+            locked => return locked.map(|()| true),
+        }
     }
-    let refused = |_| {
-        let holder = Holder::of(file);
-        let why = holder.map_or_else(|| "another server uses it".into(), Holder::why);
-        io::Error::new(io::ErrorKind::ResourceBusy, why)
-    };
-    locked.map_err(refused)??;
-    Ok(true)
+    let why = Holder::of(file).map_or_else(|| "another server uses it".into(), Holder::why);
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
 }
 
 /// Lets other descriptors of this process have the lock, too.
@@ -225,7 +249,7 @@ mod tests {
     use super::*;
 
     /// Goal: the process that has a file is named, and one that has ended is told from one that runs. Method: a file that this
-    /// process locks, and texts as the kernel writes them.
+    /// process locks, and texts as the kernel writes them. A lock that is refused leaves nothing behind.
     #[test]
     fn holders_are_found() {
         let path = std::env::temp_dir().join(format!("iofair-holder-{}", std::process::id()));
@@ -235,6 +259,17 @@ mod tests {
         let own = Holder { process: std::process::id(), has_ended: false };
         assert_eq!(Holder::of(&file), Some(own));
         drop(file);
+        fs::remove_file(&path).unwrap();
+
+        let file = File::create(&path).unwrap();
+        file.lock().unwrap();
+        let other = File::open(&path).unwrap();
+        let error = lock(&other, &Mode::Serve).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = open.filter(|it| fs::read_link(it.path()).is_ok_and(|it| it == path));
+        assert_eq!(open.count(), 2, "nobody waits on");
+        drop((file, other));
         fs::remove_file(&path).unwrap();
 
         let locks = "1: POSIX  ADVISORY  WRITE 7 fe:00:12 0 EOF\n2: FLOCK  ADVISORY  WRITE 8 fe:00:123 0 EOF\n\

@@ -9,6 +9,8 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::claim::{claim, is_below_dev, lock, lock_around, lock_below, share};
 use crate::request::extent::Extent;
@@ -29,10 +31,12 @@ pub struct Storage {
     /// A block device is this server's alone.
     claim: Option<File>,
     /// So is the file of a loop device; the directory around a file is nobody's pool.
-    locks: Vec<File>,
+    locks: Vec<Arc<File>>,
     block: u64,
     sector: u64,
     bytes: u64,
+    /// The least bytes that it was found cut to; zeroes that somebody has written behind them since do not bring data back.
+    cut: AtomicU64,
     device: bool,
     queue: Queue,
     identity: (u64, u64),
@@ -42,12 +46,15 @@ impl Storage {
     /// Opens a file or device and makes it at least this long; a file that is not there is made, but never below /dev.
     pub(crate) fn open(path: &Path, bytes: u64, mode: &Mode) -> io::Result<Self> {
         let around = lock_around(path, mode)?;
-        let mut this = Self::in_pool(path, bytes, mode)?;
-        this.locks.extend(around);
-        Ok(this)
+        Ok(Self::within(path, bytes, mode)?.keeping(around.map(Arc::new)))
     }
-    /// The same for a file in this server's pool directory.
-    pub(crate) fn in_pool(path: &Path, bytes: u64, mode: &Mode) -> io::Result<Self> {
+    /// The same while it keeps this lock, too.
+    pub(crate) fn keeping(mut self, lock: Option<Arc<File>>) -> Self {
+        self.locks.extend(lock);
+        self
+    }
+    /// [`Self::open`] in a directory that is locked already.
+    pub(crate) fn within(path: &Path, bytes: u64, mode: &Mode) -> io::Result<Self> {
         let make = !is_below_dev(path);
         if let Some(trial) = mode.trial() {
             if make && !fs::exists(path)? {
@@ -67,9 +74,7 @@ impl Storage {
     /// Opens what is there.
     pub(crate) fn existing(path: &Path, mode: &Mode) -> io::Result<Self> {
         let around = lock_around(path, mode)?;
-        let mut this = Self::open_or_make(path, 0, false, mode)?;
-        this.locks.extend(around);
-        Ok(this)
+        Ok(Self::open_or_make(path, 0, false, mode)?.keeping(around.map(Arc::new)))
     }
     fn open_or_make(path: &Path, bytes: u64, make: bool, mode: &Mode) -> io::Result<Self> {
         let kind = fs::metadata(path).map(|file| file.file_type());
@@ -91,6 +96,7 @@ impl Storage {
         let mut this = Self {
             path: path.to_path_buf(),
             bytes: 0,
+            cut: AtomicU64::new(u64::MAX),
             buffered,
             direct,
             is_direct,
@@ -105,7 +111,7 @@ impl Storage {
         let locked = this.lock(mode)?;
         if device && locked {
             this.claim = Some(claim(path)?);
-            this.locks.extend(lock_below(&this.buffered, mode)?);
+            this.locks.extend(lock_below(&this.buffered, mode)?.map(Arc::new));
         }
         this.lengthen(bytes)?;
         this.bytes = this.length()?;
@@ -148,7 +154,18 @@ impl Storage {
     }
     /// What somebody has done to it, which should have at least this many bytes.
     pub(crate) fn damage(&self, bytes: u64) -> Option<Damage> {
-        damage(&self.buffered, &self.path, bytes)
+        match damage(&self.buffered, &self.path, bytes) {
+            None | Some(Damage::Cut(_)) => self.cut(bytes).ok().flatten().map(Damage::Cut),
+            other => other,
+        }
+    }
+    /// To how many bytes somebody has cut it since it was opened, if it should have at least these.
+    pub(crate) fn cut(&self, bytes: u64) -> io::Result<Option<u64>> {
+        let length = self.length()?;
+        if !self.device && length < bytes {
+            self.cut.fetch_min(length, Ordering::Relaxed);
+        }
+        Ok(Some(self.cut.load(Ordering::Relaxed)).filter(|cut| *cut < bytes))
     }
     /// Borders that a command must keep to go past the page cache.
     pub(super) fn block(&self) -> u64 {
@@ -187,8 +204,9 @@ impl Storage {
         }
         Ok(self.buffered.metadata()?.len())
     }
-    /// Makes a file at least this long, with zeroes at its end; a device must be this long.
+    /// Makes a file at least this long, with zeroes at its end, which are its data from now on; a device must be this long.
     pub(crate) fn lengthen(&self, bytes: u64) -> io::Result<()> {
+        self.cut.store(u64::MAX, Ordering::Relaxed);
         let length = self.length()?;
         if bytes <= length {
             return Ok(());
