@@ -48,10 +48,9 @@ fn another_directory_in_place_is_left_alone() {
             assert!(error.contains("not at this path any more"), "{error}");
         }
     }
-    let heavier = contracts(&directory, &format!("directory:{pool}"), &[v, w]);
+    let other = contracts(&directory, &format!("directory:{pool}"), &[v, w]);
     // No file has to change for that.
-    let heavier = heavier.replacen("[[group]]\n", "[[group]]\nweight = 7\n", 1);
-    server.reload(parse(&heavier)).unwrap();
+    server.reload(parse(&other.replace("none-none", "prop-bfq"))).unwrap();
     assert_eq!(fs::read_dir(&pool).unwrap().count(), 1);
     assert_eq!(fs::read_to_string(format!("{pool}/v.img")).unwrap(), "somebody's data");
     assert_eq!(connect(&directory, "v").write(FUA, 0, &[7; 4096]), 0, "what is served goes on");
@@ -203,6 +202,7 @@ fn files_that_were_cut_off_are_not_filled() {
     let directory = Directory::new();
     let text =
         contracts(&directory, &format!("directory:{}", directory.path("pool")), &[("v", "g", "")]);
+    let text = text.replace("none-none", "prop-bfq");
     fs::write(directory.path("contracts.toml"), &text).unwrap();
     let scene = Controlled::over(directory);
     let file = scene.directory.path("pool/v.img");
