@@ -9,6 +9,7 @@
 mod cache;
 pub mod calibration;
 mod client;
+mod error;
 pub mod experiment;
 pub mod explain;
 pub mod fit;
@@ -30,4 +31,5 @@ mod sim;
 pub mod timelines;
 mod world;
 
-pub use run::{RunError, load_drive, simulate, simulate_on, simulate_with};
+pub use error::RunError;
+pub use run::{load_drive, simulate, simulate_on, simulate_with};

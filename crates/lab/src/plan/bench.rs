@@ -11,8 +11,9 @@ use iofair_drive::profile::{self, Profile};
 use super::load::Neighbours;
 use super::meter::{Measured, Meter};
 use super::{PlanError, Question};
+use crate::error::RunError;
 use crate::host;
-use crate::run::{RunError, simulate_with};
+use crate::run::simulate_with;
 use crate::scenario::{ClientSpec, GroupSpec, Host, Layout, Scenario, Scheduling};
 
 /// Warm-up and measured time.

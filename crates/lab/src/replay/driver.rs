@@ -19,8 +19,8 @@ use super::groups::{OTHERS, OWN_MAX, as_path};
 use super::order::{Due, Order};
 use super::tally::{Counted, Recorded, Tally};
 use super::{Outcome, ReplayError, Setup};
+use crate::error::RunError;
 use crate::observe::Nobody;
-use crate::run::RunError;
 use crate::sim::Token;
 use crate::world::engine::{ActorCompletion, Device, Engine, NewRequest, Parts};
 

@@ -23,7 +23,7 @@ use iofair_trace::clean::Clean;
 use iofair_trace::source::Notes;
 use iofair_trace::{Source, TraceError};
 
-use crate::run::RunError;
+use crate::error::RunError;
 
 pub use agreement::{Agreement, agreement};
 pub use groups::Mapping;

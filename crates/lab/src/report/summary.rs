@@ -10,7 +10,7 @@ use crate::experiment::dedicated;
 use crate::experiment::{
     Basis, Experiment, Metric, Quantity, Results, Statistics, Subject, Units, Verdict,
 };
-use crate::timelines::Timeline;
+use crate::outcome::Timeline;
 
 /// An experiment's numbers and verdicts.
 #[derive(Clone, Debug)]

@@ -33,9 +33,9 @@ use crate::client::tally::Tally;
 use crate::client::together::Together;
 use crate::client::write::{Write, WriteSetup};
 use crate::client::{Base, Kind, Process};
+use crate::error::RunError;
 use crate::observe::Observer;
 use crate::outside::Outside;
-use crate::run::RunError;
 use crate::scenario::{
     ClientSpec, Direction, Job, JournalSpec, Manner, Mix, Pattern, Scenario, Seat, Turn,
 };

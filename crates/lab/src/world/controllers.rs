@@ -12,7 +12,7 @@ use iofair_drive::stripe::Geometry;
 
 use super::build::STREAM_LAST;
 use super::engine::{Device, Dispatcher};
-use crate::run::RunError;
+use crate::error::RunError;
 use crate::scenario::{Control, Scenario, Scheduling};
 
 /// The schedulers of blk-mq: after a completion they are asked for work by a worker of kblockd. The older ones

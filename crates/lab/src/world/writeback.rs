@@ -9,7 +9,7 @@ use super::build::{Spec, writes_buffered};
 use super::controllers::Controllers;
 use crate::cache::DomainSetup;
 use crate::cache::pages::PAGE;
-use crate::run::RunError;
+use crate::error::RunError;
 use crate::scenario::{Host, Scenario, Writeback};
 
 /// How one process' pages reach the drive.
