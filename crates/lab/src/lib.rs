@@ -9,6 +9,7 @@
 mod cache;
 pub mod calibration;
 mod client;
+mod engine;
 mod error;
 pub mod experiment;
 pub mod explain;

@@ -4,6 +4,8 @@ use iofair_core::unit::Sectors;
 
 /// Sectors of a page.
 pub(crate) const PAGE: u64 = 8;
+/// Bytes that [`crate::scenario::Host::consume_window`] and `produce_window` are costs of.
+pub(crate) const COST_WINDOW: u64 = 256 * 1024;
 
 /// The dirty pages of one file.
 #[derive(Debug)]

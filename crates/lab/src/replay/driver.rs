@@ -19,10 +19,10 @@ use super::groups::{OTHERS, OWN_MAX, as_path};
 use super::order::{Due, Order};
 use super::tally::{Counted, Recorded, Tally};
 use super::{Outcome, ReplayError, Setup};
+use crate::engine::{Device, Engine, NewRequest, Parts};
 use crate::error::RunError;
 use crate::observe::Nobody;
-use crate::sim::Token;
-use crate::world::engine::{ActorCompletion, Device, Engine, NewRequest, Parts};
+use crate::sim::{ActorCompletion, Token};
 
 /// Pieces of requests that are in the engine at a time. A trace that is too fast for the drive waits outside, where it
 /// needs no memory.

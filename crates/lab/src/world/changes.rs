@@ -6,7 +6,7 @@ use iofair_core::time::Instant;
 
 use super::build::groups;
 use super::controllers::Controllers;
-use super::engine::Engine;
+use crate::engine::Engine;
 use crate::error::RunError;
 use crate::scenario::{Change, Scenario, What};
 use crate::sim::Token;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! process ─▶ page cache ─▶ controller ─▶ drive
-//!    ▲            (engine.rs holds these two, the clock and the timers)
+//!    ▲            (crate::engine holds these two, the clock and the timers)
 //!    └─────────────────────── completions ◀┘
 //! ```
 //!
@@ -14,11 +14,7 @@
 mod build;
 mod changes;
 mod controllers;
-pub(crate) mod engine;
 pub(crate) mod journal;
-pub(crate) mod layout;
-pub(crate) mod path;
-pub(crate) mod processors;
 mod roster;
 mod steps;
 #[cfg(test)]
@@ -30,12 +26,13 @@ use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::{Instant, Nanos};
 
 use crate::cache::Cache;
-use crate::client::{Process, SlotCompletion};
+use crate::client::Process;
+use crate::client::base::SlotCompletion;
+use crate::engine::Engine;
 use crate::outcome::{ClientOutcome, Outcome};
 use crate::scenario::{GroupSpec, Scenario};
-use crate::sim::Token;
+use crate::sim::{ActorCompletion, Token};
 use changes::Changes;
-use engine::{ActorCompletion, Engine};
 use journal::Journal;
 use steps::Steps;
 

@@ -5,8 +5,8 @@ use iofair_core::request::Flags;
 
 use super::build::{ProcessFactory, Spec};
 use super::controllers::Controllers;
-use super::layout::File;
 use super::writeback::Flushers;
+use crate::engine::layout::File;
 use crate::outside::{Member, Roster};
 use crate::scenario::{Direction, Manner};
 
