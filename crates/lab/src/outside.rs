@@ -14,13 +14,14 @@ use crate::error::RunError;
 use crate::observe::Nobody;
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
-use crate::world;
+use crate::world::build::build_outside;
+use crate::world::spec;
 pub use receiver::{Member, Outside, Reply, Roster};
 
 /// The processes of a scenario in order: name, index of the client in the scenario, and start time, which is the same as in
 /// the simulator.
 pub fn processes(scenario: &Scenario) -> Vec<(String, usize, Instant)> {
-    world::processes(scenario)
+    spec::processes(scenario)
 }
 
 /// Runs a scenario with an engine and a drive elsewhere; `drive` is only used for its properties. `None` if the run was ended.
@@ -36,7 +37,7 @@ pub fn run_outside(
         return Err(RunError::Outside("`change`: contracts and drives elsewhere stay".into()));
     }
     let mut nobody = Nobody;
-    let mut world = world::build_outside(scenario, drive, &mut nobody, outside)?;
+    let mut world = build_outside(scenario, drive, &mut nobody, outside)?;
     Ok(world.run_outside().then(|| world.finish()))
 }
 

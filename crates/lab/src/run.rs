@@ -12,7 +12,7 @@ use crate::error::RunError;
 use crate::observe::{Nobody, Observer};
 use crate::outcome::Outcome;
 use crate::scenario::{Control, Scenario};
-use crate::world;
+use crate::world::build::build;
 
 /// Most drives of a stripe: a guard against a slip of the pen.
 const STRIPE_MAX: u32 = 64;
@@ -87,7 +87,7 @@ fn run(
         let paced = |drive| Box::new(Paced::new(drive, &paces)) as Box<dyn Drive + Send>;
         drives = drives.into_iter().map(paced).collect();
     }
-    let mut world = world::build(scenario, drives, observer)?;
+    let mut world = build(scenario, drives, observer)?;
     world.run();
     Ok(world.finish())
 }

@@ -13,7 +13,7 @@ use crate::outcome::{Outcome, Timeline};
 use crate::run::simulate_with;
 use crate::scenario::Scenario;
 use crate::sim::Token;
-use crate::world;
+use crate::world::spec::processes;
 
 /// Requests of each kind that are kept of a process.
 const KEPT: usize = 4;
@@ -104,7 +104,7 @@ impl Kept {
 ///
 /// As [`crate::simulate`].
 pub fn simulate(scenario: &Scenario) -> Result<Outcome, RunError> {
-    let names: Vec<String> = world::processes(scenario).into_iter().map(|it| it.0).collect();
+    let names: Vec<String> = processes(scenario).into_iter().map(|it| it.0).collect();
     let mut keeper = Keeper {
         from: Instant::ZERO + scenario.ramp,
         processes: vec![Kept::default(); names.len().min(PROCESSES_MAX)],

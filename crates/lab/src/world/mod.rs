@@ -11,11 +11,14 @@
 //! instants at which a drive outside completes them. Files belong to the processes in
 //! order: process number i has file i.
 
-mod build;
+pub(crate) mod build;
 mod changes;
 mod controllers;
 pub(crate) mod journal;
+mod lifecycle;
+mod processes;
 mod roster;
+pub(crate) mod spec;
 mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -35,8 +38,6 @@ use crate::sim::{ActorCompletion, Token};
 use changes::Changes;
 use journal::Journal;
 use steps::Steps;
-
-pub(crate) use build::{build, build_outside, processes};
 
 /// Steps without progress in time after which a run is declared stuck: more than any real burst.
 const STEPS_AT_ONCE_MAX: u32 = 10_000_000;

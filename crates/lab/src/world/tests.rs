@@ -15,6 +15,7 @@ use iofair_drive::stripe::Geometry;
 use iofair_drive::{Command, Done, Drive};
 use iofair_historical::TABLE;
 
+use super::build::build;
 use super::*;
 use crate::error::RunError;
 use crate::host;
