@@ -10,7 +10,7 @@ use iofair_drive::profile::{self, Profile};
 
 use super::load::Neighbours;
 use super::meter::{Measured, Meter};
-use super::{PlanError, Question};
+use super::question::{PlanError, Question};
 use crate::error::RunError;
 use crate::host;
 use crate::run::simulate_with;
