@@ -1,4 +1,4 @@
-//! Draws: one run of an experiment with a seed, start offsets and open numbers of its own ([`super::numbers`]).
+//! Draws: one run of an experiment with a seed, start offsets and open numbers of its own ([`super::Numbers`]).
 
 use iofair_core::time::Nanos;
 use iofair_drive::profile;
