@@ -4,6 +4,18 @@
 //! [`scenario::Scenario`] with one seed gives one [`outcome::Outcome`], on any machine. [`simulate`] does
 //! it; [`simulate_with`] lets an [`observe::Observer`] watch. [`outside::run_outside`] puts the same clients over a
 //! drive that is elsewhere, in its time.
+//!
+//! Files import downwards only (`crates/cli/tests/tidy/circles.rs`). A run, from above:
+//!
+//! ```text
+//! plan, replay, explain, timelines    what is asked of runs
+//! run, outside                        one run: in virtual time, or over a drive elsewhere
+//! world                               processes, cache and engine, event by event
+//! client ─▶ cache ─▶ engine           what each does next; clock, timers, controllers and drives
+//! scenario, outcome, sim              what is given, what is found, timers
+//! ```
+//!
+//! `experiment` and `jobs` make scenarios of files, `machine` and `host` their hosts; `report` prints outcomes.
 #![forbid(unsafe_code)]
 
 mod cache;

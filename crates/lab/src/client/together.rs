@@ -26,9 +26,9 @@ use super::base::{Base, Range};
 use super::read_ahead::ReadAheadSetup;
 use crate::cache::Cache;
 use crate::cache::pages::COST_WINDOW;
-use crate::cache::pages::PAGE;
 use crate::cache::shared::SharedPages;
 use crate::engine::Engine;
+use crate::engine::layout::PAGE;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {

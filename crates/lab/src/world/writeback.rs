@@ -8,7 +8,7 @@ use iofair_core::unit::Sectors;
 use super::controllers::Controllers;
 use super::spec::{Spec, writes_buffered};
 use crate::cache::DomainSetup;
-use crate::cache::pages::PAGE;
+use crate::engine::layout::PAGE;
 use crate::error::RunError;
 use crate::scenario::{Host, Scenario, Writeback};
 
