@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use iofair_drive::profile::{self, ProfileError, Sourced};
 
-use crate::experiment::draws::{self, base};
+use crate::experiment::draws;
+use crate::experiment::numbers::base;
 use crate::experiment::{self, Basis, Claim, Experiment, Numbers, Overrides, Verdict};
 use crate::machine;
 use crate::outcome::Outcome;

@@ -4,11 +4,25 @@
 //! [`scenario::Scenario`] with one seed gives one [`outcome::Outcome`], on any machine. [`simulate`] does
 //! it; [`simulate_with`] lets an [`observe::Observer`] watch. [`outside::run_outside`] puts the same clients over a
 //! drive that is elsewhere, in its time.
+//!
+//! Files import downwards only (`crates/cli/tests/tidy/circles.rs`). A run, from above:
+//!
+//! ```text
+//! plan, replay, explain, timelines    what is asked of runs
+//! run, outside                        one run: in virtual time, or over a drive elsewhere
+//! world                               processes, cache and engine, event by event
+//! client ─▶ cache ─▶ engine           what each does next; clock, timers, controllers and drives
+//! scenario, outcome, sim              what is given, what is found, timers
+//! ```
+//!
+//! `experiment` and `jobs` make scenarios of files, `machine` and `host` their hosts; `report` prints outcomes.
 #![forbid(unsafe_code)]
 
 mod cache;
 pub mod calibration;
 mod client;
+mod engine;
+mod error;
 pub mod experiment;
 pub mod explain;
 pub mod fit;
@@ -30,4 +44,5 @@ mod sim;
 pub mod timelines;
 mod world;
 
-pub use run::{RunError, load_drive, simulate, simulate_on, simulate_with};
+pub use error::RunError;
+pub use run::{load_drive, simulate, simulate_on, simulate_with};

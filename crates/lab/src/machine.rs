@@ -10,9 +10,9 @@ use iofair_drive::profile::{self, Sourced};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::experiment::draws::base;
 use crate::experiment::file::ParameterFile;
 use crate::experiment::host_file::HostFile;
+use crate::experiment::numbers::base;
 
 /// The machines there are. The first one with a drive is the one on which the drive is by default.
 const EMBEDDED: [(&str, &str); 7] = [

@@ -1,9 +1,8 @@
 //! What one run measured.
 
+use iofair_core::request::Operation;
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Nanos;
-
-use crate::timelines::Timeline;
 
 /// One run's measurements, taken after the ramp.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -114,4 +113,34 @@ pub struct DriveOutcome {
     pub busy: Nanos,
     /// Bytes both ways in intervals from the end of the ramp on; empty unless the scenario asks for it, and outside.
     pub series: Vec<u64>,
+}
+
+/// A request and where its time went. The three parts add up to its latency.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Timeline {
+    /// The process that it was for.
+    pub process: String,
+    /// Whether the flusher sent it, which writes pages of the process back.
+    pub written_back: bool,
+    /// Its operation.
+    pub operation: Operation,
+    /// Its length.
+    pub bytes: u64,
+    /// When it was submitted, from the end of the ramp on.
+    pub submitted: Nanos,
+    /// Held by throttles, or behind others of its process, which slept because all tags were in use.
+    pub throttled: Nanos,
+    /// Waited for a tag and in the scheduler.
+    pub scheduled: Nanos,
+    /// In the drive.
+    pub served: Nanos,
+    /// Whether it is one of the longest, and not one by chance.
+    pub is_longest: bool,
+}
+
+impl Timeline {
+    /// From its submission to its completion.
+    pub fn latency(&self) -> Nanos {
+        self.throttled + self.scheduled + self.served
+    }
 }

@@ -5,80 +5,23 @@
 //! time, and completions of requests. Everything that a client decides is decided by the same code as in virtual time,
 //! with the same random streams.
 
-use iofair_core::contract::Contract;
-use iofair_core::controller::{Stack, Submission};
-use iofair_core::group::{ClientId, Priority};
-use iofair_core::request::Flags;
+mod receiver;
+
 use iofair_core::time::Instant;
-use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
 
+use crate::error::RunError;
 use crate::observe::Nobody;
-use crate::outcome::{DriveOutcome, Outcome};
-use crate::run::RunError;
+use crate::outcome::Outcome;
 use crate::scenario::Scenario;
-use crate::world;
-
-/// The groups and clients of a run.
-#[derive(Clone, Debug)]
-pub struct Roster {
-    /// The policies.
-    pub stack: Stack,
-    /// Limit on the requests that the scheduler and the drive have together.
-    pub tags: u32,
-    /// Groups, parents first, with the weights that keep their minimums; the root is not among them.
-    pub groups: Vec<(String, Contract)>,
-    /// The clients by index ([`ClientId::index`]): processes, threads, flushers, the journal.
-    pub members: Vec<Member>,
-}
-
-/// One client of the engine.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Member {
-    /// Path of its group; empty is the root.
-    pub group: String,
-    /// Class and level.
-    pub priority: Priority,
-    /// Flags of its reads.
-    pub reads: Flags,
-    /// Flags of its writes.
-    pub writes: Flags,
-}
-
-/// A completed request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reply {
-    /// The tag of the request. Tags are not unique: a call may be several requests.
-    pub tag: u64,
-    /// The length of the request.
-    pub length: Sectors,
-}
-
-/// A receiver of the requests of a run, such as a server.
-pub trait Outside {
-    /// Prepares the run, whose time begins when this returns.
-    fn open(&mut self, roster: Roster) -> Result<(), String>;
-    /// Waits for a completion, or until `until`. Returns the time, which never goes back, or `None` to end the run after an error
-    /// or an interrupt.
-    fn wait(&mut self, until: Instant) -> Option<Instant>;
-    /// Queues a request of a client.
-    fn submit(&mut self, submission: &Submission);
-    /// Sends the queued requests.
-    fn send(&mut self);
-    /// Appends completed requests.
-    fn collect(&mut self, replies: &mut Vec<Reply>);
-    /// Whether a process that sends requests of this client would sleep now, because too many are in flight.
-    fn is_asleep(&self, client: ClientId) -> bool;
-    /// Starts the measurement of the drive.
-    fn end_ramp(&mut self);
-    /// The measurements of the drive since then.
-    fn measured(&mut self) -> DriveOutcome;
-}
+use crate::world::build::build_outside;
+use crate::world::spec;
+pub use receiver::{Member, Outside, Reply, Roster};
 
 /// The processes of a scenario in order: name, index of the client in the scenario, and start time, which is the same as in
 /// the simulator.
 pub fn processes(scenario: &Scenario) -> Vec<(String, usize, Instant)> {
-    world::processes(scenario)
+    spec::processes(scenario)
 }
 
 /// Runs a scenario with an engine and a drive elsewhere; `drive` is only used for its properties. `None` if the run was ended.
@@ -94,7 +37,7 @@ pub fn run_outside(
         return Err(RunError::Outside("`change`: contracts and drives elsewhere stay".into()));
     }
     let mut nobody = Nobody;
-    let mut world = world::build_outside(scenario, drive, &mut nobody, outside)?;
+    let mut world = build_outside(scenario, drive, &mut nobody, outside)?;
     Ok(world.run_outside().then(|| world.finish()))
 }
 
@@ -102,11 +45,13 @@ pub fn run_outside(
 mod tests {
     use std::collections::BTreeMap;
 
-    use iofair_core::request::Operation;
+    use iofair_core::controller::Submission;
+    use iofair_core::group::ClientId;
+    use iofair_core::request::{Flags, Operation};
     use iofair_core::time::Nanos;
 
     use super::*;
-    use crate::outcome::ClientOutcome;
+    use crate::outcome::{ClientOutcome, DriveOutcome};
     use crate::scenario::{Job, Pattern};
     use crate::world::tests::{Fixed, client, job, scenario};
 

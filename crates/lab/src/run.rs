@@ -1,8 +1,5 @@
 //! Running a scenario.
 
-use iofair_core::attainable::Unattainable;
-use iofair_core::contract::Refusal;
-use iofair_core::error::EngineError;
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
 use iofair_drive::behind::Behind;
@@ -11,64 +8,17 @@ use iofair_drive::profile::{self, ProfileError};
 use iofair_drive::random::Random;
 use iofair_drive::stripe::Stripe;
 
+use crate::error::RunError;
 use crate::observe::{Nobody, Observer};
 use crate::outcome::Outcome;
 use crate::scenario::{Control, Scenario};
-use crate::world;
+use crate::world::build::build;
 
 /// Most drives of a stripe: a guard against a slip of the pen.
 const STRIPE_MAX: u32 = 64;
 
 /// The stream of random numbers of the path to the drive.
 const STREAM_PATH: u64 = 1 << 40;
-
-/// Why a scenario cannot be run.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// No such drive, or its profile is wrong.
-    #[error(transparent)]
-    Drive(#[from] ProfileError),
-    /// The groups do not make a tree.
-    #[error(transparent)]
-    Group(#[from] EngineError),
-    /// The drive cannot keep the minimums.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// No scheduler could keep the minimums on this drive.
-    #[error("{0}; allowed is {fitting}", fitting = .0.fitting())]
-    Unattainable(#[from] Unattainable),
-    /// A client names a group that is not there.
-    #[error("there is no group \"{0}\"")]
-    NoGroup(String),
-    /// A client's job cannot be done.
-    #[error("client \"{client}\": {what}")]
-    Job {
-        /// The client.
-        client: String,
-        /// What is allowed.
-        what: &'static str,
-    },
-    /// The host cannot be.
-    #[error("host: {0}")]
-    Host(&'static str),
-    /// Elsewhere something went wrong, or cannot be.
-    #[error("{0}")]
-    Outside(String),
-    /// Nobody, or a crowd.
-    #[error("{given} processes: a run has at least 1 and at most {most}")]
-    Processes {
-        /// Processes asked for.
-        given: u64,
-        /// Most allowed.
-        most: u64,
-    },
-    /// The files are larger than the drive.
-    #[error("the clients' files do not fit on a drive of {} MiB", capacity.bytes() >> 20)]
-    NoRoom {
-        /// The drive.
-        capacity: Sectors,
-    },
-}
 
 /// The scenario's drive, behind the host's path to it.
 ///
@@ -137,7 +87,7 @@ fn run(
         let paced = |drive| Box::new(Paced::new(drive, &paces)) as Box<dyn Drive + Send>;
         drives = drives.into_iter().map(paced).collect();
     }
-    let mut world = world::build(scenario, drives, observer)?;
+    let mut world = build(scenario, drives, observer)?;
     world.run();
     Ok(world.finish())
 }

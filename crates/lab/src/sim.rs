@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use iofair_core::time::Instant;
+use iofair_core::unit::Sectors;
 
 /// Who is woken, and for what: an actor's number and a number that the actor chose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -26,6 +27,13 @@ impl Token {
     pub(crate) fn unpack(tag: u64) -> Self {
         Self { actor: (tag >> 32) as u32, slot: tag as u32 }
     }
+}
+
+/// A completed request, for its actor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ActorCompletion {
+    pub(crate) token: Token,
+    pub(crate) length: Sectors,
 }
 
 /// Timers, earliest first; equal ones in the order of their setting.

@@ -4,16 +4,16 @@
 //! length.
 
 use iofair_core::controller::Completion;
-use iofair_core::request::Operation;
-use iofair_core::time::{Instant, Nanos};
+use iofair_core::time::Instant;
 use iofair_drive::random::Random;
 
+use crate::error::RunError;
 use crate::observe::Observer;
-use crate::outcome::Outcome;
-use crate::run::{RunError, simulate_with};
+use crate::outcome::{Outcome, Timeline};
+use crate::run::simulate_with;
 use crate::scenario::Scenario;
 use crate::sim::Token;
-use crate::world;
+use crate::world::spec::processes;
 
 /// Requests of each kind that are kept of a process.
 const KEPT: usize = 4;
@@ -21,36 +21,6 @@ const KEPT: usize = 4;
 const PROCESSES_MAX: usize = 256;
 /// The stream of random numbers of the choice.
 const STREAM: u64 = 1 << 41;
-
-/// A request and where its time went. The three parts add up to its latency.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Timeline {
-    /// The process that it was for.
-    pub process: String,
-    /// Whether the flusher sent it, which writes pages of the process back.
-    pub written_back: bool,
-    /// Its operation.
-    pub operation: Operation,
-    /// Its length.
-    pub bytes: u64,
-    /// When it was submitted, from the end of the ramp on.
-    pub submitted: Nanos,
-    /// Held by throttles, or behind others of its process, which slept because all tags were in use.
-    pub throttled: Nanos,
-    /// Waited for a tag and in the scheduler.
-    pub scheduled: Nanos,
-    /// In the drive.
-    pub served: Nanos,
-    /// Whether it is one of the longest, and not one by chance.
-    pub is_longest: bool,
-}
-
-impl Timeline {
-    /// From its submission to its completion.
-    pub fn latency(&self) -> Nanos {
-        self.throttled + self.scheduled + self.served
-    }
-}
 
 /// The requests of one process.
 #[derive(Clone, Default)]
@@ -134,7 +104,7 @@ impl Kept {
 ///
 /// As [`crate::simulate`].
 pub fn simulate(scenario: &Scenario) -> Result<Outcome, RunError> {
-    let names: Vec<String> = world::processes(scenario).into_iter().map(|it| it.0).collect();
+    let names: Vec<String> = processes(scenario).into_iter().map(|it| it.0).collect();
     let mut keeper = Keeper {
         from: Instant::ZERO + scenario.ramp,
         processes: vec![Kept::default(); names.len().min(PROCESSES_MAX)],
@@ -155,6 +125,7 @@ mod tests {
     use crate::scenario::Pattern;
     use crate::world::tests::{client, job, scenario};
     use iofair_core::contract::{Contract, Limits};
+    use iofair_core::time::Nanos;
     use iofair_historical::TABLE;
 
     use crate::scenario::GroupSpec;

@@ -17,7 +17,6 @@ const LEFT: &[(&str, usize)] = &[
     ("drive", 21),
     ("historical", 13),
     ("host", 2),
-    ("lab", 85),
     ("policies", 25),
     ("serve", 47),
 ];

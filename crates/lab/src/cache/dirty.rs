@@ -16,7 +16,7 @@
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use super::pages::PAGE;
+use crate::engine::layout::PAGE;
 
 const PAGE_BYTES: u64 = PAGE * 512;
 /// The rate is corrected this often.

@@ -10,14 +10,15 @@ mod flusher;
 pub(crate) mod pages;
 pub(crate) mod resident;
 pub(crate) mod shared;
+mod writeback;
 
 use iofair_core::group::ClientId;
 use iofair_core::request::Flags;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
+use crate::engine::Engine;
 use crate::sim::Token;
-use crate::world::engine::Engine;
 use dirty::Throttle;
 pub(crate) use flusher::{Flusher, PERIOD};
 use pages::DirtyPages;

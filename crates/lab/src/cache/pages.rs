@@ -2,8 +2,10 @@
 
 use iofair_core::unit::Sectors;
 
-/// Sectors of a page.
-pub(crate) const PAGE: u64 = 8;
+use crate::engine::layout::PAGE;
+
+/// Bytes that [`crate::scenario::Host::consume_window`] and `produce_window` are costs of.
+pub(crate) const COST_WINDOW: u64 = 256 * 1024;
 
 /// The dirty pages of one file.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use super::read_ahead::COST_WINDOW;
+use super::base::{Base, Range};
 use super::write::NO_ROOM_SLEEP;
-use super::{Base, Range};
 use crate::cache::Cache;
-use crate::world::engine::Engine;
+use crate::cache::pages::COST_WINDOW;
+use crate::engine::Engine;
 
 /// A process' file in the page cache.
 #[derive(Clone, Copy, Debug)]

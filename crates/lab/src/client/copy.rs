@@ -9,11 +9,12 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use super::read_ahead::{COST_WINDOW, ReadAheadSetup};
+use super::base::{Base, Range};
+use super::read_ahead::ReadAheadSetup;
 use super::write::NO_ROOM_SLEEP;
-use super::{Base, Range};
 use crate::cache::Cache;
-use crate::world::engine::Engine;
+use crate::cache::pages::COST_WINDOW;
+use crate::engine::Engine;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {

@@ -10,15 +10,15 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
+use super::base::{Base, Range, SlotCompletion};
 use super::cached::CachedFile;
 use super::groups::Groups;
-use super::read_ahead::COST_WINDOW;
 use super::search::Search;
-use super::{Base, Range, SlotCompletion};
 use crate::cache::Cache;
+use crate::cache::pages::COST_WINDOW;
+use crate::engine::layout::{BLOCK, HOLE_COST, INDIRECT_COST};
+use crate::engine::{Engine, NewRequest};
 use crate::scenario::Direction;
-use crate::world::engine::{Engine, NewRequest};
-use crate::world::layout::{BLOCK, HOLE_COST, INDIRECT_COST};
 
 /// Where a slot's call is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,9 +5,9 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use super::{Base, Range, SlotCompletion};
+use super::base::{Base, Range, SlotCompletion};
+use crate::engine::Engine;
 use crate::scenario::{Action, Direction, Program, Script, Seat};
-use crate::world::engine::Engine;
 
 /// A pause has a length, or time could stand still.
 const PAUSE_MIN: Nanos = Nanos(1);

@@ -11,14 +11,13 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
+use super::base::{Base, Range};
 use super::choose::least;
 use super::pace::Plan;
-use super::{Base, Range};
 use crate::cache::Cache;
-use crate::world::engine::Engine;
+use crate::cache::pages::COST_WINDOW;
+use crate::engine::Engine;
 
-/// Bytes that [`crate::scenario::Host::consume_window`] and `produce_window` are costs of.
-pub(crate) const COST_WINDOW: u64 = 256 * 1024;
 /// Random spread of the cost of a window, in percent.
 const COST_SPREAD: u32 = 10;
 

@@ -16,11 +16,11 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use super::Base;
+use super::base::Base;
 use super::tally::Tally;
+use crate::engine::{Engine, FileRange};
 use crate::recording::{FILE, Recording, Step};
 use crate::scenario::Direction;
-use crate::world::engine::{Engine, FileRange};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {

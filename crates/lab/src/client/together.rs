@@ -22,12 +22,13 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use super::read_ahead::{COST_WINDOW, ReadAheadSetup};
-use super::{Base, Range};
+use super::base::{Base, Range};
+use super::read_ahead::ReadAheadSetup;
 use crate::cache::Cache;
-use crate::cache::pages::PAGE;
+use crate::cache::pages::COST_WINDOW;
 use crate::cache::shared::SharedPages;
-use crate::world::engine::Engine;
+use crate::engine::Engine;
+use crate::engine::layout::PAGE;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {

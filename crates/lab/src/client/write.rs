@@ -7,11 +7,11 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
+use super::base::{Base, Range, SlotCompletion};
 use super::pace::{Batch, Plan};
-use super::read_ahead::COST_WINDOW;
-use super::{Base, Range, SlotCompletion};
 use crate::cache::Cache;
-use crate::world::engine::Engine;
+use crate::cache::pages::COST_WINDOW;
+use crate::engine::Engine;
 
 /// Slots of the requests that `fdatasync` sends.
 const DATA: u32 = 0;

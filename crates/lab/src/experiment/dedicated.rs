@@ -5,37 +5,11 @@
 //! `[dedicated]` file runs in each mix with 1, 2, ... clients a drive, all of them: what a drive gives does not
 //! fall evenly with their number, so that halving the range could step over a number that is too large.
 
-use iofair_core::time::Nanos;
 use serde::Serialize;
 
-use super::file::DedicatedFile;
 use super::quantity::Quantity;
+use super::resolved::Dedicated;
 use super::runner::Results;
-use crate::outcome::ClientOutcome;
-
-/// What is asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Dedicated {
-    /// Bytes a second that every client must get.
-    pub promise: u64,
-    /// Time that 99 of 100 of its calls may take.
-    pub latency: Option<Nanos>,
-    /// Clients in all.
-    pub clients: u32,
-}
-
-impl Dedicated {
-    pub(super) fn new(file: &DedicatedFile) -> Self {
-        let latency = file.latency.map(|time| time.0);
-        Self { promise: file.promise.0, latency, clients: *file.clients.get_ref() }
-    }
-    fn is_kept(&self, client: &ClientOutcome, time: Nanos) -> bool {
-        let promised = u128::from(self.promise) * u128::from(time.0);
-        let enough = u128::from(client.bytes) * 1_000_000_000 >= promised;
-        let soon = |latency: Nanos| client.latency.quantile(990_000) <= latency.0;
-        enough && self.latency.is_none_or(soon)
-    }
-}
 
 /// The result for one stack.
 #[derive(Clone, PartialEq, Debug, Serialize)]

@@ -2,142 +2,28 @@
 //! host resolved. Every mistake that the parser cannot see is found here, with its place in the file.
 
 use iofair_config::name::{GROUP_NAMES, is_group_name};
-use iofair_config::{ConfigError, Source, Spanned};
-use iofair_core::controller::Stack;
+use iofair_config::{ConfigError, Source};
 use iofair_core::group::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 
-use super::Overrides;
-use super::basis::{self, FittedOn};
+use super::basis;
 use super::change::changes;
-use super::claim::{self, Claim};
 use super::contract::{client_contract, named_group};
-use super::dedicated::Dedicated;
+use super::expect;
 use super::file::{ClientFile, DedicatedFile, ExperimentFile, VariantFile};
-use super::machine::{self, flushes, stripe};
+use super::machine::{self, stripe};
 use super::manner;
-use super::quantity::Units;
+use super::overrides::Overrides;
+use super::resolved::{Dedicated, Experiment, Variant};
 use super::stacks::stacks;
-use super::sweep;
-use crate::jobs::Jobs;
-use crate::scenario::{
-    Calls, Change, ClientSpec, GroupSpec, Host, Job, Manner, Mix, Pattern, Scenario, Step,
-    StripeSpec,
-};
+use super::sweep::{self, VARIANTS_MAX, index_of};
+use crate::scenario::{ClientSpec, GroupSpec, Job, Manner, Mix};
 
 /// Most processes of one client: a guard against a slip of the pen, well above any source's.
 const COUNT_MAX: u32 = 100_000;
-/// Most variants of one file.
-pub(super) const VARIANTS_MAX: usize = 1_000;
 /// Shortest interval of a series: a run of an hour then has a few million.
 const INTERVAL_MIN: Nanos = Nanos::from_millis(1);
-
-/// An experiment ready to run.
-#[derive(Clone, Debug)]
-pub struct Experiment {
-    /// Its file, without extension, as it was found.
-    pub name: String,
-    /// One line.
-    pub title: String,
-    /// Where the published numbers come from.
-    pub source: String,
-    /// What a reader should know besides.
-    pub note: String,
-    /// How rates are printed.
-    pub units: Units,
-    /// Runs of each variant on each stack.
-    pub repeats: u32,
-    /// Seed of the first repeat.
-    pub seed: u64,
-    /// Requests that scheduler and drive may have together.
-    pub tags: Option<u32>,
-    /// Stacks by the names that the file gives them.
-    pub stacks: Vec<(String, Stack)>,
-    /// Variants, at least one.
-    pub variants: Vec<Variant>,
-    /// What the source claims of these stacks and variants.
-    pub claims: Vec<Claim>,
-    /// Claims left out because they speak of stacks that are not run.
-    pub claims_left_out: usize,
-    /// Latencies are also kept by intervals of this length.
-    pub interval: Option<Nanos>,
-    /// How many clients a drive of their own may carry is asked.
-    pub dedicated: Option<Dedicated>,
-    /// What reports say of a job file of fio, if it is one.
-    pub jobs: Option<Jobs>,
-}
-
-/// One set of clients on one drive.
-#[derive(Clone, Debug)]
-pub struct Variant {
-    /// Its name; empty when the file has none.
-    pub name: String,
-    /// The name of the file's variant that it is a point of the sweeps of.
-    pub base: String,
-    /// Keys that sweeps set, with their values.
-    pub swept: Vec<(String, String)>,
-    /// Stacks as sweeps change them, in place of the experiment's of the same names.
-    pub stacks: Vec<(String, Stack)>,
-    /// Drive profile.
-    pub drive: String,
-    /// The machine whose host it is, single values of the file aside.
-    pub machine: String,
-    /// Time measured.
-    pub time: Nanos,
-    /// Time before it.
-    pub ramp: Nanos,
-    /// Time before that, in which a lone reader teaches the policies what the drive can do.
-    pub history: Nanos,
-    /// Several of these drives as one.
-    pub stripe: Option<StripeSpec>,
-    /// The host.
-    pub host: Host,
-    /// Groups, inactive ones included.
-    pub groups: Vec<GroupSpec>,
-    /// Processes.
-    pub clients: Vec<ClientSpec>,
-    /// What changes meanwhile, in order of time.
-    pub changes: Vec<Change>,
-    /// Names of the clients that do I/O, in the file's order.
-    pub subjects: Vec<String>,
-    /// The mix that this is a size of: the name of its variant, and how many clients.
-    pub mix: Option<(String, u32)>,
-    /// Runs that chose a number of the drive or the machine, from their lists; see [`Experiment::is_fitted_run`].
-    pub fitted_on: Vec<FittedOn>,
-}
-
-impl Experiment {
-    /// One run.
-    pub fn scenario(&self, variant: usize, stack: usize, repeat: u32) -> Scenario {
-        let it = &self.variants[variant];
-        Scenario {
-            drive: it.drive.clone(),
-            stack: self.stack(variant, stack).clone(),
-            tags: self.tags,
-            flushes: flushes(self.stack(variant, stack)),
-            stripe: it.stripe,
-            host: it.host.clone(),
-            groups: it.groups.clone(),
-            clients: it.clients_after_history(),
-            changes: it.changes_after_history(),
-            ramp: it.history + it.ramp,
-            time: it.time,
-            seed: self.seed.wrapping_add(u64::from(repeat)),
-            interval: self.interval,
-        }
-    }
-    /// A stack as a variant has it.
-    pub fn stack(&self, variant: usize, stack: usize) -> &Stack {
-        let (name, common) = &self.stacks[stack];
-        let own = self.variants[variant].stacks.iter().find(|(own, _)| own == name);
-        own.map_or(common, |(_, stack)| stack)
-    }
-    /// Runs in all.
-    pub fn runs(&self) -> usize {
-        self.variants.len() * self.stacks.len() * self.repeats as usize
-    }
-}
 
 /// The processes of one client, all in this group. The name of the keys is the client's.
 pub(crate) fn processes(
@@ -214,7 +100,7 @@ pub(crate) fn expand(
         dedicated: file.dedicated.as_ref().map(Dedicated::new),
         jobs: None,
     };
-    let (claims, left_out) = claim::resolve(source, file, &experiment)?;
+    let (claims, left_out) = expect::resolve(source, file, &experiment)?;
     (experiment.claims, experiment.claims_left_out) = (claims, left_out);
     basis::finish(source, file, &mut experiment)?;
     Ok(experiment)
@@ -351,17 +237,6 @@ fn sizes<'a>(
     Ok(all)
 }
 
-pub(super) fn index_of(
-    source: &Source,
-    names: &[&str],
-    client: &Spanned<String>,
-) -> Result<usize, ConfigError> {
-    names.iter().position(|name| name == client.get_ref()).ok_or_else(|| {
-        let error = source.error(client.span(), format!("no client `{}`", client.get_ref()));
-        error.allowed(names.join(", ")).near(client.get_ref(), names.iter().copied())
-    })
-}
-
 /// A variant, of the file as the sweeps change it.
 fn at_point(
     source: &Source,
@@ -438,63 +313,6 @@ fn finish(
 }
 
 impl Variant {
-    /// All clients, moved behind the history; its reader comes last, so that files lie where they do
-    /// without it.
-    fn clients_after_history(&self) -> Vec<ClientSpec> {
-        let mut clients = self.clients.clone();
-        if self.history == Nanos::ZERO {
-            return clients;
-        }
-        for client in &mut clients {
-            client.start += self.history;
-            client.stop = client.stop.map(|stop| stop + self.history);
-            client.step = client.step.map(|step| Step { number: step.number + 1, ..step });
-        }
-        let in_steps = clients.iter().any(|client| client.step.is_some());
-        let time = Some(self.history);
-        let (delay, ramp) = (Nanos::ZERO, Nanos::ZERO);
-        let step = in_steps.then_some(Step {
-            number: 0,
-            delay,
-            ramp,
-            time,
-            after: None,
-            group: 0,
-            exit: None,
-        });
-        clients.push(ClientSpec {
-            name: "history".to_string(),
-            processes: 1,
-            group: String::new(),
-            priority: Priority::default(),
-            guest: false,
-            manner: Manner::Plain,
-            on_drive: None,
-            job: Job {
-                pattern: Pattern::SequentialRead,
-                block: Sectors::from_kib(4),
-                buffered: true,
-                depth: 1,
-                rate: None,
-                fdatasync_every: 0,
-                on_off: None,
-                think: Nanos::ZERO,
-                sync_writes: true,
-                metadata: false,
-                calls: Calls::default(),
-            },
-            file_size: Sectors::from_kib(500 << 10),
-            start: Nanos::ZERO,
-            stop: Some(self.history),
-            step,
-            place: None,
-        });
-        clients
-    }
-    fn changes_after_history(&self) -> Vec<Change> {
-        let after = |it: &Change| Change { at: it.at + self.history, ..it.clone() };
-        self.changes.iter().map(after).collect()
-    }
     fn with_times(mut self, variant: Option<&VariantFile>) -> Self {
         if let Some(variant) = variant {
             self.time = variant.time.map_or(self.time, |time| time.0);

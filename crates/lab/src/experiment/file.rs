@@ -8,8 +8,8 @@ use iofair_config::contracts::{ClassName, Low, Max};
 use iofair_config::units::{Bytes, Rate, Scalar, Time};
 use serde::Deserialize;
 
-use super::basis::Basis;
 use super::host_file::HostFile;
+use super::origin::Basis;
 use super::quantity::Units;
 
 /// A whole file.

@@ -1,18 +1,14 @@
 //! The machine of an experiment file: a machine by its name and single values of its host, and stripes of drives.
 
-use iofair_config::units::{Bytes, Time};
 use iofair_config::{ConfigError, Source, Spanned};
 use iofair_core::controller::{FlushRule, Stack};
-use iofair_core::time::Nanos;
-use iofair_core::unit::Sectors;
 use iofair_drive::stripe::Geometry;
 
-use super::draws::{Numbers, base};
 use super::file::{ControlName, ExperimentFile, StripeFile, VariantFile};
-use super::host_file::{HostFile, LayoutName, SchedulerTimes, WritebackName};
-use crate::host;
+use super::numbers::{Numbers, base};
+use crate::host::{self, apply};
 use crate::machine::{self, Machine};
-use crate::scenario::{Control, Host, JournalSpec, Layout, StripeSpec, Writeback};
+use crate::scenario::{Control, Host, StripeSpec};
 
 /// What flushes pass: nothing, unless the scheduler asks for them.
 pub(super) fn flushes(stack: &Stack) -> FlushRule {
@@ -83,66 +79,4 @@ pub(super) fn setting(
     let Some(numbers) = numbers else { return Ok((drive, machine.name, host)) };
     host.start_spread = numbers.start_spread();
     Ok((numbers.drive(&drive), machine.name, host))
-}
-
-/// Sets what a file says.
-pub(crate) fn apply(host: &mut Host, file: &HostFile) {
-    match file.layout {
-        None => {}
-        Some(LayoutName::Contiguous) => host.layout = Layout::Contiguous { base_permille: 0 },
-        Some(LayoutName::Ext3) => {
-            let (base_permille, cold_percent) = (0, 0);
-            host.layout = Layout::Ext3 { base_permille, cold_percent, sparse_writes: false };
-        }
-    }
-    host.scheduling.times = match file.scheduler_times {
-        None => host.scheduling.times,
-        Some(SchedulerTimes::Articles) => host::SCHEDULERS,
-        Some(SchedulerTimes::Linux618) => host::SCHEDULERS_6_18,
-        Some(SchedulerTimes::None) => &[],
-    };
-    let time = |to: &mut Nanos, from: Option<Time>| *to = from.map_or(*to, |time| time.0);
-    time(&mut host.turnaround, file.turnaround);
-    time(&mut host.turnaround_write, file.turnaround_write);
-    time(&mut host.start_apart, file.start_apart);
-    time(&mut host.scheduling.wakeup, file.dispatcher_wakeup);
-    time(&mut host.scheduling.again, file.dispatch_again);
-    time(&mut host.consume_window, file.consume_window);
-    time(&mut host.consume_copy, file.consume_copy);
-    time(&mut host.produce_window, file.produce_window);
-    time(&mut host.collect_window, file.collect_window);
-    let size = |to: &mut Sectors, from: Option<Bytes>| {
-        *to = from.map_or(*to, |bytes| bytes.sectors_ceil());
-    };
-    size(&mut host.read_ahead, file.read_ahead);
-    size(&mut host.read_ahead_request, file.read_ahead_request);
-    size(&mut host.writeback_request, file.writeback_request);
-    size(&mut host.max_request, file.max_request);
-    let number = |to: &mut u32, from: Option<u32>| *to = from.unwrap_or(*to);
-    number(&mut host.turnaround_spread, file.turnaround_spread);
-    number(&mut host.scheduling.wakeup_spread, file.dispatcher_spread);
-    host.scheduling.on_completion =
-        file.dispatch_on_completion.unwrap_or(host.scheduling.on_completion);
-    host.scheduling.time = file.scheduler_time.map(|time| time.0).or(host.scheduling.time);
-    number(&mut host.dirty_background_percent, file.dirty_background_percent);
-    number(&mut host.dirty_percent, file.dirty_percent);
-    match &mut host.layout {
-        Layout::Contiguous { base_permille } => number(base_permille, file.base_permille),
-        Layout::Ext3 { base_permille, cold_percent, sparse_writes } => {
-            number(base_permille, file.base_permille);
-            number(cold_percent, file.cold_percent);
-            *sparse_writes = file.sparse_writes.unwrap_or(*sparse_writes);
-        }
-    }
-    host.memory = file.memory.map_or(host.memory, |bytes| bytes.0);
-    host.writeback = match file.writeback {
-        None => host.writeback,
-        Some(WritebackName::Root) => Writeback::Root,
-        Some(WritebackName::Owner) => Writeback::Owner,
-        Some(WritebackName::Writer) => Writeback::Writer,
-    };
-    if file.journal == Some(true) {
-        let group = file.journal_group.clone().unwrap_or_default();
-        host.journal = Some(JournalSpec { group, barrier: file.barrier.unwrap_or(true) });
-    }
 }

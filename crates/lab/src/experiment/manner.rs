@@ -5,7 +5,7 @@ use std::sync::Arc;
 use iofair_config::{ConfigError, Source, fio};
 
 use super::file::{ClientFile, JobFile};
-use crate::jobs;
+use crate::jobs::{distribution, sizes};
 use crate::recording;
 use crate::scenario::{Calls, ClientSpec, Manner, Mix, Pattern};
 
@@ -50,15 +50,15 @@ pub(super) fn calls(source: &Source, keys: &ClientFile) -> Result<Calls, ConfigE
     if let Some(written) = &keys.blocks {
         let blocks = fio::split(written.get_ref(), 1024);
         let blocks = blocks.map_err(|message| source.error(written.span(), message))?;
-        calls.sizes = std::array::from_fn(|_| jobs::sizes(&blocks));
+        calls.sizes = std::array::from_fn(|_| sizes(&blocks));
     }
     if let Some(written) = &keys.distribution {
         if pattern(job).is_sequential() {
             return Err(source.error(written.span(), "a sequential job has no distribution"));
         }
-        let distribution = fio::distribution(written.get_ref());
-        let distribution = distribution.map_err(|message| source.error(written.span(), message))?;
-        calls.distribution = jobs::distribution(&distribution);
+        let read = fio::distribution(written.get_ref());
+        let read = read.map_err(|message| source.error(written.span(), message))?;
+        calls.distribution = distribution(&read);
     }
     Ok(calls)
 }

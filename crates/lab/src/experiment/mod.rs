@@ -8,13 +8,18 @@ mod contract;
 pub mod dedicated;
 pub mod draws;
 pub mod expand;
+mod expect;
 pub mod file;
 pub mod host_file;
 pub(crate) mod machine;
 mod manner;
+pub(crate) mod numbers;
+mod origin;
+mod overrides;
 mod part;
 pub mod quantity;
 mod reading;
+mod resolved;
 pub mod runner;
 mod stacks;
 pub mod statistics;
@@ -26,46 +31,21 @@ pub(crate) mod tests;
 
 use std::path::Path;
 
-use iofair_config::fio::Variables;
 use iofair_config::{ConfigError, Source};
-use iofair_core::time::Nanos;
 
 use crate::jobs;
 
-pub use basis::{Basis, FittedOn, Origin};
+pub use basis::FittedOn;
 pub use claim::{Claim, Kind, Place, Verdict};
-pub use dedicated::{Dedicated, Sizing};
-pub use draws::{Draw, Numbers};
-pub use expand::{Experiment, Variant};
+pub use dedicated::Sizing;
+pub use numbers::{Draw, Numbers};
+pub use origin::{Basis, Origin};
+pub use overrides::Overrides;
 pub use quantity::{Metric, Quantity, Subject, Units};
 pub use reading::{Reading, Spot};
+pub use resolved::{Dedicated, Experiment, Variant};
 pub use runner::{Results, Runner, run};
 pub use statistics::Statistics;
-
-/// What a caller changes about a file.
-#[derive(Clone, Default, Debug)]
-pub struct Overrides {
-    /// Only these stacks; names that the file does not have are stacks of their own.
-    pub stacks: Option<Vec<String>>,
-    /// Another number of repeats.
-    pub repeats: Option<u32>,
-    /// Another time measured.
-    pub time: Option<Nanos>,
-    /// Another ramp.
-    pub ramp: Option<Nanos>,
-    /// Another first seed.
-    pub seed: Option<u64>,
-    /// Other values of numbers of drives and machines.
-    pub numbers: Option<Numbers>,
-    /// Keys of the file set to other values, `path=value`.
-    pub settings: Vec<String>,
-    /// Job files are read without the options that are not supported.
-    pub ignore_unsupported: bool,
-    /// What variables and keywords of job files stand for.
-    pub variables: Variables,
-    /// More sweeps, `path=value,value`; the claims of the file are then left out.
-    pub sweeps: Vec<String>,
-}
 
 /// Reads an experiment that is already in memory; `path` names it in errors.
 pub fn parse(path: &str, text: &str, overrides: &Overrides) -> Result<Experiment, ConfigError> {

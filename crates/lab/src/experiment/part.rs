@@ -2,7 +2,7 @@
 
 use iofair_core::time::Nanos;
 
-use super::expand::{Experiment, Variant};
+use super::resolved::{Experiment, Variant};
 
 impl Experiment {
     /// Keeps the variants of these names; claims about others are left out.

@@ -5,8 +5,8 @@
 //! ` in `, a place names another experiment than the one that is spoken of.
 
 use super::claim::Place;
-use super::expand::Experiment;
 use super::quantity::{Quantity, Subject};
+use super::resolved::Experiment;
 
 /// Where a number stands, by names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::claim::{Claim, Kind, Place, SECOND, Verdict};
-use super::expand::Experiment;
 use super::quantity::{Quantity, Subject, is_process_of};
+use super::resolved::Experiment;
 use super::statistics::Statistics;
 use super::step;
 use crate::outcome::{Interval, Outcome};

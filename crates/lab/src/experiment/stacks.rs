@@ -5,8 +5,8 @@ use iofair_core::controller::Stack;
 use iofair_core::policy::Row;
 use iofair_historical::TABLE;
 
-use super::Overrides;
 use super::file::{ExperimentFile, ParameterFile};
+use super::overrides::Overrides;
 use crate::machine::Machine;
 
 /// The stacks of a file, or those that are asked for, with their parameters: the machine's, the file's, the stack's own.

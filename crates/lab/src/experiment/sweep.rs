@@ -7,10 +7,9 @@ use iofair_config::{ConfigError, Source, Spanned};
 use iofair_core::controller::Stack;
 use iofair_drive::random::Random;
 
-use super::Overrides;
-use super::expand::{VARIANTS_MAX, index_of};
 use super::file::{ClientFile, ExperimentFile, SweepFile};
 use super::machine;
+use super::overrides::Overrides;
 use super::stacks::stacks;
 
 /// Tables and keys that may be swept, clients aside.
@@ -18,6 +17,8 @@ const ROOTS: [&str; 10] =
     ["drive", "group", "history", "host", "machine", "policy", "ramp", "stack", "stripe", "time"];
 /// Those that a variant can have.
 const OF_VARIANTS: [&str; 6] = ["drive", "host", "machine", "ramp", "stripe", "time"];
+/// Most variants of one file.
+pub(super) const VARIANTS_MAX: usize = 1_000;
 /// Stream of random numbers of a sample: no client has it.
 const STREAM: u64 = 0x5a3b_1e00;
 
@@ -55,6 +56,17 @@ fn client_of(source: &Source, sweep: &SweepFile) -> Result<Option<(String, Strin
         return Err(error.allowed(allowed).near(root, ROOTS));
     }
     Ok(None)
+}
+
+pub(super) fn index_of(
+    source: &Source,
+    names: &[&str],
+    client: &Spanned<String>,
+) -> Result<usize, ConfigError> {
+    names.iter().position(|name| name == client.get_ref()).ok_or_else(|| {
+        let error = source.error(client.span(), format!("no client `{}`", client.get_ref()));
+        error.allowed(names.join(", ")).near(client.get_ref(), names.iter().copied())
+    })
 }
 
 fn value(

@@ -20,6 +20,3 @@ mod text;
 pub use story::{Line, Stories, Story};
 pub use survey::{RuleCount, Slow, Summary, Survey, Wait};
 pub use text::{stories as stories_text, summary as summary_text};
-
-/// Events kept between two looks at the trace: more than one call of the engine makes.
-const TRACE_EVENTS: usize = 1 << 17;

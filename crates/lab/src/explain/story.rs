@@ -13,11 +13,10 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::{Event, EventKind, Subject};
 use serde::Serialize;
 
-use super::TRACE_EVENTS;
 use super::names::Names;
 use super::pool::Pool;
 use super::rule::{size, with_values, without_values};
-use super::survey::operation;
+use super::survey::{TRACE_EVENTS, operation};
 use crate::observe::Observer;
 use crate::scenario::Scenario;
 

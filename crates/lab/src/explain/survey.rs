@@ -10,12 +10,14 @@ use iofair_core::time::Instant;
 use iofair_core::trace::{Event, EventKind, Subject};
 use serde::Serialize;
 
-use super::TRACE_EVENTS;
 use super::names::{Names, family};
 use super::pool::Pool;
 use super::rule::without_values;
 use crate::observe::Observer;
 use crate::scenario::Scenario;
+
+/// Events kept between two looks at the trace: more than one call of the engine makes.
+pub(super) const TRACE_EVENTS: usize = 1 << 17;
 
 /// How long the requests of one client were at one place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -5,6 +5,7 @@
 //! `docs/fio.md` lists the options and where the model differs from fio.
 
 mod amount;
+mod info;
 mod spec;
 mod target;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use toml::{Table, Value};
 
 use crate::experiment::{Experiment, Overrides, expand};
 use crate::scenario::Exit;
+pub use info::{JobInfo, Jobs};
 pub(crate) use spec::{distribution, sizes};
 use target::Targets;
 
@@ -39,36 +41,6 @@ const LOG_WINDOW: Nanos = Nanos::from_secs(1);
 const LOG_WINDOW_MIN: Nanos = Nanos::from_millis(1);
 /// Most clones of all jobs together.
 const CLONES_MAX: u64 = 100_000;
-
-/// What reports say of a job file besides its numbers.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Jobs {
-    /// Options of `[global]`.
-    pub global: Vec<(String, String)>,
-    /// The jobs in order. Their clones are the clients of the run, in the same order.
-    pub jobs: Vec<JobInfo>,
-}
-
-/// What reports say of a job.
-#[derive(Clone, PartialEq, Debug)]
-pub struct JobInfo {
-    /// As the file has it; two jobs may have the same name.
-    pub name: String,
-    /// `description`
-    pub description: Option<String>,
-    /// Its options, without the global ones.
-    pub options: Vec<(String, String)>,
-    /// Clones.
-    pub clones: u32,
-    /// Number of its reporting group.
-    pub group: u32,
-    /// `group_reporting`
-    pub group_reporting: bool,
-    /// Calls in flight at once.
-    pub depth: u32,
-    /// `latency_target`, `latency_window`, `latency_percentile` in millionths.
-    pub latency: Option<(Nanos, Nanos, u32)>,
-}
 
 /// Whether a file is a job file, by its name.
 pub fn is_job_file(path: &Path) -> bool {

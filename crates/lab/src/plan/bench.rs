@@ -10,9 +10,10 @@ use iofair_drive::profile::{self, Profile};
 
 use super::load::Neighbours;
 use super::meter::{Measured, Meter};
-use super::{PlanError, Question};
+use super::question::{PlanError, Question};
+use crate::error::RunError;
 use crate::host;
-use crate::run::{RunError, simulate_with};
+use crate::run::simulate_with;
 use crate::scenario::{ClientSpec, GroupSpec, Host, Layout, Scenario, Scheduling};
 
 /// Warm-up and measured time.

@@ -12,9 +12,10 @@ use iofair_core::minimum::IO_BYTES;
 use iofair_historical::TABLE;
 use serde::Serialize;
 
-use super::PlanError;
+use super::alone::Alone;
 use super::bench::Bench;
-use super::mix::{Alone, Tested, holds, mixes};
+use super::mix::{Tested, holds, mixes};
+use super::question::PlanError;
 use super::set::{Set, is_within, promises};
 use crate::scenario::GroupSpec;
 

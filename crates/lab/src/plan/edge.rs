@@ -1,12 +1,13 @@
 //! Which promise breaks first: all minimums are scaled by one factor until the mixes break one of them.
 
 use iofair_core::contract::Contract;
+use iofair_core::time::Nanos;
 use serde::Serialize;
 
-use super::PlanError;
 use super::bench::{Bench, Run};
 use super::fit::Verdict;
 use super::mix::{Breach, Mix, Tested, holds};
+use super::question::PlanError;
 use super::set::Set;
 use crate::scenario::GroupSpec;
 
@@ -96,7 +97,7 @@ pub(super) fn edge(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Option
 fn scale(group: &GroupSpec, factor: u64, of_latencies: bool) -> Contract {
     let mut contract = group.contract.clone();
     if of_latencies {
-        contract.latency = contract.latency.map(|time| (time * ONE / factor).max(super::Nanos(1)));
+        contract.latency = contract.latency.map(|time| (time * ONE / factor).max(Nanos(1)));
         return contract;
     }
     let times = |value: u64| (value.saturating_mul(factor) / ONE).max(1);

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::PlanError;
 use super::bench::{Bench, Ran, Run};
 use super::meter::Measured;
 use super::mix::{Breach, Kind, Mix, iops, rate, time};
+use super::question::PlanError;
 use super::set::{Client, Set, is_within, promises};
 use crate::scenario::GroupSpec;
 

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use super::Plan;
+use super::answers::Plan;
 use super::picture::picture;
 use super::text::{Cells, answers, approaches, clients, conditions, notes};
 use crate::report::{FOOT, STYLE, escape};

@@ -3,7 +3,7 @@
 
 use core::fmt::Write;
 
-use super::Plan;
+use super::answers::Plan;
 use super::fit::Row;
 use super::mix::rate;
 use super::text::verdict;

@@ -6,11 +6,12 @@ use iofair_config::contracts::admission::{Known, admitted, check_attainable};
 use iofair_config::contracts::{Contracts, Group};
 use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
+use serde::Serialize;
 
+use super::alone::Alone;
 use super::bench::Bench;
 use super::load::Load;
-use super::mix::Alone;
-use super::{Admission, PlanError, Question};
+use super::question::{PlanError, Question};
 use crate::scenario::GroupSpec;
 
 /// Most clients of a plan: each of the worst mixes has all of them.
@@ -29,6 +30,15 @@ pub(super) struct Client {
     pub(super) expected: Load,
     /// Did a person say so?
     pub(super) is_stated: bool,
+}
+
+/// What admission, the server's own check, says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Admission {
+    /// Are the contracts admitted?
+    pub admitted: bool,
+    /// Why not, and what would be.
+    pub refusal: Option<String>,
 }
 
 /// Clients that share a drive under a stack.

@@ -3,11 +3,12 @@
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use iofair_core::time::Nanos;
 
+use super::answers::Plan;
 use super::drives::Approach;
 use super::edge::Edge;
 use super::fit::{Found, Row, Verdict};
 use super::mix::{Breach, rate, time};
-use super::{Admission, Plan};
+use super::set::Admission;
 
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{GroupResult, Played};
+use super::tally::{GroupResult, Played};
 
 /// Errors of a replay in per cent of what was recorded; positive: the replay has more.
 #[derive(Clone, Debug, Serialize)]

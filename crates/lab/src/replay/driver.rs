@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use iofair_config::contracts::admission::admitted;
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, FlushRule, Setup as EngineSetup};
+use iofair_core::controller::{Controller, FlushRule, Setup as EngineSetup, Stack};
 use iofair_core::group::{ClientId, GroupId};
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
@@ -13,16 +13,15 @@ use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
 use iofair_trace::clean::{Clean, Playable};
 use iofair_trace::source::Notes;
-use iofair_trace::{Source, Stream};
+use iofair_trace::{Source, Stream, TraceError};
 
-use super::groups::{OTHERS, OWN_MAX, as_path};
-use super::order::{Due, Order};
-use super::tally::{Counted, Recorded, Tally};
-use super::{Outcome, ReplayError, Setup};
+use super::groups::{Mapping, OTHERS, OWN_MAX, as_path};
+use super::order::{Due, Mode, Order};
+use super::tally::{Counted, Played, Recorded, Tally};
+use crate::engine::{Device, Engine, NewRequest, Parts};
+use crate::error::RunError;
 use crate::observe::Nobody;
-use crate::run::RunError;
-use crate::sim::Token;
-use crate::world::engine::{ActorCompletion, Device, Engine, NewRequest, Parts};
+use crate::sim::{ActorCompletion, Token};
 
 /// Pieces of requests that are in the engine at a time. A trace that is too fast for the drive waits outside, where it
 /// needs no memory.
@@ -35,6 +34,71 @@ const EMPTY_PIECE: Sectors = Sectors::from_kib(32 << 10);
 const TIME_MAX: Nanos = Nanos(u64::MAX / 4);
 /// The note about them.
 const TOO_LATE: &str = "requests more than 146 years after the first one, which were skipped";
+
+/// What a replay of one stack needs beside the trace and the drive.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The policies.
+    pub stack: Stack,
+    /// Groups with their contracts, parents first or made with defaults.
+    pub groups: Vec<(String, Contract)>,
+    /// Which stream belongs to which group.
+    pub mapping: Mapping,
+    /// When requests are sent.
+    pub mode: Mode,
+    /// How many times as fast as recorded, in thousandths.
+    pub speed: u64,
+    /// Replay only so much of the trace, in the time of the replay; `None`: all.
+    pub duration: Option<Nanos>,
+}
+
+/// The result of one replay.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the replay measured.
+    pub played: Played,
+    /// The same of the recorded completions, if there are any. Requests without one are left out.
+    pub recorded: Option<Played>,
+    /// What was left out or repaired.
+    pub notes: Notes,
+}
+
+/// Why a trace cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The groups, or the drive.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The trace has nothing to play.
+    #[error("the trace has no request that can be replayed")]
+    Empty,
+    /// A policy holds requests and never wants to be asked again.
+    #[error("the stack {stack} held {pending} requests for ever")]
+    Stuck {
+        /// The stack.
+        stack: String,
+        /// Requests that it held.
+        pending: usize,
+    },
+}
+
+/// Replays a trace under one stack.
+///
+/// # Errors
+///
+/// What is wrong with the trace, with a place; groups that do not make a tree, or that the stack refuses.
+pub fn replay(
+    source: impl Source,
+    drive: Box<dyn Drive + Send>,
+    setup: &Setup,
+) -> Result<Outcome, ReplayError> {
+    let capacity = drive.facts().capacity;
+    assert!(capacity > Sectors::ZERO, "drives have sectors");
+    run(Clean::new(source, capacity), drive, setup)
+}
 
 /// Where a stream's requests go.
 #[derive(Clone, Copy)]

@@ -5,8 +5,9 @@ use core::fmt::Write;
 
 use iofair_trace::source::Notes;
 
+use super::agreement::Agreement;
+use super::tally::{GroupResult, Played};
 use super::text::{HEADER, NUMBERS, agreement_text, notes_text, rows};
-use super::{Agreement, GroupResult, Played};
 use crate::report::{FOOT, STYLE, escape, latencies, latency_legend};
 
 /// Groups that get a chart.

@@ -11,8 +11,6 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_trace::source::Notes;
 use serde::Serialize;
 
-use super::Played;
-
 const SECOND: Nanos = Nanos::from_secs(1);
 /// Points of a distribution: percentiles in parts of a million.
 pub const QUANTILES: &[u64] = &[
@@ -49,6 +47,23 @@ pub struct GroupResult {
     pub late_reads: Option<u64>,
     /// Whether 99 % of the reads met the latency of the contract; `None` without one.
     pub latency_kept: Option<bool>,
+}
+
+/// What a stack made of a trace, or what was recorded.
+#[derive(Clone, Debug, Serialize)]
+pub struct Played {
+    /// Name of the stack; `recording` for what was recorded.
+    pub stack: String,
+    /// From the first request to the last completion.
+    pub seconds: f64,
+    /// Everything together.
+    pub all: GroupResult,
+    /// By group, in the order of their paths.
+    pub groups: Vec<GroupResult>,
+    /// Requests that were sent later than they should have been, because too many were in flight.
+    pub late: u64,
+    /// Streams of the trace.
+    pub streams: usize,
 }
 
 /// A summary of latencies, in nanoseconds.

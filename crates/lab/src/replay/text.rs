@@ -6,7 +6,8 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyl
 use iofair_core::unit::BinarySize;
 use iofair_trace::source::Notes;
 
-use super::{Agreement, GroupResult, Played};
+use super::agreement::Agreement;
+use super::tally::{GroupResult, Played};
 
 pub(super) const HEADER: [&str; 11] = [
     "group", "stack", "requests", "MB/s", "mean ms", "p50", "p99", "p99.9", "max", "trims",

@@ -5,7 +5,8 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::number::{band, number, published};
-use super::summary::{Summary, summarize};
+use super::summarize::summarize;
+use super::summary::Summary;
 use crate::experiment::{Kind, Metric, Quantity, Results, Subject, Verdict};
 
 /// How far a live share may be from the lab's, as a part of it.

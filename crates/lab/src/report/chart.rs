@@ -49,18 +49,6 @@ const LINE: f64 = 14.0;
 const LABEL_WIDE: f64 = 5.4;
 const LABEL_HIGH: f64 = 10.0;
 
-/// The next of 1, 2, 5, 10, ... that is at least `value`.
-pub(super) fn nice(value: f64) -> f64 {
-    let mut step = 1e-6;
-    for factor in [2.0, 2.5, 2.0].iter().cycle().take(60) {
-        if step >= value * 0.999_999 {
-            break;
-        }
-        step *= factor;
-    }
-    step
-}
-
 fn wrapped(label: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in label.split_whitespace() {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use iofair_core::stats::histogram::Histogram;
 use serde::Serialize;
 
-use super::summary::{ClaimRow, summarize};
+use super::summarize::summarize;
+use super::summary::ClaimRow;
 use super::tally::{Count, Tally};
 use crate::experiment::dedicated::{self, Sizing};
 use crate::experiment::{Metric, Quantity, Results, Statistics, Subject, Units};

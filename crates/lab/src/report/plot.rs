@@ -3,7 +3,8 @@
 
 use core::fmt::Write;
 
-use super::chart::{nice, tick_label};
+use super::chart::tick_label;
+use super::scale::nice;
 use super::svg::{escape, picture_file};
 
 /// Colours of lines and dots; those with a meaning come first.

@@ -9,7 +9,7 @@ use super::number::short;
 use super::scale::Scale;
 use super::summary::Summary;
 use super::svg::escape;
-use crate::timelines::Timeline;
+use crate::outcome::Timeline;
 
 /// Width of a letter of a name.
 const LETTER: f64 = 5.9;

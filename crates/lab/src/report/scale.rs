@@ -1,9 +1,19 @@
 //! The axis of values in a chart: from zero, or logarithmic where the values differ too much.
 
-use super::chart::nice;
-
 /// Values that differ by more than this factor get a logarithmic axis.
 const LOG_FROM: f64 = 30.0;
+
+/// The next of 1, 2, 5, 10, ... that is at least `value`.
+pub(super) fn nice(value: f64) -> f64 {
+    let mut step = 1e-6;
+    for factor in [2.0, 2.5, 2.0].iter().cycle().take(60) {
+        if step >= value * 0.999_999 {
+            break;
+        }
+        step *= factor;
+    }
+    step
+}
 
 /// An axis.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,58 +1,15 @@
 //! What clients were promised beside what they got: minimums, and shares by weight.
 
 use core::fmt::Write;
-use std::collections::{BTreeMap, BTreeSet};
-
-use iofair_core::contract::WEIGHT_DEFAULT;
 
 use super::number::short;
 use super::summary::{Row, Summary};
 use super::svg::escape;
-use crate::experiment::Variant;
-use crate::experiment::quantity::is_process_of;
 
 /// Part of a minimum that counts as kept.
 const KEPT: f64 = 0.97;
 /// Width of a bar that stands for everything, in pixels.
 const WIDE: f64 = 150.0;
-
-/// The part of the drive that each client's weight stands for if all clients are busy: the weights of a group's children, and of the
-/// clients directly in it, divide the group's part. By the names of the subjects.
-pub(super) fn entitlements(variant: &Variant) -> Vec<(String, f64)> {
-    fn parent(path: &str) -> &str {
-        path.rsplit_once('/').map_or("", |(parent, _)| parent)
-    }
-    let lone = f64::from(WEIGHT_DEFAULT);
-    let weights = variant.groups.iter().map(|it| (it.name.as_str(), it.contract.weight));
-    let weights: BTreeMap<&str, u32> = weights.collect();
-    let weight = |group: &str| weights.get(group).map_or(lone, |it| f64::from(*it));
-    // The weights of all that is in a group.
-    let mut inside: BTreeMap<&str, f64> = BTreeMap::new();
-    let mut known: BTreeSet<&str> = BTreeSet::new();
-    for client in &variant.clients {
-        let mut path = client.group.as_str();
-        *inside.entry(path).or_default() += lone * f64::from(client.processes);
-        while !path.is_empty() && known.insert(path) {
-            *inside.entry(parent(path)).or_default() += weight(path);
-            path = parent(path);
-        }
-    }
-    // The part of one of the clients directly in a group.
-    let part = |group: &str| {
-        let mut part = lone / inside[group];
-        let mut path = group;
-        while !path.is_empty() {
-            part *= weight(path) / inside[parent(path)];
-            path = parent(path);
-        }
-        part
-    };
-    let of = |name: &String| {
-        let mine = variant.clients.iter().filter(|it| is_process_of(&it.name, name));
-        (name.clone(), mine.map(|it| part(&it.group) * f64::from(it.processes)).sum())
-    };
-    variant.subjects.iter().map(of).collect()
-}
 
 /// Whether anything was promised: a minimum, or more by weight to some clients than to others.
 fn is_promised(row: &Row) -> bool {
@@ -136,44 +93,6 @@ mod tests {
     use crate::experiment::tests::{EXAMPLE, results};
     use crate::experiment::{Overrides, parse};
     use crate::report::summarize;
-
-    /// Goal: weights divide a group's part among what is in it. Method: groups of 300 and 100, the second with two clients, each in a
-    /// group of its own of 100 and 300.
-    #[test]
-    fn weights_divide() {
-        let text = r#"
-            title = "Nested"
-            source = "x"
-            drive = "plextor-px256m5s"
-            time = "1s"
-            stacks = ["none-none"]
-            [[group]]
-            name = "a"
-            weight = 300
-            [[group]]
-            name = "b"
-            weight = 100
-            [[client]]
-            name = "one"
-            job = "randread"
-            group = "a"
-            [[client]]
-            name = "two"
-            job = "randread"
-            group = "b/two"
-            weight = 100
-            [[client]]
-            name = "three"
-            job = "randread"
-            group = "b/three"
-            weight = 300
-        "#;
-        let experiment = parse("e.toml", text, &Overrides::default()).expect("a good file");
-        let found = entitlements(&experiment.variants[0]);
-        let found: Vec<(&str, f64)> =
-            found.iter().map(|(name, part)| (name.as_str(), *part)).collect();
-        assert_eq!(found, [("one", 0.75), ("two", 0.0625), ("three", 0.1875)]);
-    }
 
     /// Goal: a table says what was promised, if anything was. Method: the example, in which the clients' weights are alike; the same with
     /// a minimum that is kept and one that is not.

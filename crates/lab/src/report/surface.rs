@@ -6,11 +6,11 @@
 use core::fmt::Write;
 
 use super::chart::{LEFT, TOP, open};
-use super::curves::{Axis, Number, numbers, rest};
 use super::number::short;
 use super::scale::Scale;
 use super::summary::{Row, Summary};
 use super::svg::escape;
+use super::swept::{Axis, Number, numbers, rest};
 
 /// Size of a cell.
 const WIDE: f64 = 58.0;

@@ -4,11 +4,11 @@
 use core::fmt::Write;
 
 use super::chart::{COLOURS, HIGH, LEFT, TOP, WIDE, open, push_level, tick_label};
-use super::curves::Reader;
 use super::number::{number, short};
 use super::scale::Scale;
 use super::summary::{Row, Summary};
 use super::svg::escape;
+use super::swept::Reader;
 
 /// Most variants of the file that are drawn.
 const VARIANTS_MAX: usize = 8;

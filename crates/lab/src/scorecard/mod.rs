@@ -13,41 +13,25 @@
 
 mod card;
 mod page;
+mod score;
 mod text;
 mod workload;
 
-use iofair_core::time::Nanos;
 use iofair_drive::profile::{self, ProfileError};
-use serde::Serialize;
 
 use crate::experiment::{self, Experiment, Overrides, Results, Runner};
 
-pub use card::{Grade, Kept, Score, Shares};
 pub use page::page;
+pub use score::{Alone, Grade, Kept, Question, Score, Scorecard, Shares};
 pub use text::text;
+
+use score::BASE;
 
 /// Stacks that are compared if none is named.
 pub const STACKS: [&str; 6] =
     ["none-none", "none-mq-deadline", "prop-bfq", "lat-none", "cost-none", "promise"];
 /// Drives on which they are compared if none is named: a SATA SSD, an NVMe SSD, and a disk.
 pub const DRIVES: [&str; 3] = ["plextor-px256m5s", "samsung-970-pro", "hitachi-hts727550a9e364"];
-/// What all others are compared with.
-const BASE: &str = "none-none";
-
-/// What is asked.
-#[derive(Clone, Debug)]
-pub struct Question {
-    /// Names of stacks.
-    pub stacks: Vec<String>,
-    /// Name or path of a drive profile.
-    pub drive: String,
-    /// Another measured time of each run.
-    pub time: Option<Nanos>,
-    /// Seed of the first repeat.
-    pub seed: u64,
-    /// Runs of each mix, with different seeds.
-    pub repeats: u32,
-}
 
 /// Why there is no scorecard.
 #[derive(Debug, thiserror::Error)]
@@ -61,38 +45,6 @@ pub enum ScorecardError {
     /// A run failed or was interrupted.
     #[error("{0}")]
     Run(String),
-}
-
-/// What the drive gives without control, in bytes a second and nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Alone {
-    /// A reader of 4 KiB at random, one request at a time.
-    pub reader_bytes_per_s: f64,
-    /// Mean latency of that reader.
-    pub reader_mean_ns: f64,
-    /// 99th percentile of its latency.
-    pub reader_p99_ns: f64,
-}
-
-/// All scores of one drive.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Scorecard {
-    /// The drive.
-    pub drive: String,
-    /// Whether it has a head that moves.
-    pub has_head: bool,
-    /// What the preferred reader has alone.
-    pub alone: Alone,
-    /// Its minimum in bytes a second.
-    pub minimum_bytes_per_s: u64,
-    /// Its latency target in nanoseconds, for stacks that know only latencies.
-    pub latency_ns: u64,
-    /// Measured time of a run in seconds, and the number of runs of each mix.
-    pub seconds: f64,
-    /// See above.
-    pub repeats: u32,
-    /// A score for each stack.
-    pub scores: Vec<Score>,
 }
 
 /// Runs everything. The number of runs is known before with [`runs`].

@@ -2,9 +2,8 @@
 
 use core::fmt::Write;
 
-use super::card::Score;
+use super::score::{Grade, Score, Scorecard};
 use super::text::{HEADER, MEANINGS, cells, conditions, sentence};
-use super::{Grade, Scorecard};
 use crate::report::{Axis, COLOURS, FOOT, Mark, Panel, STYLE, escape, picture, short};
 
 /// A part of a minimum below this is drawn here.
@@ -61,7 +60,7 @@ fn push_shares(html: &mut String, card: &Scorecard) {
     let mut header = vec!["stack"];
     header.extend(mixes.iter().map(|it| it.mix));
     let row = |score: &Score| {
-        let of = |it: &super::Shares| format!("{:.2} ({:.2})", it.jain, it.sum);
+        let of = |it: &super::score::Shares| format!("{:.2} ({:.2})", it.jain, it.sum);
         let cells: Vec<String> =
             [score.stack.clone()].into_iter().chain(score.shares.iter().map(of)).collect();
         let plain = vec![None; cells.len()];

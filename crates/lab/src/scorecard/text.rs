@@ -2,8 +2,7 @@
 
 use core::fmt::Write;
 
-use super::card::{KEPT, Score};
-use super::{Grade, Scorecard};
+use super::score::{Grade, KEPT, Score, Scorecard};
 use crate::report::short;
 
 /// The columns.

@@ -7,7 +7,7 @@ use iofair_core::time::Nanos;
 use crate::experiment::Results;
 use crate::outcome::Outcome;
 
-use super::card;
+use super::score::Alone;
 
 /// Runs that measure the drive, and mixes that each stack runs.
 pub(super) const ALONE: usize = 10;
@@ -84,7 +84,7 @@ impl Times {
 /// What the drive gives without control.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
-    pub(super) alone: super::Alone,
+    pub(super) alone: Alone,
     /// Rates of four clients of each kind in [`FAIRNESS`] together: random reads of 16 KiB and 128 KiB, writes of 64 KiB.
     pub(super) kinds: [f64; 3],
     /// io.cost's model: bytes a second, sequential and random requests a second, for reads and for writes.
@@ -93,11 +93,11 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn of(alone: &Results) -> Self {
-        let rate = |variant: usize| card::mean(alone.repeats(variant, 0), &card::total);
-        let latency = |of: &dyn Fn(&Outcome) -> f64| card::mean(alone.repeats(0, 0), of);
+        let rate = |variant: usize| mean(alone.repeats(variant, 0), &total);
+        let latency = |of: &dyn Fn(&Outcome) -> f64| mean(alone.repeats(0, 0), of);
         let requests = |variant| rate(variant) / 4096.0;
         Self {
-            alone: super::Alone {
+            alone: Alone {
                 reader_bytes_per_s: rate(0),
                 reader_mean_ns: latency(&|it| it.clients[0].latency.mean() as f64),
                 reader_p99_ns: latency(&|it| it.clients[0].latency.quantile(990_000) as f64),
@@ -113,6 +113,22 @@ impl Facts {
     pub(super) fn latency(&self) -> u64 {
         (self.alone.reader_mean_ns * LATENCY) as u64
     }
+}
+
+/// Bytes a second of all clients.
+pub(super) fn total(outcome: &Outcome) -> f64 {
+    let bytes: u64 = outcome.clients.iter().map(|it| it.bytes).sum();
+    bytes as f64 / seconds(outcome.time)
+}
+
+/// The mean over the repeats.
+pub(super) fn mean(outcomes: &[Outcome], of: &dyn Fn(&Outcome) -> f64) -> f64 {
+    outcomes.iter().map(of).sum::<f64>() / outcomes.len().max(1) as f64
+}
+
+/// The measured time in seconds.
+pub(super) fn seconds(time: Nanos) -> f64 {
+    time.0.max(1) as f64 / 1e9
 }
 
 /// What all experiments begin with.
@@ -145,7 +161,7 @@ pub(super) fn alone() -> String {
     text
 }
 
-/// The four questions, in the order of [`card::scorecard`], with the times of their runs.
+/// The four questions, in the order of [`super::card::scorecard`], with the times of their runs.
 pub(super) fn questions(facts: &Facts, terms: Terms, times: &Times) -> [(String, Times); 4] {
     let policies = policies(facts);
     [

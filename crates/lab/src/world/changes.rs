@@ -1,18 +1,37 @@
-//! Contracts that change during a run. The drive's speed is the drive's own affair ([`iofair_drive::paced`]).
+//! Contracts of a run, and those that change during it. The drive's speed is the drive's own affair ([`iofair_drive::paced`]).
 
+use iofair_config::contracts::admission::{admitted, check_attainable};
 use iofair_core::contract::Contract;
 use iofair_core::group::GroupId;
 use iofair_core::time::Instant;
+use iofair_drive::profile;
 
-use super::build::groups;
 use super::controllers::Controllers;
-use super::engine::Engine;
-use crate::run::RunError;
+use crate::engine::Engine;
+use crate::error::RunError;
 use crate::scenario::{Change, Scenario, What};
 use crate::sim::Token;
 
 /// Whose timers these are; no process has this number.
 pub(super) const ACTOR: u32 = u32::MAX;
+
+/// Groups with their contracts; with the weights that keep their minimums if the stack admits them, and the drive could keep
+/// them at all.
+pub(super) fn groups(
+    scenario: &Scenario,
+    worst_case: u64,
+) -> Result<Vec<(String, Contract)>, RunError> {
+    let written = scenario.groups.iter().map(|group| (group.name.as_str(), &group.contract));
+    if scenario.stack.admits {
+        let admitted = admitted(written, worst_case)?;
+        // A drive of a test has no profile.
+        if let (Ok(profile), None) = (profile::read(&scenario.drive), scenario.stripe) {
+            check_attainable(&profile.reaches(), &admitted)?;
+        }
+        return Ok(admitted);
+    }
+    Ok(written.map(|(name, contract)| (name.to_string(), contract.clone())).collect())
+}
 
 /// What is told to the controllers, and when.
 #[derive(Default)]

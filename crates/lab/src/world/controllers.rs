@@ -10,15 +10,17 @@ use iofair_drive::Drive;
 use iofair_drive::random::Random;
 use iofair_drive::stripe::Geometry;
 
-use super::build::STREAM_LAST;
-use super::engine::{Device, Dispatcher};
-use crate::run::RunError;
+use crate::engine::{Device, Dispatcher};
+use crate::error::RunError;
 use crate::scenario::{Control, Scenario, Scheduling};
 
 /// The schedulers of blk-mq: after a completion they are asked for work by a worker of kblockd. The older ones
 /// are asked by the completion itself, and without a scheduler nothing is left to ask for.
 const WOKEN: &[&str] =
     &["mq-deadline", "kyber", "bfq", "bfq-6.18", "bfq-5.3", "bfq-4.20", "bfq-4.18"];
+
+/// Streams of random numbers of dispatchers: one each, from the last one down.
+const STREAM_LAST: u64 = u64::MAX;
 
 /// Equal controllers, at least one.
 pub(super) struct Controllers(Vec<Controller>);

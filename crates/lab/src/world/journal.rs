@@ -14,8 +14,8 @@ use iofair_core::group::ClientId;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::unit::Sectors;
 
-use super::engine::{Engine, NewRequest};
-use super::layout::BLOCK;
+use crate::engine::layout::BLOCK;
+use crate::engine::{Engine, NewRequest};
 use crate::sim::Token;
 
 /// Size of the journal, as mke2fs makes it on disks of this size: 128 MiB.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! process ─▶ page cache ─▶ controller ─▶ drive
-//!    ▲            (engine.rs holds these two, the clock and the timers)
+//!    ▲            (crate::engine holds these two, the clock and the timers)
 //!    └─────────────────────── completions ◀┘
 //! ```
 //!
@@ -11,15 +11,14 @@
 //! instants at which a drive outside completes them. Files belong to the processes in
 //! order: process number i has file i.
 
-mod build;
+pub(crate) mod build;
 mod changes;
 mod controllers;
-pub(crate) mod engine;
 pub(crate) mod journal;
-pub(crate) mod layout;
-pub(crate) mod path;
-pub(crate) mod processors;
+mod lifecycle;
+mod processes;
 mod roster;
+pub(crate) mod spec;
 mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -30,16 +29,15 @@ use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::{Instant, Nanos};
 
 use crate::cache::Cache;
-use crate::client::{Process, SlotCompletion};
+use crate::client::Process;
+use crate::client::base::SlotCompletion;
+use crate::engine::Engine;
 use crate::outcome::{ClientOutcome, Outcome};
 use crate::scenario::{GroupSpec, Scenario};
-use crate::sim::Token;
+use crate::sim::{ActorCompletion, Token};
 use changes::Changes;
-use engine::{ActorCompletion, Engine};
 use journal::Journal;
 use steps::Steps;
-
-pub(crate) use build::{build, build_outside, processes};
 
 /// Steps without progress in time after which a run is declared stuck: more than any real burst.
 const STEPS_AT_ONCE_MAX: u32 = 10_000_000;

@@ -3,10 +3,11 @@
 use iofair_core::group::{ClientId, GroupId};
 use iofair_core::request::Flags;
 
-use super::build::{ProcessFactory, Spec};
 use super::controllers::Controllers;
-use super::layout::File;
+use super::processes::ProcessFactory;
+use super::spec::Spec;
 use super::writeback::Flushers;
+use crate::engine::layout::File;
 use crate::outside::{Member, Roster};
 use crate::scenario::{Direction, Manner};
 

@@ -1,12 +1,7 @@
 //! Clients in steps: those of a step start when all clients of the steps before have ended, and the run ends with the last of
 //! them. Runs without steps end when their time is over.
 
-use iofair_core::time::Instant;
-
-use super::World;
 use crate::client::Process;
-use crate::scenario::{Exit, Step};
-use crate::sim::Token;
 
 /// The timer that ends a process, whose number is the slot.
 pub(super) const ACTOR: u32 = u32::MAX - 1;
@@ -15,11 +10,11 @@ pub(super) const ACTOR: u32 = u32::MAX - 1;
 #[derive(Debug)]
 pub(super) struct Steps {
     /// Processes by step, the present one first, each list the last of its step first.
-    later: Vec<Vec<u32>>,
+    pub(super) later: Vec<Vec<u32>>,
     /// Processes of the present step that have not ended.
-    running: usize,
+    pub(super) running: usize,
     /// Those of them that wait for the end of others.
-    waiting: Vec<u32>,
+    pub(super) waiting: Vec<u32>,
 }
 
 impl Steps {
@@ -36,94 +31,5 @@ impl Steps {
         }
         later.reverse();
         Some(Self { later, running: 0, waiting: Vec::new() })
-    }
-}
-
-impl World<'_> {
-    /// Starts the next step now; `false` if there is none.
-    pub(super) fn start_step(&mut self) -> bool {
-        let Some(actors) = self.steps.as_mut().and_then(|steps| steps.later.pop()) else {
-            return false;
-        };
-        if let Some(steps) = &mut self.steps {
-            steps.running = actors.len();
-        }
-        self.start_processes(actors);
-        true
-    }
-    /// Starts processes, those that wait for others when these have ended.
-    fn start_processes(&mut self, actors: Vec<u32>) {
-        // Clones of a job wait for the same processes.
-        let mut known = ((0, 0), false);
-        for actor in actors {
-            let process = &self.processes[actor as usize];
-            let awaited = process.base.step.and_then(|step| step.after).unwrap_or_default();
-            if known.0 != awaited {
-                let mut range = awaited.0..awaited.0 + awaited.1;
-                let runs = range.any(|it| self.processes[it as usize].base.ended.is_none());
-                known = (awaited, runs);
-            }
-            if known.1 {
-                self.steps.as_mut().expect("a step runs").waiting.push(actor);
-                continue;
-            }
-            process.base.invalidate(&self.engine, &mut self.cache);
-            let process = &mut self.processes[actor as usize];
-            let start = process.base.begin_step(self.engine.now);
-            for slot in 0..process.slots() {
-                self.engine.wake(start, Token { actor, slot });
-            }
-        }
-    }
-    /// Takes note of processes that have made their last call.
-    pub(super) fn note_ended(&mut self) {
-        while let Some((actor, at)) = self.engine.ended.pop() {
-            match at > self.engine.now {
-                true => self.engine.wake(at, Token { actor: ACTOR, slot: actor }),
-                false => self.end_process(actor),
-            }
-        }
-    }
-    /// A process has ended: maybe others end with it or begin after it, maybe its step has ended, too, and maybe the run.
-    pub(super) fn end_process(&mut self, actor: u32) {
-        let now = self.engine.now;
-        let base = &mut self.processes[actor as usize].base;
-        if base.ended.is_some() {
-            return;
-        }
-        base.ended = Some(now);
-        let step = base.step;
-        let Some(steps) = &mut self.steps else { return };
-        steps.running -= 1;
-        if let Some((step, exit)) = step.and_then(|step| Some((step, step.exit?))) {
-            self.stop_others(step, exit);
-        }
-        let waiting = self.steps.as_mut().map(|steps| std::mem::take(&mut steps.waiting));
-        self.start_processes(waiting.unwrap_or_default());
-        if self.steps.as_ref().is_some_and(|steps| steps.running == 0) && !self.start_step() {
-            self.over = true;
-        }
-    }
-    /// Ends other processes at once. What they have in flight is completed, and does not count.
-    fn stop_others(&mut self, step: Step, exit: Exit) {
-        let now = self.engine.now;
-        let steps = self.steps.as_mut().expect("a step runs");
-        if exit == Exit::All {
-            steps.later.clear();
-        }
-        for process in self.processes.iter_mut().map(|it| &mut it.base) {
-            let own = process.step.filter(|it| it.number == step.number);
-            let own = own.filter(|_| process.ended.is_none());
-            let same = own.is_some_and(|it| exit != Exit::Group || it.group == step.group);
-            if same {
-                process.stop_now(now);
-                steps.running -= 1;
-                steps.waiting.retain(|it| *it != process.actor);
-            }
-        }
-    }
-    /// When a process ended, or the run.
-    pub(super) fn end_of(process: &Process, end: Instant) -> Instant {
-        process.base.ended.unwrap_or(end)
     }
 }

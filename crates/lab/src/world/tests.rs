@@ -15,10 +15,12 @@ use iofair_drive::stripe::Geometry;
 use iofair_drive::{Command, Done, Drive};
 use iofair_historical::TABLE;
 
+use super::build::build;
 use super::*;
+use crate::error::RunError;
 use crate::host;
 use crate::observe::{Nobody, Observer, Recorder, Step};
-use crate::run::{RunError, simulate, simulate_on, simulate_with};
+use crate::run::{simulate, simulate_on, simulate_with};
 use crate::scenario::{
     Calls, ClientSpec, Control, GroupSpec, Host, Job, JournalSpec, Layout, Manner, Pattern,
     Scheduling, StripeSpec, Writeback,

@@ -5,11 +5,11 @@ use iofair_core::group::{ClientId, Priority};
 use iofair_core::request::Flags;
 use iofair_core::unit::Sectors;
 
-use super::build::{Spec, writes_buffered};
 use super::controllers::Controllers;
+use super::spec::{Spec, writes_buffered};
 use crate::cache::DomainSetup;
-use crate::cache::pages::PAGE;
-use crate::run::RunError;
+use crate::engine::layout::PAGE;
+use crate::error::RunError;
 use crate::scenario::{Host, Scenario, Writeback};
 
 /// How one process' pages reach the drive.

@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use super::{Compared, Distance};
+use super::distance::{Compared, Distance};
 use crate::report::number::{number, published};
 use crate::report::plot::Axis;
 use crate::report::summary::Summary;

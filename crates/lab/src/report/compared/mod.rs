@@ -1,122 +1,20 @@
 //! A page for each experiment with published numbers: the source's numbers and ours on the same axes, its table beside ours cell
 //! by cell, and what does not hold. [`scatter()`] shows all numbers at once.
 //!
-//! Colours say how far ours is from what is published, by the factor between them ([`Distance`]).
+//! Colours say how far ours is from what is published, by the factor between them ([`distance`]).
 
 mod cells;
+mod distance;
 mod figure;
 mod scatter;
 
 use super::markdown::{are_drawn, by_reason, claims, escape, reasons};
 use super::number::{band, number, published};
-use super::summary::{ClaimRow, Summary};
+use super::summary::Summary;
+use distance::{Compared, compared};
 
+pub(super) use distance::{has_page, slug};
 pub use scatter::scatter;
-
-/// How far our number is from the published one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Distance {
-    /// Within 5 %.
-    Near,
-    /// Within 15 %.
-    Close,
-    /// Within 40 %.
-    Off,
-    /// Further, or one of them is zero.
-    Far,
-}
-
-impl Distance {
-    const ALL: [Self; 4] = [Self::Near, Self::Close, Self::Off, Self::Far];
-
-    /// By the larger of both divided by the smaller one.
-    fn of(published: f64, got: f64) -> Self {
-        let factor = (got / published).max(published / got);
-        match () {
-            () if factor <= 1.05 => Self::Near,
-            () if factor <= 1.15 => Self::Close,
-            () if factor <= 1.4 => Self::Off,
-            // Also what is no number: 0 / 0.
-            () => Self::Far,
-        }
-    }
-    const fn words(self) -> &'static str {
-        match self {
-            Self::Near => "within 5 %",
-            Self::Close => "within 15 %",
-            Self::Off => "within 40 %",
-            Self::Far => "further",
-        }
-    }
-    /// Of marks.
-    const fn colour(self) -> &'static str {
-        match self {
-            Self::Near => "#237804",
-            Self::Close => "#7cb305",
-            Self::Off => "#d48806",
-            Self::Far => "#cf1322",
-        }
-    }
-    /// Of the background of a cell, under dark text.
-    const fn shade(self) -> &'static str {
-        match self {
-            Self::Near => "#b7eb8f",
-            Self::Close => "#eaff8f",
-            Self::Off => "#ffe58f",
-            Self::Far => "#ffb8b3",
-        }
-    }
-}
-
-/// A claim with a published number.
-struct Compared<'a> {
-    claim: &'a ClaimRow,
-    published: f64,
-}
-
-impl Compared<'_> {
-    fn distance(&self) -> Distance {
-        Distance::of(self.published, self.claim.got)
-    }
-    /// The smallest and largest of the repeats, if they differ.
-    fn spread(&self) -> Option<(f64, f64)> {
-        self.claim.spread.filter(|(least, most)| least < most)
-    }
-    /// Ours relative to the published number, such as "+12 %".
-    fn difference(&self) -> String {
-        let part = self.claim.got / self.published;
-        match () {
-            () if !part.is_finite() => "n/a".to_owned(),
-            () if part >= 2.5 => format!("{} times", number(part)),
-            () if part > 0.0 && part <= 0.4 => format!("1/{}", number(1.0 / part)),
-            () if (part - 1.0).abs() < 0.005 => "0 %".to_owned(),
-            () => format!("{:+.0} %", (part - 1.0) * 100.0),
-        }
-    }
-    /// What is compared, without the variant.
-    fn label(&self) -> String {
-        match &self.claim.quantity {
-            Some(quantity) => format!("{}, {quantity}", self.claim.stack),
-            None => self.claim.text.clone(),
-        }
-    }
-}
-
-/// The claims of an experiment that have a published number.
-fn compared(summary: &Summary) -> Vec<Compared<'_>> {
-    let all = summary.claims.iter();
-    all.filter_map(|claim| Some(Compared { claim, published: claim.published? })).collect()
-}
-
-/// The name of an experiment's page and of its pictures.
-pub(super) fn slug(name: &str) -> String {
-    name.replace('/', "-")
-}
-
-/// Whether an experiment has a page.
-pub(super) fn has_page(summary: &Summary) -> bool {
-    summary.claims.iter().any(|claim| claim.published.is_some())
-}
 
 /// The pages and pictures of all experiments with published numbers: paths below a folder, and contents.
 pub fn compared_pages(summaries: &[Summary]) -> Vec<(String, String)> {
@@ -201,17 +99,6 @@ mod tests {
     use super::*;
     use crate::experiment::tests::{example, results};
     use crate::report::summarize;
-
-    /// Goal: distances are by factor, and what is no number is far. Method: by hand.
-    #[test]
-    fn distances_are_factors() {
-        let cases = [(100.0, 104.0), (100.0, 90.0), (100.0, 75.0), (100.0, 60.0)];
-        assert_eq!(cases.map(|(a, b)| Distance::of(a, b)), Distance::ALL);
-        assert_eq!(
-            (Distance::of(0.0, 0.0), Distance::of(1.0, 0.0)),
-            (Distance::Far, Distance::Far)
-        );
-    }
 
     /// Goal: a page shows every published number, its picture and its misses, and nothing breaks a table. Method: the
     /// example's claims, one of which is given a number far from ours and a reason with a bar.

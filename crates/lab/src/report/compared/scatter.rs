@@ -1,6 +1,6 @@
 //! All published numbers of all sources in one picture: ours against theirs, a plot for each kind of number.
 
-use super::compared;
+use super::distance::compared;
 use crate::report::plot::{Axis, COLOURS, Mark, Panel, picture};
 use crate::report::summary::Summary;
 

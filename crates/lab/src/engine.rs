@@ -1,5 +1,9 @@
-//! The middle of the world: clock, timers, engine and drive, and what is measured at the drive. Engine and drive may
+//! What processes and page cache stand on: clock, timers, engine and drive, and what is measured at the drive. Engine and drive may
 //! also be outside: then requests go there, and time comes from there.
+
+pub(crate) mod layout;
+pub(crate) mod path;
+mod processors;
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Completion, Controller, Submission};
@@ -16,9 +20,9 @@ use crate::observe::Observer;
 use crate::outcome::DriveOutcome;
 use crate::outside::{Outside, Reply};
 use crate::scenario::Scheduling;
-use crate::sim::{Timers, Token};
-use crate::world::layout::File;
-use crate::world::path::{SharedPath, Task};
+use crate::sim::{ActorCompletion, Timers, Token};
+use layout::File;
+use path::{SharedPath, Task};
 
 /// The properties of a command, by its request's slot.
 #[derive(Clone, Copy, Debug)]
@@ -141,13 +145,6 @@ impl Device {
         let times = [self.run_at, self.controller.next_wakeup(), self.again_at];
         times.into_iter().flatten().min().unwrap_or(Instant::MAX)
     }
-}
-
-/// A completed request, for its actor.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ActorCompletion {
-    pub(crate) token: Token,
-    pub(crate) length: Sectors,
 }
 
 /// Clock, timers, engine and drive.

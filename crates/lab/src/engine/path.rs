@@ -17,10 +17,9 @@ use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
 use iofair_drive::{Command, Done};
 
-use super::engine::ActorCompletion;
 use super::processors::Processors;
 use crate::scenario::{self, Work};
-use crate::sim::Token;
+use crate::sim::{ActorCompletion, Token};
 
 /// From a dispatch to the next run of the queue: 2 to 4 us in traces of Linux 6.18 (workqueue_queue_work, workqueue_execute_start).
 const RUN_AFTER: Nanos = Nanos::from_micros(3);

@@ -13,9 +13,10 @@ use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
 use iofair_drive::stripe::Geometry;
 
-use crate::cache::pages::PAGE;
 use crate::scenario::Layout;
 
+/// Sectors of a page.
+pub(crate) const PAGE: u64 = 8;
 /// Sectors of a file-system block.
 pub(crate) const BLOCK: u64 = 8;
 /// Data blocks that one indirect block of ext3 names: 4096 / 4.

@@ -1,0 +1,33 @@
+//! What reports say of jobs.
+
+use iofair_core::time::Nanos;
+
+/// What reports say of a job file besides its numbers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Jobs {
+    /// Options of `[global]`.
+    pub global: Vec<(String, String)>,
+    /// The jobs in order. Their clones are the clients of the run, in the same order.
+    pub jobs: Vec<JobInfo>,
+}
+
+/// What reports say of a job.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobInfo {
+    /// As the file has it; two jobs may have the same name.
+    pub name: String,
+    /// `description`
+    pub description: Option<String>,
+    /// Its options, without the global ones.
+    pub options: Vec<(String, String)>,
+    /// Clones.
+    pub clones: u32,
+    /// Number of its reporting group.
+    pub group: u32,
+    /// `group_reporting`
+    pub group_reporting: bool,
+    /// Calls in flight at once.
+    pub depth: u32,
+    /// `latency_target`, `latency_window`, `latency_percentile` in millionths.
+    pub latency: Option<(Nanos, Nanos, u32)>,
+}
