@@ -11,7 +11,6 @@ use crate::files::{File, all, assert_none};
 const LEFT: &[(&str, usize)] = &[
     ("capi", 2),
     ("cli", 14),
-    ("config", 5),
     ("core", 13),
     ("csi", 4),
     ("drive", 21),
