@@ -13,7 +13,7 @@ const LEFT: &[(&str, usize)] = &[
     ("cli", 14),
     ("core", 13),
     ("csi", 4),
-    ("drive", 11),
+    ("drive", 3),
     ("historical", 13),
     ("host", 2),
     ("lab", 85),
