@@ -13,7 +13,6 @@ const LEFT: &[(&str, usize)] = &[
     ("cli", 14),
     ("core", 13),
     ("csi", 4),
-    ("drive", 3),
     ("historical", 13),
     ("host", 2),
     ("lab", 85),
