@@ -37,7 +37,7 @@ pub use live::{Plan, Timeouts, Volume};
 use crate::back::uring::Storage;
 use crate::back::volume::Stamp;
 use crate::back::{Back, Completed, Job, Lookup};
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::extent::Extent;
 use crate::request::op::{NewOp, Op, Ops};

@@ -213,7 +213,7 @@ mod tests {
     use iofair_trace::read::{DROPPED, Reader};
 
     use super::*;
-    use crate::request::buffer::Data;
+    use crate::request::data::Data;
     use crate::request::op::{Hints, NewOp};
 
     fn op(at: u64, offset: u64) -> Op {

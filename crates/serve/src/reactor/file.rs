@@ -17,7 +17,7 @@ use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
 use crate::engine::{Cancel, Engine};
 use crate::front::fuse::{Call, Sent, is_killed};
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
 use crate::request::op::{Hints, NewOp, Op, Ops};

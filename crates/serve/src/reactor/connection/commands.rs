@@ -6,7 +6,7 @@ use super::super::endpoint::{Progress, ReactorContext};
 use super::super::input::INLINE_MAX;
 use super::{Connection, HELD_MAX, Payload};
 use crate::front::nbd::session::{Action, Command, CommandType};
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::op::{Hints, NewOp};
 
 /// Unsent bytes from which on a client that has not chosen a volume is told nothing more before it has read.
