@@ -17,7 +17,7 @@ const LEFT: &[(&str, usize)] = &[
     ("host", 2),
     ("lab", 85),
     ("policies", 25),
-    ("serve", 19),
+    ("serve", 17),
 ];
 
 type Path = Vec<String>;
