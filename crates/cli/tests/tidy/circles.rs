@@ -17,7 +17,7 @@ const LEFT: &[(&str, usize)] = &[
     ("host", 2),
     ("lab", 85),
     ("policies", 25),
-    ("serve", 17),
+    ("serve", 7),
 ];
 
 type Path = Vec<String>;

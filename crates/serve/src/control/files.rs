@@ -4,20 +4,16 @@
 //! hang.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use serde::Serialize;
 
-use super::app::{App, Shown, lock};
 use super::limits;
-use crate::error::ServeError;
+use super::shown::Shown;
+use super::turns::lock;
 use crate::log;
-
-/// How often somebody looks.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What was seen last.
 #[derive(Debug, Default)]
@@ -95,19 +91,4 @@ impl Files {
     pub(super) fn seen(&self) -> Look {
         lock(&self.seen).clone()
     }
-}
-
-/// Looks at a server's files now and from time to time, until the result is dropped.
-pub(super) fn watch(app: &Arc<App>) -> Result<Sender<()>, ServeError> {
-    app.files.look(&app.view());
-    let (stop, stopped) = mpsc::channel();
-    let app = Arc::downgrade(app);
-    let look = move || {
-        while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-            let Some(app) = app.upgrade() else { return };
-            app.files.look(&app.view());
-        }
-    };
-    let thread = thread::Builder::new().name("files".into()).spawn(look);
-    thread.map(|_| stop).map_err(ServeError::system("a thread"))
 }
