@@ -11,7 +11,6 @@ use crate::files::{File, all, assert_none};
 const LEFT: &[(&str, usize)] = &[
     ("cli", 14),
     ("core", 13),
-    ("csi", 4),
     ("historical", 13),
     ("host", 2),
     ("lab", 85),
