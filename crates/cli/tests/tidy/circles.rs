@@ -12,7 +12,6 @@ const LEFT: &[(&str, usize)] = &[
     ("cli", 14),
     ("core", 13),
     ("historical", 13),
-    ("host", 2),
     ("lab", 85),
     ("policies", 25),
     ("serve", 7),
