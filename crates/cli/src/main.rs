@@ -35,6 +35,7 @@ mod robust;
 mod run;
 mod serve;
 mod stolen;
+mod toml_files;
 mod top;
 mod truth;
 
