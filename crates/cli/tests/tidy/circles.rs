@@ -13,7 +13,6 @@ const LEFT: &[(&str, usize)] = &[
     ("historical", 13),
     ("lab", 85),
     ("policies", 25),
-    ("serve", 7),
 ];
 
 type Path = Vec<String>;

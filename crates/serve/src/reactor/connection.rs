@@ -29,7 +29,7 @@ use super::outbox::{Outbox, Sent};
 use super::refusals::Refusal;
 use super::ring::Event;
 use super::workers::Handshake;
-use crate::engine::Cancel;
+use crate::engine::cancel::Cancel;
 use crate::front::nbd::session::{Command, CommandType, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{Channel, Stage};
