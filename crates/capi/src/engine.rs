@@ -14,10 +14,11 @@ use iofair_policies::TABLE;
 
 use crate::error::*;
 use crate::guard::{Engine, call, without};
+use crate::inner::Inner;
 use crate::pointer::{self, Out, OutArray};
 use crate::request::{Command, Completion, Counters, Part, Request};
 use crate::setup::Setup;
-use crate::tree::{Inner, client_handle};
+use crate::tree::client_handle;
 
 /// iofair_next_wakeup: no wake-up is needed.
 pub const IOFAIR_NEVER: u64 = u64::MAX;

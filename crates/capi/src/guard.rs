@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Failure, IOFAIR_ERROR_IN_USE, IOFAIR_ERROR_POISONED, IOFAIR_OK};
+use crate::inner::Inner;
 use crate::pointer;
-use crate::tree::Inner;
 
 /// An engine: the groups, clients and pending requests of one drive.
 pub struct Engine {

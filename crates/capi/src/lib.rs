@@ -14,6 +14,7 @@ mod contract;
 mod engine;
 mod error;
 mod guard;
+mod inner;
 mod pointer;
 mod request;
 mod setup;

@@ -3,20 +3,15 @@
 //! A handle is the bits of an id plus 1, so that 0 is never a handle. Ids contain a generation: the handle of a removed
 //! group or client is refused and never refers to another.
 
-use std::collections::VecDeque;
 use std::ffi::c_char;
 
-use iofair_core::controller;
 use iofair_core::group::{ClientId, GroupId, Priority};
 use iofair_core::time::Instant;
 
 use crate::contract::{self, Contract};
-use crate::error::{
-    Failure, IOFAIR_ERROR_NO_CLIENT, IOFAIR_ERROR_NO_GROUP, IOFAIR_NONE, IOFAIR_OK,
-};
+use crate::error::{Failure, IOFAIR_ERROR_NO_GROUP, IOFAIR_NONE, IOFAIR_OK};
 use crate::guard::{Engine, call};
 use crate::pointer::{self, Out, OutArray};
-use crate::request::Completion;
 
 /// Handle of the root group, which contains all other groups.
 pub const IOFAIR_ROOT_GROUP: u64 = 1;
@@ -34,34 +29,6 @@ pub(crate) const fn group_handle(id: GroupId) -> u64 {
 }
 pub(crate) const fn client_handle(id: ClientId) -> u64 {
     handle(id.to_bits())
-}
-
-/// What an engine of C consists of.
-pub(crate) struct Inner {
-    pub(crate) controller: controller::Controller,
-    /// For the engine to append to.
-    pub(crate) done: Vec<controller::Completion>,
-    /// Completions that were not read.
-    pub(crate) unread: VecDeque<Completion>,
-    /// Were the tags left to the stack?
-    pub(crate) tags_of_stack: bool,
-}
-
-impl Inner {
-    /// The id of a group that exists.
-    fn live_group(&self, number: u64) -> Result<GroupId, Failure> {
-        let id = number.checked_sub(1).map(GroupId::from_bits);
-        let missing =
-            || Failure::new(IOFAIR_ERROR_NO_GROUP, format_args!("there is no group {number:#x}"));
-        id.filter(|id| self.controller.groups().try_group(*id).is_some()).ok_or_else(missing)
-    }
-    /// The id of a client that exists.
-    pub(crate) fn live_client(&self, number: u64) -> Result<ClientId, Failure> {
-        let id = number.checked_sub(1).map(ClientId::from_bits);
-        let missing =
-            || Failure::new(IOFAIR_ERROR_NO_CLIENT, format_args!("there is no client {number:#x}"));
-        id.filter(|id| self.controller.groups().try_client(*id).is_some()).ok_or_else(missing)
-    }
 }
 
 fn priority(class: u32, level: u32) -> Result<Priority, Failure> {

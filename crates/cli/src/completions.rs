@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
-use crate::output::{Output, write};
+use crate::output::write;
 
 /// Arguments of `iofair completions`.
 #[derive(clap::Args)]
@@ -17,9 +17,10 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args, _: &Output) -> anyhow::Result<ExitCode> {
+/// `program` is the whole command line.
+pub(crate) fn run(args: &Args, program: &mut Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "iofair", &mut script);
+    clap_complete::generate(args.shell, program, "iofair", &mut script);
     write(&String::from_utf8(script)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::failure::Usage;
 use crate::measured;
 use crate::output::{Output, table};
+use crate::toml_files::collect_toml;
 
 /// Arguments of `iofair list`.
 #[derive(clap::Args)]
@@ -324,21 +325,6 @@ fn experiments(directory: &Path, output: &Output) -> Result<()> {
         let rows = infos.iter().map(|i| vec![i.path.clone(), i.title.clone(), i.source.clone()]);
         table(&["experiment", "what it asks", "source"], &rows.collect::<Vec<_>>(), &[])
     })
-}
-
-/// Every `.toml` file under a directory, in the order of their paths.
-pub(crate) fn collect_toml(directory: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    let entries = std::fs::read_dir(directory)?.map(|entry| entry.map(|e| e.path()));
-    let mut entries: Vec<PathBuf> = entries.collect::<Result<_, _>>()?;
-    entries.sort();
-    for path in entries {
-        if path.is_dir() {
-            collect_toml(&path, paths)?;
-        } else if path.extension().is_some_and(|extension| extension == "toml") {
-            paths.push(path);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -35,12 +35,13 @@ mod robust;
 mod run;
 mod serve;
 mod stolen;
+mod toml_files;
 mod top;
 mod truth;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use iofair_serve::log;
 
 use crate::output::Output;
@@ -138,8 +139,8 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Replay(args) => replay::run(args, &output),
         Command::Explain(args) => explain::run(args, &output),
         Command::List(args) => list::run(args, &output),
-        Command::Completions(args) => completions::run(args, &output),
-        Command::Man(args) => man::run(args, &output),
+        Command::Completions(args) => completions::run(args, &mut Cli::command()),
+        Command::Man(args) => man::run(args, Cli::command()),
     }
 }
 
@@ -164,7 +165,6 @@ fn parsed(message: &clap::Error) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     /// Goal: the definition of the command line is sound and every command has a help line and
     /// examples. Method: clap's own assertions, then a walk over the commands.

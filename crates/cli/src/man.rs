@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::CommandFactory;
+use clap::Command;
 
-use crate::output::{Output, write};
+use crate::output::write;
 
 /// Arguments of `iofair man`.
 #[derive(clap::Args)]
@@ -19,16 +19,17 @@ pub(crate) struct Args {
     directory: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args, _: &Output) -> anyhow::Result<ExitCode> {
+/// `program` is the whole command line.
+pub(crate) fn run(args: &Args, program: Command) -> anyhow::Result<ExitCode> {
     match &args.directory {
         Some(directory) => {
             std::fs::create_dir_all(directory)
-                .and_then(|()| clap_mangen::generate_to(crate::Cli::command(), directory))
+                .and_then(|()| clap_mangen::generate_to(program, directory))
                 .with_context(|| format!("cannot write pages into {}", directory.display()))?;
         }
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(crate::Cli::command()).render(&mut page)?;
+            clap_mangen::Man::new(program).render(&mut page)?;
             write(&String::from_utf8(page)?)?;
         }
     }

@@ -9,7 +9,7 @@ use iofair_lab::experiment::{self, Experiment, Overrides, Results, Spot};
 use iofair_lab::report::{self, Measured};
 
 use crate::failure::Usage;
-use crate::list::collect_toml;
+use crate::toml_files::collect_toml;
 
 const TABLE: &str = include_str!("measured.csv");
 

@@ -17,11 +17,11 @@ use crate::failure::Usage;
 use crate::fio;
 use crate::frontier;
 use crate::linux;
-use crate::list::collect_toml;
 use crate::live;
 use crate::measured;
 use crate::output::{Output, check_places, say, without_controls, write};
 use crate::robust;
+use crate::toml_files::collect_toml;
 use crate::truth;
 
 /// Arguments of `iofair run`.

@@ -10,18 +10,22 @@ mod engines;
 mod lines;
 mod names;
 mod options;
+mod problems;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod values;
 
-use std::ops::Range;
 use std::path::Path;
 
 use crate::error::ConfigError;
 use crate::source::Source;
 
+use problems::{Written, add, is_said};
+
+pub use lines::Variables;
 pub use names::{IGNORED, SUPPORTED, is_option};
+pub use problems::Problem;
 pub use settings::{
     Batches, Blocks, DIRECTIONS, Direction, Distribution, Engine, Exit, Hints, Settings, Size,
     Urgent, Verify,
@@ -30,51 +34,6 @@ pub use values::{distribution, split};
 
 /// Most jobs of a file, as in fio.
 const JOBS_MAX: usize = 4_096;
-/// Most clones of a job.
-const NUMJOBS_MAX: u64 = 10_000;
-/// Most calls of a job in flight.
-const DEPTH_MAX: u64 = 1 << 16;
-
-/// Most problems of a file.
-const PROBLEMS_MAX: usize = 100;
-
-/// What `${NAME}` and keywords such as `$ncpus` stand for.
-#[derive(Clone, Debug)]
-pub struct Variables {
-    /// The environment.
-    pub environment: Vec<(String, String)>,
-    /// `$ncpus`
-    pub processors: u64,
-    /// `$mb_memory`
-    pub memory_mib: u64,
-    /// `$pagesize`
-    pub page_bytes: u64,
-}
-
-impl Default for Variables {
-    /// No environment, and a machine of one processor and 1 GiB.
-    fn default() -> Self {
-        Self { environment: Vec::new(), processors: 1, memory_mib: 1024, page_bytes: 4096 }
-    }
-}
-
-impl Variables {
-    /// Those of this process and this machine.
-    pub fn of_this_machine() -> Self {
-        let environment = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-        let kib = total.and_then(|it| it.split_whitespace().next()?.parse::<u64>().ok());
-        Self {
-            environment: environment.collect(),
-            processors: std::thread::available_parallelism().map_or(1, |it| it.get() as u64),
-            memory_mib: kib.unwrap_or(0) / 1024,
-            page_bytes: 4096,
-        }
-    }
-}
 
 /// A job file.
 #[derive(Clone, Debug)]
@@ -93,21 +52,6 @@ pub struct JobFile {
     pub ignored: Vec<String>,
 }
 
-/// Why a file cannot be used as it is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
-    /// What is wrong, and where.
-    pub error: ConfigError,
-    /// What is left out if the file is used all the same, such as `nrfiles=8`; `None`: it cannot be used.
-    pub unsupported: Option<String>,
-}
-
-impl From<ConfigError> for Problem {
-    fn from(error: ConfigError) -> Self {
-        Self { error, unsupported: None }
-    }
-}
-
 /// A section that is a job.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -121,17 +65,6 @@ pub struct Job {
     inherited: usize,
     /// Where its own options are written; the section itself first.
     written: Vec<Written>,
-}
-
-/// An option in a file.
-#[derive(Clone, Debug)]
-struct Written {
-    name: String,
-    value: String,
-    source: usize,
-    /// Of the name and of the value, in the source's text.
-    key: Range<usize>,
-    place: Range<usize>,
 }
 
 impl JobFile {
@@ -229,28 +162,6 @@ fn parse_source(
     Ok(file)
 }
 
-/// Adds a problem, once; all of them are the error if there are too many.
-fn add(problems: &mut Vec<Problem>, problem: Problem) -> Result<(), ConfigError> {
-    if problems.contains(&problem) || is_said(problems, problem.unsupported.as_deref()) {
-        return Ok(());
-    }
-    problems.push(problem);
-    if problems.len() <= PROBLEMS_MAX {
-        return Ok(());
-    }
-    let mut errors: Vec<ConfigError> = problems.drain(..).map(|it| it.error).collect();
-    let last = &mut errors[PROBLEMS_MAX];
-    *last = ConfigError { message: "too many problems".to_owned(), nearest: None, ..last.clone() }
-        .allowed(format!("{PROBLEMS_MAX} before no more are looked for"));
-    Err(ConfigError::of_all(errors).expect("there are some"))
-}
-
-/// Whether the same is left out at so many other places that this one need not be told.
-fn is_said(problems: &[Problem], unsupported: Option<&str>) -> bool {
-    let same = |it: &Problem| unsupported.is_some() && it.unsupported.as_deref() == unsupported;
-    problems.len() >= PROBLEMS_MAX && problems.iter().any(same)
-}
-
 impl JobFile {
     /// Takes note of something without effect.
     fn ignore(&mut self, what: &str) {
@@ -277,14 +188,6 @@ impl JobFile {
             add(&mut self.problems, Problem { error, unsupported })?;
         }
         Ok(())
-    }
-}
-
-impl Written {
-    /// As it may stand in a file.
-    fn shown(&self) -> String {
-        let equals = if self.value.is_empty() { "" } else { "=" };
-        format!("{}{equals}{}", self.name, self.value)
     }
 }
 

@@ -26,6 +26,11 @@ pub fn is_group_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.split('/').all(|word| is_word(word, GROUP_PUNCTUATION))
 }
 
+/// The groups above a group, outermost first.
+pub(crate) fn ancestors(group: &str) -> impl Iterator<Item = &str> {
+    group.match_indices('/').map(|(slash, _)| &group[..slash])
+}
+
 fn is_word(word: &str, punctuation: &str) -> bool {
     let begins_well = |first: char| first.is_alphanumeric() || first == '_';
     let fits = |letter: char| letter.is_alphanumeric() || punctuation.contains(letter);

@@ -8,8 +8,6 @@ mod capacity;
 mod create;
 mod list;
 
-pub(crate) use create::sweep;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@ mod pending;
 mod run;
 mod server;
 mod servers;
+mod sweep;
 mod tenants;
 mod volume_id;
 

@@ -19,13 +19,14 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server as Grpc;
 
 use crate::args::{Args, DRIVER, Service};
-use crate::controller::{Controller, sweep};
+use crate::controller::Controller;
 use crate::csi::controller_server::ControllerServer;
 use crate::csi::identity_server::IdentityServer;
 use crate::csi::node_server::NodeServer;
 use crate::identity::Driver;
 use crate::node::Node;
 use crate::servers::{Cluster, Servers};
+use crate::sweep::sweep;
 use crate::tenants::Tenants;
 use iofair_serve::log;
 

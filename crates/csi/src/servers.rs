@@ -62,7 +62,8 @@ impl Servers {
     pub(crate) async fn of_pods(cluster: Cluster) -> Result<Arc<Self>> {
         let table = Mutex::new(Table::default());
         let servers = Arc::new(Self { source: Source::Pods(cluster.clone()), table });
-        cluster.follow(Arc::clone(&servers)).await?;
+        let followed = Arc::clone(&servers);
+        cluster.follow(move |table| followed.set(table)).await?;
         Ok(servers)
     }
     /// The present table. A file that has become wrong leaves the last table in force, and is logged.

@@ -11,6 +11,7 @@ pub mod fit;
 pub mod fitted;
 pub mod hdd;
 pub mod measure;
+pub mod number;
 pub mod paced;
 pub mod profile;
 pub mod random;

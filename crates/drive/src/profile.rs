@@ -26,14 +26,13 @@ use std::fmt;
 use std::path::Path;
 
 use iofair_core::time::Nanos;
-use iofair_core::unit::{UnitError, parse_bytes, parse_rate, parse_time};
-use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::Drive;
 use crate::fitted::{self, FittedOn};
 use crate::hdd::{self, Hdd};
+use crate::number::{Common, Invalid, Number, Rate, Size, Time};
 use crate::random::Random;
 use crate::random_profile;
 use crate::ssd::{self, Ssd};
@@ -108,60 +107,6 @@ pub enum ProfileError {
     },
 }
 
-/// A number that the model does not support.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Invalid {
-    /// Its key.
-    pub key: &'static str,
-    /// The allowed values.
-    pub allowed: &'static str,
-}
-
-/// A parameter of a profile with its source.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Number<T> {
-    /// The value.
-    pub value: T,
-    /// Its source, or the measured row that determines it.
-    pub source: String,
-    /// Whether no measured row determines it.
-    #[serde(default)]
-    pub free: bool,
-}
-
-/// A time, written `"13.6us"`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Time(pub Nanos);
-/// An amount of bytes, written `"128KiB"`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Size(pub u64);
-/// Bytes a second, written `"535MB/s"`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rate(pub u64);
-
-fn text<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    parse: fn(&str) -> Result<T, UnitError>,
-) -> Result<T, D::Error> {
-    parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
-}
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, parse_time).map(Self)
-    }
-}
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, parse_bytes).map(Self)
-    }
-}
-impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        text(deserializer, parse_rate).map(Self)
-    }
-}
-
 /// The file's structure.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -192,17 +137,6 @@ struct HostTable {
 enum ModelTable {
     Hdd(Box<hdd::Table>),
     Ssd(Box<ssd::Table>),
-}
-
-/// The part of a profile that all kinds of drives share.
-#[derive(Clone, Copy, Debug)]
-pub struct Common {
-    /// Size of the drive in bytes.
-    pub capacity: u64,
-    /// Longest command in bytes.
-    pub max_request: u64,
-    /// The rate in bytes a second on which admission control may rely.
-    pub worst_case: u64,
 }
 
 /// A kind of drive with its parameters.

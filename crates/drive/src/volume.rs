@@ -25,7 +25,7 @@ use iofair_core::unit::Sectors;
 use serde::Deserialize;
 
 use crate::behind::{Behind, Path};
-use crate::profile::{Invalid, Number, Rate, Size, Time};
+use crate::number::{Invalid, Number, Rate, Size, Time};
 use crate::random::Random;
 use crate::{Command, Done, Drive};
 

@@ -25,6 +25,7 @@ pub mod journal;
 pub mod law;
 pub mod persist;
 pub mod plan;
+mod planned;
 pub mod status;
 #[cfg(test)]
 mod testing;

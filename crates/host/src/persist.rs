@@ -8,7 +8,7 @@ use iofair_core::group::Class;
 
 use crate::facts::Facts;
 use crate::groups::unit;
-use crate::plan::{Plan, Planned, Weights};
+use crate::planned::{Plan, Planned, Weights};
 use crate::{Files, HostError, Slot, Write};
 
 /// Where drop-ins of the administrator are.

@@ -5,48 +5,12 @@ use std::collections::BTreeMap;
 use iofair_config::contracts::host::HostContracts;
 use iofair_core::contract::{Contract, Rate, WEIGHT_DEFAULT};
 use iofair_core::group::Class;
-use serde::Serialize;
 
 use crate::device::Queue;
 use crate::facts::Facts;
 use crate::groups::Place;
+pub use crate::planned::{Plan, Planned, Weights};
 use crate::{Files, HostError, Slot, Version, Write, persist};
-
-/// What enforces weights.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-#[serde(rename_all = "kebab-case")]
-pub enum Weights {
-    /// The scheduler bfq.
-    Bfq,
-    /// `io.cost` of cgroup v2.
-    Cost,
-    /// Nothing.
-    Nothing,
-}
-
-/// Everything that is to be done, and what it does not achieve.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// In the order in which they have to be made.
-    pub writes: Vec<Write>,
-    /// What the kernel cannot guarantee, one sentence each.
-    pub notes: Vec<String>,
-    /// What enforces weights.
-    pub weights: Weights,
-    /// Each group with the weight that it is to have, in the order of the file.
-    pub groups: Vec<Planned>,
-}
-
-/// One group of the plan.
-#[derive(Clone, Debug)]
-pub struct Planned {
-    /// Its name in the file.
-    pub name: String,
-    /// Its path below the root of the hierarchy.
-    pub path: String,
-    /// What it was promised, with the weight that keeps its minimum.
-    pub contract: Contract,
-}
 
 struct Planner<'a> {
     files: &'a dyn Files,

@@ -20,7 +20,7 @@ use iofair_policies::{DEFAULT_STACK, TABLE};
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Plan, Timeouts};
-use iofair_serve::request::buffer::Data;
+use iofair_serve::request::data::Data;
 use iofair_serve::request::op::{Hints, NewOp};
 use iofair_trace::Metadata;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};

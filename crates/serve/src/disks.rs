@@ -11,7 +11,8 @@ use iofair_config::contracts::{GuestMemory, Volume};
 
 use crate::error::ServeError;
 use crate::front::vhost::allowance::Allowance;
-use crate::front::vhost::control::{Control, DeviceHandle, Hub};
+use crate::front::vhost::command::DeviceHandle;
+use crate::front::vhost::control::{Control, Hub};
 use crate::reactor::Message;
 use crate::socket::SocketFile;
 use crate::wake;

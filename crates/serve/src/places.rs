@@ -5,6 +5,8 @@
 //! then: a file keeps its data while it is open, and a pool gives room away only when no request can touch it. All of this
 //! happens on the thread that changes the contracts, never on the reactor's.
 
+mod consent;
+mod damaged;
 mod directory;
 pub(crate) mod marker;
 mod owners;
@@ -12,15 +14,11 @@ mod store_file;
 
 use std::fs;
 use std::io;
-use std::mem::discriminant;
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use iofair_config::contracts::{Back, Contracts, Volume};
-use iofair_config::shell;
 
-use crate::back::uring::Damage;
 use crate::back::uring::files::slot_base;
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use crate::error::ServeError;
@@ -29,6 +27,8 @@ use crate::pool::served::{self, Served};
 use crate::pool::zeroing::Demand;
 use crate::reactor::handle::ReactorHandle;
 use crate::trial::Mode;
+pub use consent::Consent;
+pub(crate) use damaged::Damaged;
 use directory::Directory;
 use store_file::StoreFile;
 
@@ -43,69 +43,12 @@ pub(crate) enum Places {
     Own(Directory),
 }
 
-/// Consent to changes that cannot be undone or that need permission; each list names volumes.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Consent {
-    /// May shrink; data beyond the new size is lost.
-    pub shrink: Vec<String>,
-    /// May be created again in another group than the one for which their data was kept, or empty, if their file is
-    /// missing.
-    pub take_over: Vec<String>,
-    /// Are removed from the contracts together with their data.
-    pub delete: Vec<String>,
-}
-
 /// What was made for contracts that are not in force yet. Dropping it takes that back.
 #[derive(Debug)]
 pub(crate) enum Made {
     Nothing,
     Files(directory::Made),
     Extents(served::Made),
-}
-
-/// A file that somebody has removed, moved or cut off while it is served.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Damaged {
-    /// The only volume in it; `None`: all volumes are.
-    pub(crate) volume: Option<String>,
-    /// Where it was.
-    pub(crate) path: PathBuf,
-    damage: Damage,
-    /// Its descriptor.
-    descriptor: i32,
-}
-
-impl Damaged {
-    fn new(volume: Option<String>, path: &Path, file: &fs::File, damage: Damage) -> Self {
-        Self { volume, path: path.to_path_buf(), damage, descriptor: file.as_raw_fd() }
-    }
-    /// Whether the same has happened to the same file.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.path == other.path && discriminant(&self.damage) == discriminant(&other.damage)
-    }
-    /// What happened, and what saves the data.
-    pub(crate) fn message(&self) -> String {
-        let (path, process) = (self.path.display(), std::process::id());
-        let place = format!("/proc/{process}/fd/{}", self.descriptor);
-        match self.damage {
-            Damage::Removed => format!(
-                "{path} was removed, and its data is lost when the server ends; to keep it, let its clients close it, \
-                 then `cp -p --sparse=always {place} {}`, then restart the server",
-                shell::path(&self.path)
-            ),
-            Damage::Moved => {
-                let now = fs::read_link(&place).unwrap_or_else(|_| place.clone().into());
-                format!(
-                    "the file of {path} is not there any more, but at {} (`ls -l {place}`); put it back, or the next \
-                     start does not find its data",
-                    now.display()
-                )
-            }
-            Damage::Cut(bytes) => format!(
-                "{path} was truncated to {bytes} bytes, and what was behind them is lost: restore it from a backup"
-            ),
-        }
-    }
 }
 
 impl Made {

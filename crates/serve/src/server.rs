@@ -2,6 +2,8 @@
 
 mod admission;
 mod backs;
+mod facts;
+mod launch;
 mod listening;
 mod room;
 mod view;
@@ -14,7 +16,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Listen, Metrics, Volume};
-use iofair_core::time::Nanos;
 
 use crate::back::Back;
 use crate::back::emulated::Timing;
@@ -25,22 +26,22 @@ use crate::disks::{Disks, Fresh};
 use crate::engine::stats::Snapshot;
 use crate::engine::{Change, Engine, Plan};
 use crate::error::ServeError;
-use crate::front::fuse::{Mounted, Opener};
+use crate::front::fuse::Opener;
+use crate::front::fuse::mount::Mounted;
 use crate::log;
 use crate::places::{Consent, Made, Places};
 use crate::pool::zeroing::Zeroing;
+use crate::reactor::Message;
 use crate::reactor::handle::{ReactorHandle, Removal};
-use crate::reactor::{Listener, Message, Parts, Reactor};
 use crate::security::Security;
-use crate::socket::{self, Allowed, SocketFile};
-use crate::supervisor::{Passed, Watchdog};
+use crate::socket::{self, SocketFile};
+use crate::supervisor::Passed;
 use crate::trial::{Mode, Trial};
-use crate::wake;
-use admission::{Facts, admit};
 use backs::open_back;
-use listening::{Listening, bind_unix, listen};
-use view::SetAtEnd;
-pub(crate) use view::{Latch, View};
+use facts::{Facts, admit};
+pub(crate) use launch::{Latch, Launch};
+use listening::{Listening, allowed, bind_unix, listen};
+pub(crate) use view::View;
 
 /// Steps of a change after which a failure must be undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -462,6 +463,21 @@ impl Server {
     pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
         ask(&self.line, reset)
     }
+    /// How the server is now.
+    pub(crate) fn view(&self) -> View {
+        View {
+            contracts: self.contracts.clone(),
+            facts: self.facts.clone(),
+            places: self.places.clone(),
+            blocks: self.blocks.paths(),
+            description: self.description.clone(),
+            tcp: self.tcp,
+        }
+    }
+    /// The end of the reactor, to be watched by others.
+    pub(crate) fn end_of_reactor(&self) -> &Arc<Latch> {
+        &self.ended
+    }
     /// A handle of the reactor, for other threads.
     pub(crate) fn line(&self) -> &ReactorHandle {
         &self.line
@@ -511,84 +527,11 @@ fn opener(reactor: ReactorHandle) -> Opener {
     Opener(Box::new(move |opening| drop(reactor.send(Message::File(opening)))))
 }
 
-/// A reactor on its own thread: its handle, the thread, and its end.
-pub(crate) type Running = (ReactorHandle, JoinHandle<io::Result<()>>, Arc<Latch>);
-
-/// The parts of a new reactor.
-pub(crate) struct Launch {
-    pub(crate) engine: Engine,
-    pub(crate) clock: Clock,
-    pub(crate) listeners: Vec<Listener>,
-    pub(crate) drain: Nanos,
-    pub(crate) security: Security,
-    pub(crate) watchdog: Option<Watchdog>,
-}
-
-impl Launch {
-    /// Starts a reactor on its own thread, and returns its handle.
-    pub(crate) fn reactor(self) -> Result<Running, ServeError> {
-        self.spawn(Reactor::run)
-    }
-    fn spawn(
-        self,
-        then: impl FnOnce(Reactor) -> io::Result<()> + Send + 'static,
-    ) -> Result<Running, ServeError> {
-        let Self { engine, clock, listeners, drain, security, watchdog } = self;
-        let wake = wake::new().map_err(ServeError::system("an eventfd"))?;
-        let (messages, inbox) = mpsc::channel();
-        let line = ReactorHandle::new(messages, &wake).map_err(ServeError::system("an eventfd"))?;
-        let parts =
-            Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
-        let ended = Arc::new(Latch::default());
-        let at_end = SetAtEnd(ended.clone());
-        let then = move |reactor| {
-            let _at_end = at_end;
-            then(reactor)
-        };
-        Ok((line, spawn(parts, then)?, ended))
-    }
-    /// Checks whether the reactor could run.
-    fn check(self) -> Result<(), ServeError> {
-        let (_line, reactor, _) = self.spawn(|_reactor| Ok(()))?;
-        let ended = reactor.join();
-        ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
-    }
-}
-
-fn spawn(
-    parts: Parts,
-    then: impl FnOnce(Reactor) -> io::Result<()> + Send + 'static,
-) -> Result<JoinHandle<io::Result<()>>, ServeError> {
-    let (ready, started) = mpsc::channel();
-    let run = move || match Reactor::new(parts) {
-        Ok(reactor) => {
-            // The starter waits for this, so it is there.
-            let _ = ready.send(Ok(()));
-            then(reactor)
-        }
-        Err(error) => {
-            let _ = ready.send(Err(error));
-            Ok(())
-        }
-    };
-    let thread = std::thread::Builder::new().name("reactor".into()).spawn(run);
-    let thread = thread.map_err(ServeError::system("a thread"))?;
-    let result = started.recv().map_err(|_| ServeError::Gone)?;
-    result.map_err(ServeError::system("io_uring (is it allowed here?)"))?;
-    Ok(thread)
-}
-
 /// A copy of a plan for comparison with the next one. It keeps no files open, so that the file of a removed volume is freed.
 fn remembered(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     plan.volumes.iter_mut().for_each(|volume| volume.storage = None);
     plan
-}
-
-/// Users and groups that may connect to the NBD socket, and to disks of virtual machines.
-fn allowed(contracts: &Contracts) -> Result<(Allowed, Allowed), ServeError> {
-    let of = |access| Allowed::new(contracts, access);
-    Ok((of(&contracts.listen.access)?, of(&contracts.vhost)?))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use iofair_config::contracts::{Access, Contracts};
 use crate::error::ServeError;
 use crate::reactor::deferred::Origin;
 use crate::request::export::Peer;
-use crate::supervisor::Place;
+use crate::supervisor::unit::Place;
 use crate::trial::Mode;
 pub(crate) use file::{PathLock, SocketFile};
 

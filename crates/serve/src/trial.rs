@@ -20,7 +20,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::supervisor::{self, Place};
+use crate::supervisor::unit::{self, Place};
 
 /// Whether a server is started, or only a trial start is made.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Mode {
     }
     /// Whether this is a check, and systemd listens at this place, to pass the socket to the server that it starts.
     pub(crate) fn is_held(&self, place: &Place) -> bool {
-        let Some((trial, unit)) = self.trial().zip(supervisor::unit_at(place)) else {
+        let Some((trial, unit)) = self.trial().zip(unit::unit_at(place)) else {
             return false;
         };
         let note =

@@ -11,7 +11,7 @@ use iofair_policies::TABLE;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::back::{emulated::Emulated, store::Store};
 use iofair_serve::engine::{Engine, Plan, Timeouts};
-use iofair_serve::request::buffer::Data;
+use iofair_serve::request::data::Data;
 use iofair_serve::request::op::{Hints, NewOp};
 
 const DRIVE: &str = "plextor-px256m5s";

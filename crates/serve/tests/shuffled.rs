@@ -16,7 +16,7 @@ use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::front::nbd::session::{Action, Command, CommandType, Session, Tls};
 use iofair_serve::front::nbd::wire;
-use iofair_serve::request::buffer::Data;
+use iofair_serve::request::data::Data;
 use iofair_serve::request::export::{Exports, Offer, Peer};
 use iofair_serve::request::op::{Hints, NewOp};
 

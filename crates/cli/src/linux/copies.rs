@@ -13,7 +13,7 @@ use iofair_core::unit::Sectors;
 use iofair_lab::experiment::{Overrides, parse};
 use iofair_lab::scenario::Work;
 
-use super::path::kernel;
+use super::execute::kernel;
 use crate::live::Watch;
 
 /// The host's dirty limits are so low that pages are written from the beginning.

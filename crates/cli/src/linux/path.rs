@@ -8,7 +8,7 @@
 //! Clients and path share the machine's processors. The processor time of each thread is measured meanwhile ([`super::usage`]).
 //! With 32 in flight requests pass in batches, so what a lone request takes more is the time of a thread's turns.
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use iofair_core::time::Nanos;
 use iofair_drive::behind::Path;
 use iofair_lab::experiment::{Experiment, Overrides, parse};
@@ -16,16 +16,12 @@ use iofair_lab::outcome::Outcome;
 use iofair_lab::scenario::Work;
 
 use super::copies::Copies;
-use super::plan::plan;
+use super::execute::{Times, kernel};
 use super::usage::Usage;
-use super::{Target, Times, execute};
 use crate::live::Watch;
-use crate::output::say;
 
 /// Requests that a loop device has in flight (its `hw_queue_depth`).
 const LOOP_DEPTH: u32 = 128;
-/// Probes that take this many times as long as others were disturbed.
-const VARIES_MAX: f64 = 1.2;
 /// The quickest requests, in parts of a million.
 const QUICK: u64 = 50_000;
 /// Requests in flight of the third client.
@@ -122,24 +118,6 @@ impl Measured {
         }
         text + &copies.as_ref().map(Copies::text).unwrap_or_default()
     }
-}
-
-/// A probe on Linux: the run in the middle of three, so that a moment of other work on the machine does not count.
-pub(super) fn kernel(probes: &Experiment, probe: usize, watch: &Watch) -> Result<(Outcome, Times)> {
-    let one = |repeat: u32| -> Result<(Outcome, Times)> {
-        let scenario = probes.scenario(probe, 0, repeat);
-        let plan = plan(&scenario).map_err(|error| anyhow!(error))?;
-        watch.undisturbed(|| execute(&plan, &scenario, &Target::Emulated, watch))
-    };
-    let mut all = (0..probes.repeats).map(one).collect::<Result<Vec<_>>>()?;
-    all.sort_by(|a, b| a.1.period.total_cmp(&b.1.period));
-    let (least, most) = (all[0].1.period, all[all.len() - 1].1.period);
-    if most > VARIES_MAX * least {
-        let percent = (most / least - 1.0) * 100.0;
-        say(format_args!("the path varies by {percent:.0} %: is other work on this machine?"));
-    }
-    let middle = all.len() / 2;
-    Ok(all.swap_remove(middle))
 }
 
 /// The three clients, over the drive with this profile.

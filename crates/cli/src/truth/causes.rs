@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::Evidence;
+use super::evidence::Evidence;
 use super::score::{Mix, Pair, mixes};
 
 /// The file.

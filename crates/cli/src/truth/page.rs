@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use super::causes::Causes;
+use super::evidence::{Evidence, Part};
 use super::path::{PathTimes, Shared};
+use super::picture;
 use super::score::{Kind, Mix, Of, Pair, count, ends, median, mixes};
-use super::{Evidence, Part, picture};
 use crate::stolen::Disturbed;
 
 /// The introduction, above the results.
@@ -299,7 +300,7 @@ fn section(text: &mut String, part: &Part) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Numbers, Row};
+    use super::super::evidence::{Numbers, Row};
     use super::*;
 
     fn numbers(rate: f64, share: f64, mean: f64) -> Numbers {

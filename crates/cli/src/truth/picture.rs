@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use iofair_lab::report::{escape, picture_file};
 
+use super::evidence::{Evidence, Numbers, Part, Row};
 use super::score::{Kind, Mix, Of, Pair, ends, median, mixes};
-use super::{Evidence, Numbers, Part, Row};
 
 const WORLDS: [(&str, &str, Of); 3] = [
     ("simulator", "#1f6feb", |it| &it.lab),

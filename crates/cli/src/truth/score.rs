@@ -1,6 +1,6 @@
 //! How near the simulator (or the live server) is to the kernel, by the medians of all runs.
 
-use super::{Evidence, Numbers, Row};
+use super::evidence::{Evidence, Numbers, Row};
 
 /// Allowed deviations, as parts of the kernel's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use iofair_lab::experiment::Experiment;
 
-use super::{Evidence, Part, Row, fingerprint};
+use super::evidence::{Evidence, Part, Row, fingerprint};
 
 use crate::output::say;
 
@@ -123,7 +123,8 @@ impl Store {
 mod tests {
     use iofair_lab::experiment::{Overrides, parse};
 
-    use super::super::{Numbers, PathTimes};
+    use super::super::evidence::Numbers;
+    use super::super::path::PathTimes;
     use super::*;
     use crate::stolen::Disturbed;
 

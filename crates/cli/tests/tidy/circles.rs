@@ -8,18 +8,7 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree};
 use crate::files::{File, all, assert_none};
 
 /// Files in circles, by crate. These numbers only become smaller.
-const LEFT: &[(&str, usize)] = &[
-    ("capi", 2),
-    ("cli", 14),
-    ("config", 15),
-    ("core", 13),
-    ("csi", 4),
-    ("drive", 21),
-    ("historical", 13),
-    ("host", 2),
-    ("policies", 25),
-    ("serve", 47),
-];
+const LEFT: &[(&str, usize)] = &[("core", 13), ("historical", 13), ("policies", 25)];
 
 type Path = Vec<String>;
 

@@ -13,7 +13,6 @@
 
 use std::ops::Range;
 
-use super::Contracts;
 use crate::{ConfigError, Source, Spanned};
 
 /// The socket's owner, and the owner and its group.
@@ -21,6 +20,9 @@ const OWNER: u32 = 0o600;
 const GROUP: u32 = 0o660;
 /// Bits of a mode without which nobody of the group can connect.
 const GROUP_CONNECTS: u32 = 0o020;
+
+/// What is allowed as the group of a socket.
+pub(super) const HOST_GROUPS: &str = "a group of this host, as in \"kvm\", or its number";
 
 /// Who may connect to a Unix socket.
 #[derive(Clone, Debug)]
@@ -30,7 +32,7 @@ pub struct Access {
     /// The group of the file, a name or a number; `None`: the server's own.
     pub group: Option<String>,
     /// Where the group is written.
-    span: Range<usize>,
+    pub(super) span: Range<usize>,
 }
 
 impl Default for Access {
@@ -47,14 +49,6 @@ impl PartialEq for Access {
 }
 impl Eq for Access {}
 
-impl Contracts {
-    /// An error about a socket's group, for the code that knows the groups of this host.
-    pub fn group_error(&self, access: &Access, message: impl Into<String>) -> ConfigError {
-        let error = self.source.error(access.span.clone(), message);
-        error.allowed("a group of this host, as in \"kvm\", or its number")
-    }
-}
-
 pub(super) fn check(
     source: &Source,
     mode: Option<&Spanned<String>>,
@@ -67,7 +61,7 @@ pub(super) fn check(
             |letter: char| letter.is_whitespace() || letter.is_control() || ":/,".contains(letter);
         if name.is_empty() || name.contains(odd) {
             let error = source.error(group.span(), format!("\"{name}\" is not a name of a group"));
-            return Err(error.allowed("a group of this host, as in \"kvm\", or its number"));
+            return Err(error.allowed(HOST_GROUPS));
         }
         access = Access { mode: GROUP, group: Some(name.clone()), span: group.span() };
     }
@@ -93,6 +87,7 @@ pub(super) fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contracts::Contracts;
 
     fn parse(table: &str, keys: &str) -> Result<Contracts, ConfigError> {
         let text =

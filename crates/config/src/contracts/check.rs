@@ -21,7 +21,7 @@ use super::{
     Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, inside, listen,
     paths, raw, reaches,
 };
-use crate::name::{GROUP_NAMES, VOLUME_NAMES, is_group_name, is_volume_name};
+use crate::name::{GROUP_NAMES, VOLUME_NAMES, ancestors, is_group_name, is_volume_name};
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
 
@@ -58,8 +58,11 @@ pub(super) fn contracts(
     let volumes = volumes(&source, &file.volume, &groups)?;
     own_paths(&source, &file.volume, &drive)?;
     uuids(&source, &file.volume, &file.drive, &drive.back)?;
-    drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &volumes)?;
-    listen::sockets_differ(&source, &file)?;
+    let names: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+    drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &names)?;
+    let vhost_sockets = file.volume.iter().flat_map(|volume| &volume.vhost);
+    let sockets = file.listen.unix.iter().chain(&file.control.unix).chain(&file.metrics.unix);
+    listen::sockets_differ(&source, sockets.chain(vhost_sockets))?;
     let mut contracts = Contracts {
         drive,
         listen,
@@ -73,7 +76,7 @@ pub(super) fn contracts(
         volumes,
         source,
     };
-    listen::name(&mut contracts);
+    contracts.set_entries();
     if let Back::Memory(bytes) = contracts.drive.back {
         contracts.check_capacity(bytes)?;
     }
@@ -134,8 +137,9 @@ fn drive(
     };
     let faulty = written.back.get_ref().starts_with(FAULTY);
     let back = back(source, &written.back)?;
+    let is_emulated = matches!(back, Back::Emulated(_));
     Ok(Drive {
-        reaches: reaches::check(source, written.reaches.as_ref(), &back)?,
+        reaches: reaches::check(source, written.reaches.as_ref(), is_emulated)?,
         back,
         may_create: plain(&written.back).starts_with("file:") && written.pool.is_none(),
         pool: uuid(source, written.pool.as_ref())?,
@@ -312,7 +316,7 @@ fn groups(
             name: name.clone(),
             contract: contract(source, group)?,
             clients: listen::clients(source, &group.clients, listen)?,
-            connections: listen::group_connections(source, group)?,
+            connections: listen::group_connections(source, group.connections.as_ref())?,
             span: group.name.span(),
             min_span: group.min.as_ref().map(Spanned::span),
             min_iops_span: group.min_iops.as_ref().map(Spanned::span),
@@ -466,7 +470,7 @@ fn volumes(
     let mut volumes: Vec<Volume> = Vec::new();
     let mut lines: HashMap<&str, Range<usize>> = HashMap::new();
     // Groups that exist only as part of a path, too.
-    let with_parents = |group| listen::ancestors(group).chain([group]);
+    let with_parents = |group| ancestors(group).chain([group]);
     let paths: HashSet<&str> = groups.iter().flat_map(|g| with_parents(g.name.as_str())).collect();
     for volume in written {
         let name = volume.name.get_ref();
@@ -500,7 +504,7 @@ fn volumes(
             read_only: volume.read_only,
             uuid: uuid(source, volume.uuid.as_ref())?,
             path: volume.path.as_ref().map(|path| PathBuf::from(path.get_ref())),
-            entry: listen::entry(source, volume)?,
+            entry: listen::entry(source, volume.listen, volume.connections.as_ref())?,
             vhost: listen::socket(source, volume.vhost.as_ref())?,
             ublk: ublk(source, volume.ublk.as_ref(), &volumes)?,
             span: volume.name.span(),

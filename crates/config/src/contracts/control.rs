@@ -31,12 +31,12 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::access::{self, Access};
-use super::{Contracts, Required, Tls, is_reserved, listen};
+use super::listen::{self, Required, Tls, is_reserved};
 use crate::{ConfigError, Source, Spanned};
 
 /// Names and administrators that may be written; far more than a site has.
 const NAMES_MAX: usize = 256;
-const ADMINS: &str = "\"uid:N\", \"user:NAME\" or \"group:NAME\"";
+pub(super) const ADMINS: &str = "\"uid:N\", \"user:NAME\" or \"group:NAME\"";
 const PLAIN_CONTROL: &str =
     "control over TCP without TLS: anyone who reaches the port could change everything";
 
@@ -73,7 +73,7 @@ pub struct ControlTls {
 pub struct Admin {
     /// Who it is.
     pub who: Who,
-    span: Range<usize>,
+    pub(super) span: Range<usize>,
 }
 
 /// A user or a group of this host.
@@ -165,13 +165,6 @@ pub(super) struct RawMetrics {
     #[serde(default)]
     detail: Detail,
     page: Option<Spanned<bool>>,
-}
-
-impl Contracts {
-    /// An error about a user in `admins`, for the code that knows the users of this host.
-    pub fn admin_error(&self, admin: &Admin, message: impl Into<String>) -> ConfigError {
-        self.source.error(admin.span.clone(), message).allowed(ADMINS)
-    }
 }
 
 pub(super) fn control(source: &Source, written: &RawControl) -> Result<Control, ConfigError> {
@@ -289,6 +282,7 @@ pub(super) fn metrics(source: &Source, written: &RawMetrics) -> Result<Metrics, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contracts::Contracts;
 
     const HEAD: &str = "[drive]\nback = 'memory:1GiB'\nstack = 'none-none'\n";
     const TLS: &str = "[control.tls]\ncertificate = 'c'\nkey = 'k'\nclients = 'ca'\n";

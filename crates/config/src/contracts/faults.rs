@@ -23,7 +23,6 @@ use std::ops::Range;
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
-use super::Volume;
 use crate::units::{Bytes, Time};
 use crate::{ConfigError, Source, Spanned};
 
@@ -125,7 +124,7 @@ pub(super) fn faults(
     source: &Source,
     written: Option<&Spanned<RawFaults>>,
     faulty: bool,
-    volumes: &[Volume],
+    volumes: &[&str],
 ) -> Result<Faults, ConfigError> {
     let Some(written) = written else { return Ok(Faults::default()) };
     if !faulty {
@@ -138,7 +137,7 @@ pub(super) fn faults(
     Ok(Faults { seed: *seed, rules: rules.collect::<Result<_, _>>()? })
 }
 
-fn check(source: &Source, rule: &RawRule, volumes: &[Volume]) -> Result<FaultRule, ConfigError> {
+fn check(source: &Source, rule: &RawRule, volumes: &[&str]) -> Result<FaultRule, ConfigError> {
     let fault = match (rule.fault.get_ref(), &rule.delay) {
         (Name::Delay, Some(delay)) if delay.get_ref().nanos().0 > 0 => {
             Fault::Delay(delay.get_ref().nanos())
@@ -169,12 +168,13 @@ fn check(source: &Source, rule: &RawRule, volumes: &[Volume]) -> Result<FaultRul
         return Err(error.allowed("0.000001 to 1"));
     };
     if let Some(volume) = &rule.volume
-        && !volumes.iter().any(|known| known.name == *volume.get_ref())
+        && !volumes.contains(&volume.get_ref().as_str())
     {
-        let known: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
         let message = format!("there is no volume \"{}\"", volume.get_ref());
         let error = source.error(volume.span(), message);
-        return Err(error.allowed(known.join(", ")).near(volume.get_ref(), known));
+        return Err(error
+            .allowed(volumes.join(", "))
+            .near(volume.get_ref(), volumes.iter().copied()));
     }
     let mut range = None;
     if let Some(written) = &rule.range {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use iofair_core::contract::Rate;
 
-use super::{Group, listen, raw};
+use super::{Group, raw};
+use crate::name::ancestors;
 use crate::{ConfigError, Source, Spanned};
 
 /// The least of a group's rates, and the sum of the minimums inside it.
@@ -35,7 +36,7 @@ pub(super) fn check(
         .collect();
     for group in groups {
         let Some(min) = group.contract.min else { continue };
-        let mut above: Vec<&str> = listen::ancestors(&group.name).collect();
+        let mut above: Vec<&str> = ancestors(&group.name).collect();
         above.sort_unstable_by_key(|name| std::cmp::Reverse(name.len()));
         for name in above {
             if let Some(room) = rooms.get_mut(name) {

@@ -40,7 +40,6 @@ use iofair_core::time::Nanos;
 use serde::Deserialize;
 
 use super::access::{self, Access};
-use super::{Contracts, raw};
 use crate::units::{Bytes, Time};
 use crate::{ConfigError, Source, Spanned, shell};
 
@@ -63,7 +62,7 @@ const PLAIN_TCP: &str = "NBD over TCP without TLS: anyone who reaches the port, 
 const TLS_OR_INSECURE: &str =
     "[listen.tls] with required = true or \"tcp\", or insecure = true in [listen]";
 /// In `clients`: every client that may connect.
-const ANY_CLIENT: &str = "*";
+pub(super) const ANY_CLIENT: &str = "*";
 /// The prefix of a user id in `clients`.
 const USER: &str = "uid:";
 
@@ -188,7 +187,7 @@ pub fn is_reserved(name: &str) -> bool {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawListen {
-    unix: Option<Spanned<String>>,
+    pub(super) unix: Option<Spanned<String>>,
     mode: Option<Spanned<String>>,
     group: Option<Spanned<String>>,
     tcp: Option<Spanned<String>>,
@@ -268,17 +267,17 @@ pub(super) fn socket(
 }
 
 /// No two sockets may have the same path.
-pub(super) fn sockets_differ(source: &Source, file: &raw::File) -> Result<(), ConfigError> {
-    let vhost = file.volume.iter().filter_map(|volume| volume.vhost.as_ref());
+pub(super) fn sockets_differ<'a>(
+    source: &Source,
+    paths: impl Iterator<Item = &'a Spanned<String>>,
+) -> Result<(), ConfigError> {
     // `./a` is `a`.
     let place = |path: &Spanned<String>| -> PathBuf {
         let parts = Path::new(path.get_ref()).components();
         parts.filter(|part| *part != Component::CurDir).collect()
     };
     let mut seen: HashMap<PathBuf, &Spanned<String>> = HashMap::new();
-    for path in
-        file.listen.unix.iter().chain(&file.control.unix).chain(&file.metrics.unix).chain(vhost)
-    {
+    for path in paths {
         if let Some(first) = seen.insert(place(path), path) {
             let line = source.error(first.span(), "").line();
             let message = format!("the socket \"{}\" is in line {line} too", path.get_ref());
@@ -380,12 +379,15 @@ pub(super) fn clients(
 }
 
 /// What a volume says of its own; `names` come with the groups.
-pub(super) fn entry(source: &Source, written: &raw::Volume) -> Result<Entry, ConfigError> {
-    let connections = written.connections.as_ref();
+pub(super) fn entry(
+    source: &Source,
+    transport: Option<Transport>,
+    connections: Option<&Spanned<i64>>,
+) -> Result<Entry, ConfigError> {
     Ok(Entry {
         names: None,
-        unix: written.listen.is_none_or(|transport| transport == Transport::Unix),
-        tcp: written.listen.is_none_or(|transport| transport == Transport::Tcp),
+        unix: transport.is_none_or(|transport| transport == Transport::Unix),
+        tcp: transport.is_none_or(|transport| transport == Transport::Tcp),
         connections: count(source, connections, CONNECTIONS_MAX, CONNECTIONS_MAX)?,
         groups: Vec::new(),
     })
@@ -394,46 +396,15 @@ pub(super) fn entry(source: &Source, written: &raw::Volume) -> Result<Entry, Con
 /// The connections that a group may have.
 pub(super) fn group_connections(
     source: &Source,
-    written: &raw::Group,
+    connections: Option<&Spanned<i64>>,
 ) -> Result<Option<u32>, ConfigError> {
-    let connections = written.connections.as_ref();
     connections.map(|_| count(source, connections, 1, CONNECTIONS_MAX)).transpose()
-}
-
-/// The groups above a group, outermost first.
-pub(super) fn ancestors(group: &str) -> impl Iterator<Item = &str> {
-    group.match_indices('/').map(|(slash, _)| &group[..slash])
-}
-
-/// Gives every volume the limits of its groups, and the names that open it.
-pub(super) fn name(contracts: &mut Contracts) {
-    let Contracts { groups, volumes, .. } = contracts;
-    let limited = groups.iter().filter_map(|group| Some((group.name.as_str(), group.connections?)));
-    let limits: HashMap<&str, u32> = limited.collect();
-    for volume in volumes.iter_mut().filter(|_| !limits.is_empty()) {
-        let path = ancestors(&volume.group).chain([volume.group.as_str()]);
-        let found = path.filter_map(|group| Some((group.to_string(), *limits.get(group)?)));
-        volume.entry.groups = found.collect();
-    }
-    if groups.iter().all(|group| group.clients.is_empty()) {
-        return;
-    }
-    let clients: HashMap<&str, &[String]> =
-        groups.iter().map(|group| (group.name.as_str(), group.clients.as_slice())).collect();
-    for volume in volumes {
-        let path = ancestors(&volume.group).chain([volume.group.as_str()]);
-        let named = path.filter_map(|group| clients.get(group));
-        let mut names: Vec<String> = named.copied().flatten().cloned().collect();
-        names.sort_unstable();
-        names.dedup();
-        let everybody = names.iter().any(|name| name == ANY_CLIENT);
-        volume.entry.names = (!everybody).then_some(names);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contracts::Contracts;
 
     const HEAD: &str = "[drive]\nback = 'memory:1GiB'\nstack = 'none-none'\n";
     const TLS: &str = "[listen.tls]\ncertificate = 'c'\nkey = 'k'\nclients = 'ca'\n";

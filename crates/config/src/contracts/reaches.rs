@@ -13,7 +13,6 @@ use iofair_core::contract::Rate as Shown;
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
-use super::Back;
 use crate::units::{Rate, Time};
 use crate::{ConfigError, Source, Spanned};
 
@@ -58,7 +57,7 @@ pub(super) struct RawReaches {
 pub(super) fn check(
     source: &Source,
     written: Option<&Spanned<RawReaches>>,
-    back: &Back,
+    is_emulated: bool,
 ) -> Result<Reaches, ConfigError> {
     let Some(written) = written else { return Ok(Reaches::default()) };
     let RawReaches { read, write, random, iops, latency } = written.get_ref();
@@ -82,7 +81,7 @@ pub(super) fn check(
     }
     let missing = [("read", read), ("write", write), ("random", random)];
     let missing = missing.into_iter().find(|(_, rate)| rate.is_none());
-    if let Some((key, _)) = missing.filter(|_| !matches!(back, Back::Emulated(_))) {
+    if let Some((key, _)) = missing.filter(|_| !is_emulated) {
         let message = format!("`{key}` is missing, and only an emulated drive has it of its own");
         let error = source.error(written.span(), message);
         return Err(error.allowed("read, write and random, and iops and latency if you like"));

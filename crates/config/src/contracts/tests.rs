@@ -1,7 +1,9 @@
 //! One bad file a rule: the line that is blamed and the words that say what is allowed.
 
+use std::path::PathBuf;
+
 use super::*;
-use iofair_core::contract::{Burst, Limits, Total};
+use iofair_core::contract::{Burst, Contract, Limits, Total};
 use iofair_core::group::Class;
 use iofair_core::time::Nanos;
 

@@ -1,6 +1,6 @@
 //! Engines: how each makes its calls, and which stand for others here.
 
-use super::options::Bad;
+use super::problems::Bad;
 use super::{Engine, Settings};
 
 /// What the model makes of an engine.

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
-use super::{Problem, Variables, Written};
+use super::problems::{Problem, Written, add};
 use crate::error::ConfigError;
 use crate::source::Source;
 
@@ -17,6 +17,44 @@ const INCLUDE_DEPTH_MAX: usize = 16;
 const INCLUDES_MAX: usize = 256;
 /// Longest value after variables were replaced.
 const VALUE_MAX: usize = 4096;
+
+/// What `${NAME}` and keywords such as `$ncpus` stand for.
+#[derive(Clone, Debug)]
+pub struct Variables {
+    /// The environment.
+    pub environment: Vec<(String, String)>,
+    /// `$ncpus`
+    pub processors: u64,
+    /// `$mb_memory`
+    pub memory_mib: u64,
+    /// `$pagesize`
+    pub page_bytes: u64,
+}
+
+impl Default for Variables {
+    /// No environment, and a machine of one processor and 1 GiB.
+    fn default() -> Self {
+        Self { environment: Vec::new(), processors: 1, memory_mib: 1024, page_bytes: 4096 }
+    }
+}
+
+impl Variables {
+    /// Those of this process and this machine.
+    pub fn of_this_machine() -> Self {
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let kib = total.and_then(|it| it.split_whitespace().next()?.parse::<u64>().ok());
+        Self {
+            environment: environment.collect(),
+            processors: std::thread::available_parallelism().map_or(1, |it| it.get() as u64),
+            memory_mib: kib.unwrap_or(0) / 1024,
+            page_bytes: 4096,
+        }
+    }
+}
 
 /// A file in pieces.
 pub(super) struct Lines {
@@ -158,7 +196,7 @@ impl Reader<'_> {
         let value = match self.expand((source, place.clone()), value) {
             Ok(value) => value,
             Err(error) => {
-                return super::add(&mut self.lines.problems, error.into());
+                return add(&mut self.lines.problems, error.into());
             }
         };
         let option =

@@ -3,70 +3,14 @@
 use iofair_core::time::Nanos;
 
 use super::names::{self, IGNORED, SUPPORTED};
+use super::problems::Bad;
 use super::values::{self, block, for_directions, number, range, size, time};
-use super::{Blocks, DEPTH_MAX, Direction, Exit, NUMJOBS_MAX, Settings, Written, engines};
-use crate::error::ConfigError;
-use crate::source::Source;
+use super::{Blocks, Direction, Exit, Settings, engines};
 
-/// Why a value was refused.
-pub(super) struct Bad {
-    message: String,
-    allowed: Option<String>,
-    near: Option<(String, Vec<&'static str>)>,
-    /// About the option's name, not its value.
-    about_name: bool,
-    /// fio can do it, the model cannot.
-    unsupported: bool,
-}
-
-impl Bad {
-    pub(super) fn new(message: impl Into<String>) -> Self {
-        let (allowed, near) = (None, None);
-        Self { message: message.into(), allowed, near, about_name: false, unsupported: false }
-    }
-    /// What fio can do and the model cannot.
-    pub(super) fn unsupported(message: impl Into<String>) -> Self {
-        Self { unsupported: true, ..Self::new(message) }
-    }
-    /// Whether the file can be used without it.
-    pub(super) fn is_unsupported(&self) -> bool {
-        self.unsupported
-    }
-    pub(super) fn allowed(mut self, what: impl Into<String>) -> Self {
-        self.allowed = Some(what.into());
-        self
-    }
-    pub(super) fn near(
-        mut self,
-        written: &str,
-        candidates: impl IntoIterator<Item = &'static str>,
-    ) -> Self {
-        self.near = Some((written.to_owned(), candidates.into_iter().collect()));
-        self
-    }
-    /// Without a place.
-    pub(super) fn into_message(self) -> String {
-        match self.allowed {
-            Some(allowed) => format!("{}; allowed: {allowed}", self.message),
-            None => self.message,
-        }
-    }
-    pub(super) fn at(self, source: &Source, written: &Written) -> ConfigError {
-        let span = if self.about_name { written.key.clone() } else { written.place.clone() };
-        let message = match self.about_name {
-            true => self.message,
-            false => format!("option `{}`: {}", written.name, self.message),
-        };
-        let mut error = source.error(span, message);
-        if let Some(allowed) = self.allowed {
-            error = error.allowed(allowed);
-        }
-        match self.near {
-            Some((word, candidates)) => error.near(&word, candidates),
-            None => error,
-        }
-    }
-}
+/// Most clones of a job.
+const NUMJOBS_MAX: u64 = 10_000;
+/// Most calls of a job in flight.
+pub(super) const DEPTH_MAX: u64 = 1 << 16;
 
 /// One name for each option.
 pub(super) fn canonical(name: &str) -> &str {
@@ -199,7 +143,7 @@ pub(super) fn apply(to: &mut Settings, name: &str, value: &str) -> Result<(), Ba
     let bad = Bad::unsupported(format!("unsupported option `{name}`"));
     let allowed = format!("{}; or the argument --ignore-unsupported", SUPPORTED.join(", "));
     let known = SUPPORTED.iter().chain(IGNORED).copied();
-    Err(Bad { about_name: true, ..bad }.allowed(allowed).near(name, known))
+    Err(bad.about_name().allowed(allowed).near(name, known))
 }
 
 /// What calls do. `false`: another option.

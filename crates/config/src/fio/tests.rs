@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use iofair_core::time::Nanos;
 
+use super::options::DEPTH_MAX;
+use super::problems::PROBLEMS_MAX;
 use super::*;
 
 fn variables() -> Variables {

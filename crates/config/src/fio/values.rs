@@ -2,7 +2,7 @@
 
 use iofair_core::time::Nanos;
 
-use super::options::Bad;
+use super::problems::Bad;
 use super::{Blocks, Distribution, Size};
 
 /// Most sizes of a `bssplit`, as in fio.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use futures::{Stream, StreamExt};
@@ -15,7 +14,6 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use tonic::Status;
 
-use super::Servers;
 use crate::server::Server;
 
 /// A cluster, and which of its Pods run servers.
@@ -41,11 +39,14 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Lists the Pods, and follows them in a task.
+    /// Lists the Pods, and follows them in a task; `set` gets the table of servers whenever it may have changed.
     ///
     /// # Errors
     /// The API server does not let them be listed.
-    pub(super) async fn follow(self, servers: Arc<Servers>) -> Result<()> {
+    pub(super) async fn follow(
+        self,
+        set: impl Fn(BTreeMap<String, Server>) + Send + Sync + 'static,
+    ) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         // Whoever may not list them should hear it at the start, instead of a table that stays empty.
         let what = || format!("Pods with {} in namespace {}", self.selector, self.namespace);
@@ -55,11 +56,11 @@ impl Cluster {
         let mut events = Box::pin(events.default_backoff());
         let mut known = Known::default();
         while !known.is_complete {
-            self.next(&mut events, &mut known, &servers).await;
+            self.next(&mut events, &mut known, &set).await;
         }
         tokio::spawn(async move {
             loop {
-                self.next(&mut events, &mut known, &servers).await;
+                self.next(&mut events, &mut known, &set).await;
             }
         });
         Ok(())
@@ -69,12 +70,12 @@ impl Cluster {
         &self,
         events: &mut (impl Stream<Item = watcher::Result<Event<Pod>>> + Unpin),
         known: &mut Known,
-        servers: &Servers,
+        set: &(impl Fn(BTreeMap<String, Server>) + Sync),
     ) {
         match events.next().await {
             Some(Ok(event)) => {
                 if known.take(event) {
-                    servers.set(known.table(self));
+                    set(known.table(self));
                 }
             }
             Some(Err(error)) => {

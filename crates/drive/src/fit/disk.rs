@@ -2,12 +2,12 @@
 
 use iofair_core::time::Nanos;
 
-use super::plan::Scope;
+use super::model::{Parameter, Value};
 use super::problem::{Fit, Numbers, Simulations, Tunable, nanos};
 use super::row::Row;
+use super::scope::Scope;
 use super::solve::{self, SIGNIFICANT};
 use super::survey::Survey;
-use super::{Parameter, Value};
 use crate::hdd::{Mechanics, Order, Parameters};
 use crate::profile::Model;
 

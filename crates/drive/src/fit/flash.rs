@@ -2,14 +2,15 @@
 
 use iofair_core::time::Nanos;
 
-use super::plan::{LARGE, SMALL, Scope, cached_writes};
+use super::model::{Parameter, Value};
+use super::plan::cached_writes;
 use super::problem::{
     Fit, Numbers, Simulations, Tunable, mean_error, nanos, profile_of, residuals,
 };
-use super::row::Row;
+use super::row::{LARGE, Row, SMALL};
+use super::scope::Scope;
 use super::solve::{self, SIGNIFICANT};
 use super::survey::Survey;
-use super::{Parameter, Value};
 use crate::profile::Model;
 use crate::ssd::{DeepQueue, Duplex, LinkOrder, Parameters, Slc};
 use crate::volume;

@@ -3,19 +3,19 @@
 //! The *survey* finds what kind of drive it is and how much it writes before it becomes slower. The other rows follow from
 //! it. All of them are bounded by requests and by time, so that a slow drive takes longer, but not for ever.
 
-use iofair_core::policy::DriveFacts;
 use iofair_core::request::Operation::{self, Flush, Read, Write};
 use iofair_core::time::Nanos;
 
-use super::row::{Quantity, Row};
+use super::row::{
+    DISK_MIX, FILL, FILL_SHORT, FLUSH, LARGE, LONE_READS, MIX, Quantity, READS, Row, SMALL, STEADY,
+    SUSTAINED, SUSTAINED_SMALL,
+};
+use super::scope::Scope;
 use super::survey::Survey;
 use crate::measure::{Amount, Load, Order, Stream};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Small and large requests.
-pub(super) const SMALL: u64 = 4 * KIB;
-pub(super) const LARGE: u64 = 256 * KIB;
 /// Depth of large sequential requests.
 pub(super) const STREAM: u32 = 8;
 /// Bytes between two entries of the survey's series of writes: short and long.
@@ -37,35 +37,6 @@ const LIGHT_PERCENT: u64 = 30;
 const TOLERANCE: f64 = 0.01;
 const TOLERANCE_DETERMINISTIC: f64 = 0.003;
 const TOLERANCE_REORDERED: f64 = 0.05;
-
-/// Names of rows.
-pub(super) const LONE_READS: &str = "4 KiB random reads, QD1";
-pub(super) const MIX: &str = "4 KiB random writes, QD16, and reads, QD16, steady";
-pub(super) const DISK_MIX: &str = "4 KiB random reads, QD4, beside 4 KiB random writes, QD4";
-pub(super) const READS: &str = "256 KiB sequential reads, QD8";
-pub(super) const SUSTAINED_SMALL: &str = "4 KiB random reads, as many as possible";
-pub(super) const SUSTAINED: &str = "256 KiB sequential reads, QD32";
-pub(super) const FLUSH: &str = "flush alone";
-pub(super) const FILL_SHORT: &str = "256 KiB sequential writes, the first 16 MiB";
-pub(super) const STEADY: &str = "256 KiB sequential writes, QD8, steady";
-pub(super) const FILL: &str = "256 KiB sequential writes until the rate is steady";
-
-/// What is measured where.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Scope {
-    /// What is known of the target.
-    pub facts: DriveFacts,
-    /// Bytes of the target that are used, from its beginning.
-    pub area: u64,
-    /// Whether it may be written.
-    pub writes: bool,
-    /// Longest time of a row.
-    pub row_time: Nanos,
-    /// Bytes and time of the row that fills caches.
-    pub fill: (u64, Nanos),
-    /// Whether time costs nothing, and each row begins with a drive at rest.
-    pub is_simulated: bool,
-}
 
 impl Scope {
     fn stream(&self, operation: Operation, block: u64, depth: u32, order: Order) -> Stream {

@@ -1,7 +1,7 @@
 //! Numbers that cannot come from the drive: caches of the host, holes, a device that something else uses.
 
 use super::problem::{Numbers, numbers};
-use super::row::Record;
+use super::row::{LONE_READS, Record};
 use super::survey::Survey;
 
 /// Fastest and slowest drives that exist, with room: bytes a second, and nanoseconds of a lone small read.
@@ -29,7 +29,7 @@ pub fn check(survey: &Survey, records: &[Record]) -> Result<(), Implausible> {
     let refuse =
         |row: &str, what: String, reason| Err(Implausible { row: row.to_owned(), what, reason });
     let (lone_read, deviation) = survey.lone_read;
-    let row = super::plan::LONE_READS;
+    let row = LONE_READS;
     if lone_read < LATENCY.0 {
         let what = format!("{lone_read:.0} ns are less than the 2 us of the fastest drives");
         return refuse(

@@ -10,6 +10,21 @@ use crate::profile::{Model, Profile};
 /// Seed of the places in all rows, and of the drives that are simulated.
 pub const SEED: u64 = 11;
 
+/// Small and large requests.
+pub(super) const SMALL: u64 = 4 << 10;
+pub(super) const LARGE: u64 = 256 << 10;
+/// Names of rows.
+pub(super) const LONE_READS: &str = "4 KiB random reads, QD1";
+pub(super) const MIX: &str = "4 KiB random writes, QD16, and reads, QD16, steady";
+pub(super) const DISK_MIX: &str = "4 KiB random reads, QD4, beside 4 KiB random writes, QD4";
+pub(super) const READS: &str = "256 KiB sequential reads, QD8";
+pub(super) const SUSTAINED_SMALL: &str = "4 KiB random reads, as many as possible";
+pub(super) const SUSTAINED: &str = "256 KiB sequential reads, QD32";
+pub(super) const FLUSH: &str = "flush alone";
+pub(super) const FILL_SHORT: &str = "256 KiB sequential writes, the first 16 MiB";
+pub(super) const STEADY: &str = "256 KiB sequential writes, QD8, steady";
+pub(super) const FILL: &str = "256 KiB sequential writes until the rate is steady";
+
 /// One request in this many is too slow to count in a deviation.
 const SLOWEST_ONE_IN: u64 = 200;
 

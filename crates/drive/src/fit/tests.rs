@@ -7,7 +7,7 @@ use iofair_core::unit::Sectors;
 
 use super::*;
 use crate::measure::Simulated;
-use crate::profile;
+use crate::profile::{self, Profile};
 
 /// All embedded profiles, and one with fast flash.
 const PROFILES: [&str; 7] = [

@@ -6,10 +6,8 @@
 
 use iofair_core::time::{Instant, Nanos};
 
-use super::parameters::Mechanics;
+use super::parameters::{BLOCK_BYTES, Mechanics};
 
-/// Bytes in a block: the unit of this model.
-pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Sectors in a block.
 pub(super) const BLOCK_SECTORS: u64 = 8;
 const ZONES: u64 = 16;

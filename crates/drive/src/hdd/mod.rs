@@ -23,7 +23,8 @@ use iofair_core::unit::Sectors;
 
 use crate::{Command, Done, Drive};
 use cache::{REACH, ReadCache, WriteCache};
-use geometry::{BLOCK_BYTES, BLOCK_SECTORS, Geometry, Place};
+use geometry::{BLOCK_SECTORS, Geometry, Place};
+use parameters::BLOCK_BYTES;
 pub use parameters::{Mechanics, Order, Parameters, Table};
 
 /// Status of a command that lies beyond the end of the disk (EIO).

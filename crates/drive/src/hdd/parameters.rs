@@ -3,8 +3,10 @@
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
-use super::geometry::BLOCK_BYTES;
-use crate::profile::{Common, Invalid, Number, Rate, Size, Time};
+use crate::number::{Common, Invalid, Number, Rate, Size, Time};
+
+/// Bytes in a block: the unit of this model.
+pub(super) const BLOCK_BYTES: u64 = 4096;
 
 /// Which waiting command the arm executes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]

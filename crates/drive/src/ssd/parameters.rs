@@ -3,7 +3,7 @@
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
-use crate::profile::{Common, Invalid, Number, Rate, Size, Time};
+use crate::number::{Common, Invalid, Number, Rate, Size, Time};
 
 /// The order in which pages that are ready cross the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]

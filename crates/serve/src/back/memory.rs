@@ -8,7 +8,7 @@ use iofair_core::unit::Sectors;
 
 use super::store::Store;
 use super::{Back, Completed, Job};
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::op::{Ops, Question};
 
 /// Commands at once: nothing ever waits here, so this only bounds a batch.

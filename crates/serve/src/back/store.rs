@@ -272,7 +272,8 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::buffer::{Buffer, Data, Lent};
+    use crate::request::buffer::{Buffer, Lent};
+    use crate::request::data::Data;
 
     fn bytes(store: &Store, offset: u64, length: u64) -> Vec<u8> {
         let mut bytes = vec![0; length as usize];

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use iofair_core::time::{Instant, Nanos};
 
-use super::dial;
 use super::pipe::{CommandType, Flying, Pipe};
+use super::protocol::dial;
 use crate::clock::{self, Clock};
 use crate::socket;
 

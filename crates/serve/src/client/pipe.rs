@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, Read, Write};
 
 use slab::Slab;
 
-use super::{
+use super::protocol::{
     COMMAND_FLUSH, COMMAND_READ, COMMAND_TRIM, COMMAND_WRITE, REPLY_MAGIC, broken, command,
 };
 

@@ -1,6 +1,5 @@
 //! The meaning of each call. This file knows no socket: a [`Call`] comes in, an [`ApiResponse`] goes out.
 
-mod call;
 mod changes;
 mod end;
 
@@ -8,20 +7,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::body::Bytes;
 use iofair_config::contracts::Detail;
 use iofair_config::contracts::edit::{Edit, How, Kind, listed};
 use iofair_core::time::Instant;
-use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-pub(super) use call::Call;
-use call::unescape;
-
 use super::audit::Audit;
+use super::call::{Call, unescape};
 use super::file::{ContractFile, revision};
 use super::files::Files;
 use super::gate::Gate;
@@ -29,9 +25,11 @@ use super::live::{self, GroupMoment, Live, Wanted};
 use super::metrics;
 use super::monitor::{self, Monitor};
 use super::pages::Pages;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
 use super::resources;
-use super::turns::Turns;
+use super::response::{ApiResponse, not_allowed};
+use super::shown::Shown;
+use super::turns::{Turns, lock};
 use super::usage::Usage;
 use super::why;
 use crate::clock::Clock;
@@ -49,32 +47,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// The contract with clients.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
-/// What it gets.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct ApiResponse {
-    pub(super) status: u16,
-    pub(super) revision: Option<String>,
-    pub(super) kind: &'static str,
-    /// Methods that the path knows, when another was used.
-    pub(super) allow: Option<&'static str>,
-    pub(super) body: Bytes,
-}
-
-impl ApiResponse {
-    pub(super) fn json(status: u16, revision: Option<String>, body: &impl Serialize) -> Self {
-        let body = serde_json::to_vec(body).expect("our own structs are JSON").into();
-        Self { status, revision, kind: "application/json", allow: None, body }
-    }
-    pub(super) fn problem(problem: &Problem) -> Self {
-        Self::json(problem.status, None, &json!({ "error": problem }))
-    }
-}
-
 /// What is asked for volumes, and for groups.
 const VOLUMES: Wanted = Wanted { groups: false, volumes: true, whys: false };
 const GROUPS: Wanted = Wanted { groups: true, volumes: false, whys: false };
-
-pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// How requests are treated at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,24 +109,6 @@ pub(super) struct App {
     pages: [Pages; 3],
     /// What live pages show.
     pub(super) monitor: Monitor,
-}
-
-/// What was served after the last change.
-#[derive(Debug)]
-pub(super) struct Shown {
-    pub(super) server: View,
-    pub(super) revision: String,
-}
-
-impl Shown {
-    fn new(server: &Server, revision: String) -> Self {
-        Self { server: server.view(), revision }
-    }
-}
-
-/// A lock's content, even if a thread died with it: all that is in these is whole at any time.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Served {
@@ -560,9 +517,4 @@ fn unknown(server: &View, kind: Kind, name: &str) -> Problem {
     };
     let problem = Problem::missing(format!("there is no {} \"{name}\"", kind.word()));
     problem.allowed(listed(&names)).near(name, names)
-}
-
-pub(super) fn not_allowed(allow: &'static str) -> ApiResponse {
-    let problem = Problem::new(405, "method", "this method is not supported here").allowed(allow);
-    ApiResponse { allow: Some(allow), ..ApiResponse::problem(&problem) }
 }

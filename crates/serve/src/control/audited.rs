@@ -2,10 +2,12 @@
 
 use serde_json::json;
 
-use super::app::{ApiResponse, App, Call, Result};
+use super::app::App;
 use super::audit::{Asked, Outcome};
+use super::call::Call;
 use super::gate::Author;
-use super::problem::Problem;
+use super::problem::{Problem, Result};
+use super::response::ApiResponse;
 use crate::error::ServeError;
 
 /// Lines of the audit log that are shown unless the caller says how many, and the most.

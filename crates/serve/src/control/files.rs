@@ -4,21 +4,17 @@
 //! hang.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
-use std::time::Duration;
 
 use serde::Serialize;
 
-use super::app::{App, Shown, lock};
 use super::limits;
-use crate::error::ServeError;
+use super::shown::Shown;
+use super::turns::lock;
 use crate::log;
 use crate::places::Damaged;
-
-/// How often somebody looks.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What was seen last.
 #[derive(Debug, Default)]
@@ -95,42 +91,26 @@ impl Files {
         }
         look
     }
-    /// What was seen last and the log does not tell of yet. During a change, and before it is shown, a file may only look damaged:
-    /// nothing is told then, but after the next look.
-    fn untold(&self, app: &App) -> Vec<String> {
+    /// What was seen last and the log does not tell of yet. `present`: what is served, unless it changes. During a change, and
+    /// before it is shown, a file may only look damaged: nothing is told then, but after the next look.
+    fn untold(&self, present: impl FnOnce() -> Option<Arc<Shown>>) -> Vec<String> {
         let look = self.seen();
         // In this order: a change that ends meanwhile has shown something else.
-        if app.is_changing() || !Weak::ptr_eq(&look.of, &Arc::downgrade(&app.view())) {
+        if present().is_none_or(|shown| !Weak::ptr_eq(&look.of, &Arc::downgrade(&shown))) {
             return Vec::new();
         }
         let before = std::mem::replace(&mut *lock(&self.told), look.damaged.clone());
         let is_new = |seen: &&Damaged| !before.iter().any(|before| before.is_like(seen));
         look.damaged.iter().filter(is_new).map(Damaged::message).collect()
     }
-    /// Looks, and tells the log.
-    fn watch(&self, app: &App) {
-        self.look(&app.view());
-        self.untold(app).iter().for_each(|text| log::tell("drive", text));
+    /// Tells the log.
+    pub(super) fn tell(&self, present: impl FnOnce() -> Option<Arc<Shown>>) {
+        self.untold(present).iter().for_each(|text| log::tell("drive", text));
     }
     /// What was seen last.
     pub(super) fn seen(&self) -> Look {
         lock(&self.seen).clone()
     }
-}
-
-/// Looks at a server's files now and from time to time, until the result is dropped.
-pub(super) fn watch(app: &Arc<App>) -> Result<Sender<()>, ServeError> {
-    app.files.watch(app);
-    let (stop, stopped) = mpsc::channel();
-    let app = Arc::downgrade(app);
-    let look = move || {
-        while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-            let Some(app) = app.upgrade() else { return };
-            app.files.watch(&app);
-        }
-    };
-    let thread = thread::Builder::new().name("files".into()).spawn(look);
-    thread.map(|_| stop).map_err(ServeError::system("a thread"))
 }
 
 #[cfg(test)]
@@ -162,7 +142,7 @@ mod tests {
         let (app, files) = (&control.app, Files::default());
         let told = |shown: &Arc<Shown>| {
             files.look(shown);
-            files.untold(app)
+            files.untold(|| Some(app.view()))
         };
         let before = app.view();
         app.reload().unwrap();

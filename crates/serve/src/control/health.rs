@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::app::{ApiResponse, App, State, lock};
+use super::app::{App, State};
+use super::response::ApiResponse;
+use super::turns::lock;
 use crate::reactor::Message;
 
 /// A reactor that does not look up for this long hangs: its longest turn is a small part of that.

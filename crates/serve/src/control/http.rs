@@ -1,38 +1,36 @@
 //! The control and metrics sockets: one thread for the sockets, a few for calls that block.
 //!
-//! This file listens and admits connections; `exchange` reads the HTTP request of a connection and sends the response.
+//! This file listens and admits connections; `service` is what they share, and `exchange` reads the HTTP request of a
+//! connection and sends the response.
 //!
 //! Everything is bounded. There are timeouts for the handshake, the head, the body and the response; a connection
-//! carries one call, and one that waits for its caller gives way to a new one. Each class of callers ([`Class`]) has a number of connections ([`Slots`]) and of threads: callers
+//! carries one call, and one that waits for its caller gives way to a new one. Each class of callers
+//! ([`Class`](limits::Class)) has a number of connections ([`Slots`](super::slots::Slots)) and of threads: callers
 //! over TCP cannot lock out the Unix socket, and callers who may only read cannot lock out those who may make changes.
 //! `rate` limits how often a caller may call.
 
 mod exchange;
+mod service;
 
-use std::future::{Future, poll_fn};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use iofair_config::contracts::{Control, Metrics};
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Runtime;
-use tokio::sync::{Notify, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
-use super::gate::{Author, Caller, Key, Role};
-use super::monitor;
-use super::rate::Buckets;
-use super::slots::{Slot, Slots};
-use super::{limits, limits::Class};
+use super::gate::{Caller, Key};
+use super::limits;
 use crate::accounts;
 use crate::error::ServeError;
 use crate::front::tls;
@@ -40,11 +38,7 @@ use crate::reactor::refusals::Refusal;
 use crate::socket::{self, Allowed, SocketFile};
 use crate::supervisor;
 use crate::trial::Mode;
-
-/// Sent to a caller for which no connection is free.
-const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
-    Retry-After: 1\r\nConnection: close\r\nContent-Length: 100\r\n\r\n\
-    {\"error\":{\"kind\":\"busy\",\"message\":\"too many connections\",\"text\":\"too many connections; come again\"}}";
+use service::{BUSY, Scope, Service, Visit, unless_cut};
 
 /// The sockets and their thread.
 #[derive(Debug)]
@@ -69,12 +63,8 @@ pub(super) struct Places {
     pub(super) mode: Mode,
 }
 
-/// What a listener is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Scope {
-    Control,
-    Metrics,
-}
+/// Interval of samples.
+const SAMPLE: Duration = Duration::from_secs(1);
 
 /// A listening socket.
 enum Listener {
@@ -234,12 +224,24 @@ fn serve(
             runtime.spawn(accept(scope, listener, service.clone()));
         }
         if service.app.has_page() {
-            runtime.spawn(monitor::sample_each_second(service.app.clone()));
+            runtime.spawn(sample_each_second(service.app.clone()));
         }
         stop.notified().await;
     });
     // Calls in progress are completed; connections are cut.
     runtime.shutdown_timeout(limits::END);
+}
+
+/// Copies the counters each second, until the runtime ends.
+async fn sample_each_second(app: Arc<App>) {
+    let mut ticks = interval(SAMPLE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let app = app.clone();
+        // It fails while the server ends.
+        let _ = tokio::task::spawn_blocking(move || app.sample()).await;
+    }
 }
 
 async fn accept(scope: Scope, listener: Listener, service: Arc<Service>) {
@@ -268,86 +270,7 @@ async fn accept(scope: Scope, listener: Listener, service: Arc<Service>) {
     }
 }
 
-/// What all connections share.
-struct Service {
-    app: Arc<App>,
-    /// Connections by [`Class`].
-    slots: [Arc<Slots>; Class::COUNT],
-    handshakes: Arc<Slots>,
-    /// Live pages that are open.
-    live_pages: Arc<Slots>,
-    /// Threads by [`Class`], for calls that only read, for changes and for removals.
-    threads: [Semaphore; Class::COUNT],
-    change_threads: [Semaphore; Class::COUNT],
-    removal_threads: [Semaphore; Class::COUNT],
-    /// The thread that finds the names of users whose changes were refused.
-    names: Arc<Semaphore>,
-    changes: Buckets,
-    /// Calls that only read.
-    looks: Buckets,
-    scrapes: Buckets,
-    /// Refusals that are written into the audit log.
-    refusals: Buckets,
-}
-
-/// The result of something for a connection; `None` once its place is given to another one.
-async fn unless_cut<F: Future>(slot: &Slot, work: F) -> Option<F::Output> {
-    let (mut work, mut cut) = (pin!(work), pin!(slot.is_cut()));
-    poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending => cut.as_mut().poll(cx).map(|()| None),
-    })
-    .await
-}
-
-/// The caller of a connection, and the listener that accepted it.
-struct Visit {
-    caller: Caller,
-    scope: Scope,
-}
-
 impl Service {
-    fn new(app: Arc<App>) -> Self {
-        Self {
-            app,
-            slots: Class::ALL.map(|class| Slots::new(class.slots(), class.slots_of_one())),
-            handshakes: Slots::new(limits::HANDSHAKES, limits::HANDSHAKES_OF_ONE),
-            live_pages: Slots::new(limits::LIVE_PAGES, limits::LIVE_PAGES_OF_ONE),
-            threads: Class::ALL.map(|class| Semaphore::new(class.threads())),
-            change_threads: Class::ALL.map(|class| Semaphore::new(class.change_threads())),
-            removal_threads: Class::ALL.map(|class| Semaphore::new(class.removal_threads())),
-            names: Arc::new(Semaphore::new(limits::NAMER)),
-            changes: Buckets::new(limits::CHANGES),
-            looks: Buckets::new(limits::LOOKS),
-            scrapes: Buckets::new(limits::SCRAPES),
-            refusals: Buckets::new(limits::REFUSALS),
-        }
-    }
-    /// The caller's class under the present rules.
-    fn class(&self, visit: &Visit) -> Class {
-        let operates = || self.app.gate().role(&visit.caller) == Some(Role::Operator);
-        match (visit.scope, &visit.caller) {
-            (Scope::Metrics, Caller::Unix(_)) => Class::MetricsUnix,
-            (Scope::Metrics, _) => Class::MetricsTcp,
-            (Scope::Control, Caller::Unix(_)) if operates() => Class::UnixOperator,
-            (Scope::Control, Caller::Unix(_)) => Class::UnixViewer,
-            (Scope::Control, _) if operates() => Class::TlsOperator,
-            (Scope::Control, _) => Class::TlsViewer,
-        }
-    }
-    /// Tells the audit log of a change that was refused: `what` is method, path and query. A name that takes long is left out
-    /// of the lines after it.
-    fn log_refusal(&self, author: Author, what: (String, String, String), why: String) {
-        let app = self.app.clone();
-        let log = move |author: &Author| app.refused(author, (&what.0, &what.1, &what.2), &why);
-        match self.names.clone().try_acquire_owned() {
-            Ok(permit) => drop(tokio::task::spawn_blocking(move || {
-                log(&author.named());
-                drop(permit);
-            })),
-            Err(_) => log(&author),
-        }
-    }
     /// Says that no connection is free for a caller.
     fn refuse_connection(&self, stream: io::Result<impl Write>) {
         // A failure is ignored: the connection is closed in any case.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::page::Page;
 use super::problem::Problem;
-use super::usage::{Holds, Usage};
+use super::usage::{Holds, Usage, seconds};
 use super::why::{self, Why};
 use crate::clock::thread_time;
 use crate::engine::stats::VolumeStats;
@@ -344,10 +344,6 @@ fn live_group(group: &GroupMoment) -> LiveGroup {
 /// Bounds of the buckets that have one.
 pub(super) fn bounds() -> impl Iterator<Item = f64> {
     (0..BUCKETS).filter_map(Times::bound).map(|bound| seconds(Nanos(bound)))
-}
-
-pub(super) fn seconds(time: Nanos) -> f64 {
-    time.0 as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::fmt::{Display, Write as _};
 use iofair_config::contracts::Detail;
 
 use super::files::Files;
-use super::live::{GroupMoment, Moment, VolumeMoment, bounds, seconds};
+use super::live::{GroupMoment, Moment, VolumeMoment, bounds};
+use super::usage::seconds;
 use crate::engine::tally::{Step, Times};
 use crate::log;
 use crate::pool::zeroing::Progress;

@@ -20,8 +20,10 @@
 mod app;
 mod audit;
 mod audited;
+mod call;
 pub mod client;
 mod diff;
+mod events;
 mod file;
 mod files;
 mod gate;
@@ -38,7 +40,9 @@ mod problem;
 mod rate;
 mod recording;
 mod resources;
+mod response;
 mod running;
+mod shown;
 mod slots;
 mod turns;
 mod usage;
@@ -47,7 +51,9 @@ mod why;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
 
 use iofair_config::contracts::Contracts;
 
@@ -64,6 +70,9 @@ use audit::Audit;
 use file::ContractFile;
 use gate::Gate;
 use http::{Http, Places};
+
+/// How often somebody looks at the files of volumes.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A server that is controlled through its contract file.
 #[derive(Debug)]
@@ -127,7 +136,7 @@ impl Control {
             log::tell("server", &note);
         }
         let app = Arc::new(App::new(file, server, gate, audit)?);
-        let watch = Some(files::watch(&app)?);
+        let watch = Some(watch(&app)?);
         let http = Http::start(places, &app)?;
         Ok(Self { app, http: Some(http), watch })
     }
@@ -177,7 +186,7 @@ impl Control {
             app.end_reload();
             then(reloaded);
         };
-        if std::thread::Builder::new().name("reload".into()).spawn(work).is_err() {
+        if thread::Builder::new().name("reload".into()).spawn(work).is_err() {
             log::tell("server", "no reload: no thread for it");
             self.app.end_reload();
         }
@@ -209,4 +218,23 @@ impl Drop for Control {
         // Who wants to know calls `stop`.
         let _ = self.end();
     }
+}
+
+/// Looks at a server's files now and from time to time, and tells the log, until the result is dropped.
+fn watch(app: &Arc<App>) -> Result<Sender<()>, ServeError> {
+    let look = |app: &App| {
+        app.files.look(&app.view());
+        app.files.tell(|| (!app.is_changing()).then(|| app.view()));
+    };
+    look(app);
+    let (stop, stopped) = mpsc::channel();
+    let app = Arc::downgrade(app);
+    let looks = move || {
+        while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+            let Some(app) = app.upgrade() else { return };
+            look(&app);
+        }
+    };
+    let thread = thread::Builder::new().name("files".into()).spawn(looks);
+    thread.map(|_| stop).map_err(ServeError::system("a thread"))
 }

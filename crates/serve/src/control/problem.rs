@@ -8,6 +8,8 @@ use serde::Serialize;
 
 use crate::error::ServeError;
 
+pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
+
 /// Why a call was refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Problem {

@@ -10,8 +10,11 @@ use iofair_trace::record::Metadata;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::app::{ApiResponse, App, Call, Result, lock, not_allowed};
-use super::problem::Problem;
+use super::app::App;
+use super::call::Call;
+use super::problem::{Problem, Result};
+use super::response::{ApiResponse, not_allowed};
+use super::turns::lock;
 use crate::engine::Engine;
 use crate::engine::record::{NoRecording, Taken};
 use crate::error::ServeError;

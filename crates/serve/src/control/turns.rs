@@ -4,6 +4,11 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// A lock's content, even if a thread died with it: all that is in these is whole at any time.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The thing, unless a thread has it.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
@@ -24,7 +29,7 @@ impl<T> Turns<T> {
         Self { free: Mutex::new(Some(thing)), given_back: Condvar::new() }
     }
     fn free(&self) -> MutexGuard<'_, Option<T>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
     /// Waits for it, at most this long.
     pub(super) fn take(&self, limit: Duration) -> Option<Turn<'_, T>> {

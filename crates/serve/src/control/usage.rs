@@ -1,9 +1,9 @@
 //! The counters of a group's usage, with the same names in all outputs.
 
 use iofair_core::group::GroupId;
+use iofair_core::time::Nanos;
 use serde::Serialize;
 
-use super::live::seconds;
 use crate::engine::tally::GroupTally;
 use crate::reactor::Seen;
 
@@ -76,4 +76,8 @@ impl Usage {
         let id = seen.engine.group_named(path)?;
         Some(Self::new(seen.engine.tally(id), Holds::of(seen, id)))
     }
+}
+
+pub(super) fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / 1e9
 }

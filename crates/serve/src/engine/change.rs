@@ -8,7 +8,7 @@ use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
 use iofair_core::group::GroupId;
 
-use super::live::{Plan, Timeouts};
+use super::plan::{Plan, Timeouts};
 use crate::back::volume::{PlannedVolume, VolumeId};
 
 /// The difference between two plans.

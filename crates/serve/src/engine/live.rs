@@ -1,170 +1,25 @@
 //! Volumes and groups, and changes to them while requests are in flight.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::ops::Range;
 
-use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Stage};
-use iofair_core::group::{ClientId, GroupId, Groups};
-use iofair_core::request::Operation;
+use iofair_core::group::{ClientId, GroupId};
 use iofair_core::time::{Instant, Nanos};
 
 use super::Engine;
 use super::change::{Change, Changed, children_first};
 use super::losses::Losses;
-use super::record;
+use super::plan::Plan;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
-use super::tally::{self, GroupTally};
-use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
-use crate::log;
+use super::tally::GroupTally;
+use super::volume::Volume;
+use crate::back::volume::{PlannedVolume, VolumeId};
 use crate::request::export::Export;
-use crate::request::op::Op;
 
 /// Clients and groups that are looked at in one turn, whether they may go.
 const LEAVING_MAX: usize = 64;
-/// How often the log says that a volume finds no space.
-const FULL_EVERY: Nanos = Nanos::from_secs(60);
-
-/// Time limits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Timeouts {
-    /// For a command; after it, its client gets an error.
-    pub timeout: Nanos,
-    /// For a shutdown; after it, the server ends even if clients do not read their replies.
-    pub drain: Nanos,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self { timeout: Nanos::from_secs(30), drain: Nanos::from_secs(30) }
-    }
-}
-
-/// The desired state of an engine: every contract admitted, every volume placed.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The policy stack.
-    pub stack: Stack,
-    /// Groups, parents first, with the weights that keep their minimums.
-    pub groups: Vec<(String, Contract)>,
-    /// Volumes.
-    pub volumes: Vec<PlannedVolume>,
-    /// Names of removed volumes whose clients must be disconnected. Clients of other removed volumes may stay until
-    /// they disconnect.
-    pub closed: Vec<String>,
-    /// Time limits.
-    pub timeouts: Timeouts,
-    /// Injected faults, for a back end that supports them.
-    pub faults: Faults,
-}
-
-/// A volume in service.
-#[derive(Debug)]
-pub struct Volume {
-    pub(super) plan: PlannedVolume,
-    pub(super) client: ClientId,
-    /// The group of its plan.
-    pub(super) group: GroupId,
-    /// Connections that chose it.
-    connections: u32,
-    /// Not in the contracts any more: no new connection.
-    retired: bool,
-    /// Its clients are sent away.
-    closed: bool,
-    /// It is the whole drive, for the server's own requests: no client sees it.
-    is_drive: bool,
-    pub(super) losses: Losses,
-    /// When the operator was last told that a write found no space.
-    full: Option<Instant>,
-    pub(super) stats: VolumeStats,
-}
-
-impl Volume {
-    /// The whole drive for one request after the other of the server's own; it goes when the last who has it open does.
-    pub(super) fn drive(plan: PlannedVolume, client: ClientId, group: GroupId) -> Self {
-        let (connections, retired, closed, is_drive) = (0, true, false, true);
-        let (losses, full, stats) = Default::default();
-        Self { plan, client, group, connections, retired, closed, is_drive, losses, full, stats }
-    }
-    /// Where its bytes lie.
-    pub(super) fn map(&self) -> &Map {
-        &self.plan.map
-    }
-    /// What its requests bear.
-    pub(super) fn stamp(&self) -> &Stamp {
-        &self.plan.stamp
-    }
-    /// Who sends its requests, for a recording.
-    pub(super) fn sender<'a>(&'a self, drive: u64, groups: &'a Groups) -> record::Sender<'a> {
-        record::Sender { id: self.plan.id, name: &self.plan.name, groups, drive }
-    }
-    /// Counts a finished request.
-    pub(super) fn finished(&mut self, now: Instant, op: &Op) {
-        self.stats.failed += u64::from(op.status != 0);
-        if op.operation.modifies() {
-            self.losses.written = Some(now);
-        }
-        if op.status == libc::ENOSPC && self.full.is_none_or(|told| now.since(told) >= FULL_EVERY) {
-            self.full = Some(now);
-            let message = "a write failed, because its drive or file system has no space left";
-            log::tell(&format!("volume \"{}\"", self.plan.name), message);
-        }
-        if op.operation == Operation::Flush {
-            self.stats.flushes += 1;
-        } else if !op.asks_status() {
-            let latency = now.since(op.submitted);
-            self.stats.count(op.operation.direction(), tally::op_bytes(op), latency);
-        }
-    }
-}
-
-/// Where to find what has a name.
-#[derive(Debug)]
-pub(super) struct Index {
-    /// Keys of volumes.
-    volumes: HashMap<VolumeId, usize>,
-    /// By path, also groups that are gone but busy.
-    groups: HashMap<String, GroupId>,
-    /// By client: the key of its volume.
-    clients: Vec<usize>,
-}
-
-impl Default for Index {
-    fn default() -> Self {
-        // A volume may be directly in the root, whose path is empty.
-        let groups = HashMap::from([(String::new(), GroupId::ROOT)]);
-        Self { volumes: HashMap::new(), groups, clients: Vec::new() }
-    }
-}
-
-impl Index {
-    pub(super) fn set_client(&mut self, client: ClientId, volume: usize) {
-        let bound = self.clients.len().max(client.index() + 1);
-        self.clients.resize(bound, usize::MAX);
-        self.clients[client.index()] = volume;
-    }
-    /// The group of this path, or the nearest one above it that is there.
-    pub(super) fn nearest_group(&self, path: &str) -> GroupId {
-        let mut path = path;
-        loop {
-            match (self.groups.get(path), path.rsplit_once('/')) {
-                (Some(id), _) => return *id,
-                (None, Some((above, _))) => path = above,
-                (None, None) => return GroupId::ROOT,
-            }
-        }
-    }
-}
-
-/// What goes as soon as nothing of it is in flight.
-#[derive(Debug, Default)]
-pub(super) struct Leaving {
-    clients: VecDeque<ClientId>,
-    groups: VecDeque<GroupId>,
-    /// Retired volumes whose last connection is gone.
-    volumes: Vec<usize>,
-}
 
 impl Engine {
     /// The first volume that the change makes smaller while a client has it open, if there is one. That client would

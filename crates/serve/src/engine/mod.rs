@@ -5,18 +5,23 @@
 //! requests, [`Engine::turn`], and [`Engine::keep_lent`] before receive buffers are reused, and takes finished
 //! requests with [`Engine::next_finished`].
 
-mod cancel;
+pub(crate) mod cancel;
 mod change;
 mod commands;
 mod drive;
 mod fences;
+mod flushes;
 mod late;
 mod live;
 mod losses;
 mod pieces;
+mod plan;
 pub mod record;
+mod recording;
 pub mod stats;
 pub mod tally;
+mod unfed;
+mod volume;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,15 +34,15 @@ use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
 
-pub(crate) use cancel::Cancel;
 pub use change::{Change, Changed};
 use commands::{Commands, Timing};
-pub use live::{Plan, Timeouts, Volume};
+pub use plan::{Plan, Timeouts};
+pub use volume::Volume;
 
 use crate::back::uring::Storage;
 use crate::back::volume::Stamp;
 use crate::back::{Back, Completed, Job, Lookup};
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::extent::Extent;
 use crate::request::op::{NewOp, Op, Ops};
@@ -77,11 +82,11 @@ pub struct Engine {
     own_flags: Flags,
     ops: Ops,
     volumes: Slab<Volume>,
-    index: live::Index,
+    index: volume::Index,
     /// Whether the drive is rotational.
     rotational: bool,
     /// Groups and clients that go as soon as they are idle.
-    leaving: live::Leaving,
+    leaving: volume::Leaving,
     plug: Plug,
     /// Requests whose payload lies in a receive buffer.
     lent: Vec<usize>,
@@ -95,7 +100,7 @@ pub struct Engine {
     durable: Option<Instant>,
     /// What they may still write.
     fences: fences::Fences,
-    unfed: pieces::Unfed,
+    unfed: unfed::Unfed,
     /// What was completed at once in this turn, as [`AT_ONCE_MAX`] counts it.
     at_once: u64,
     /// The last turn ended though more could have been dispatched.
@@ -161,9 +166,9 @@ impl Engine {
             back,
             ops: Ops::default(),
             volumes: Slab::new(),
-            index: live::Index::default(),
+            index: volume::Index::default(),
             rotational: facts.rotational,
-            leaving: live::Leaving::default(),
+            leaving: volume::Leaving::default(),
             plug: Plug::new(),
             lent: Vec::new(),
             finished: VecDeque::new(),
@@ -172,7 +177,7 @@ impl Engine {
             abandoned: 0,
             durable: None,
             fences: fences::Fences::default(),
-            unfed: pieces::Unfed::default(),
+            unfed: unfed::Unfed::default(),
             at_once: 0,
             unfinished: None,
             busy: stats::Busy::default(),

@@ -5,8 +5,6 @@
 //! waits here, in the order of its volume, and meanwhile no new request of the volume is accepted. So no volume and no group
 //! has more in flight than it has had slots.
 
-use std::collections::VecDeque;
-
 use iofair_core::controller::Submission;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Instant;
@@ -15,41 +13,6 @@ use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use super::{EMPTY_MAX, Engine};
 use crate::request::extent;
 use crate::request::op::{self, Op, WINDOW};
-
-/// Requests that wait for a slot for their next piece.
-#[derive(Debug, Default)]
-pub(super) struct Unfed {
-    /// By volume.
-    requests: Vec<VecDeque<usize>>,
-    /// Volumes that have some, the next in turn first.
-    volumes: VecDeque<usize>,
-}
-
-impl Unfed {
-    /// Whether a request of this volume waits.
-    fn waits(&self, volume: usize) -> bool {
-        self.requests.get(volume).is_some_and(|requests| !requests.is_empty())
-    }
-    /// A request that was cancelled waits no longer, if it did.
-    pub(super) fn remove(&mut self, volume: usize, key: usize) {
-        if let Some(requests) = self.requests.get_mut(volume) {
-            requests.retain(|other| *other != key);
-            if requests.is_empty() {
-                self.volumes.retain(|other| *other != volume);
-            }
-        }
-    }
-    fn push(&mut self, volume: usize, key: usize) {
-        if volume >= self.requests.len() {
-            self.requests.resize_with(volume + 1, VecDeque::new);
-        }
-        let requests = &mut self.requests[volume];
-        if requests.is_empty() {
-            self.volumes.push_back(volume);
-        }
-        requests.push_back(key);
-    }
-}
 
 /// Pieces of one request that the controller may have together.
 fn window(operation: Operation) -> u32 {

@@ -10,12 +10,10 @@
 use iofair_core::group::{GroupId, Groups};
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
-use iofair_core::unit::Sectors;
 use iofair_trace::record::{Metadata, Record, Stream};
 use iofair_trace::window::Window;
 use iofair_trace::write::Encoder;
 
-use super::Engine;
 use crate::back::volume::VolumeId;
 use crate::request::op::Op;
 
@@ -23,9 +21,9 @@ use crate::request::op::Op;
 /// its completion.
 const WINDOW: usize = 1 << 15;
 /// Bytes of blocks that wait to be taken: a quarter of a second at half a million requests a second.
-const READY_MAX: usize = 4 << 20;
+pub(super) const READY_MAX: usize = 4 << 20;
 /// Bytes that are taken at a time. They are copied on the reactor's thread.
-const TAKE_MAX: usize = 256 << 10;
+pub(super) const TAKE_MAX: usize = 256 << 10;
 /// A recorder ends if nothing was taken for so long.
 const IDLE: Nanos = Nanos::from_secs(60);
 /// A ticket in an [`Op`] has the number of its recording above these bits, or else the ticket of an earlier recording
@@ -68,7 +66,7 @@ pub(crate) struct Recorder {
     streams: Vec<Option<Known>>,
     /// Bytes of the trace that were taken and are gone.
     taken: u64,
-    last_taken: Instant,
+    pub(super) last_taken: Instant,
     /// Bytes of blocks that may wait to be taken.
     limit: usize,
 }
@@ -83,7 +81,7 @@ pub(super) struct Sender<'a> {
 }
 
 impl Recorder {
-    fn new(
+    pub(super) fn new(
         number: u64,
         now: Instant,
         metadata: &Metadata,
@@ -148,7 +146,7 @@ impl Recorder {
         Some(stream)
     }
     /// The blocks from a place on; those before it are gone. `None` if they are gone already.
-    fn take(&mut self, from: u64, most: usize) -> Option<Taken> {
+    pub(super) fn take(&mut self, from: u64, most: usize) -> Option<Taken> {
         let gone = usize::try_from(from.checked_sub(self.taken)?).ok()?;
         if gone > self.encoder.ready.len() {
             return None;
@@ -163,47 +161,15 @@ impl Recorder {
         Some(Taken { bytes: ready[..ready.len().min(most)].to_vec(), dropped })
     }
     /// Ends the trace, with requests in flight, and returns the rest of it.
-    fn end(mut self, from: u64) -> Option<Taken> {
+    pub(super) fn end(mut self, from: u64) -> Option<Taken> {
         while let Some(record) = self.window.pop_anyway() {
             self.encoder.push(&record);
         }
         self.encoder.end();
         self.take(from, usize::MAX)
     }
-    fn is_forgotten(&self, now: Instant) -> bool {
+    pub(super) fn is_forgotten(&self, now: Instant) -> bool {
         now.since(self.last_taken) > IDLE
-    }
-}
-
-impl Engine {
-    /// Begins a recording, with what is known about the server.
-    pub fn start_recording(&mut self, now: Instant, metadata: Metadata) -> Result<(), NoRecording> {
-        if self.recorder.as_ref().is_some_and(|recorder| !recorder.is_forgotten(now)) {
-            return Err(NoRecording::Busy);
-        }
-        let mut metadata = metadata;
-        let Sectors(capacity) = self.back.facts().capacity;
-        metadata.set(Metadata::CAPACITY, (u128::from(capacity) * 512).to_string());
-        self.recordings += 1;
-        let recorder = Recorder::new(self.recordings & 0xffff, now, &metadata, READY_MAX)?;
-        self.recorder = Some(Box::new(recorder));
-        Ok(())
-    }
-    /// What a recording has from byte `from` on. `None` if there is no recording, or that place is gone.
-    pub fn take_recording(&mut self, now: Instant, from: u64) -> Option<Taken> {
-        let recorder = self.recorder.as_mut()?;
-        recorder.last_taken = now;
-        recorder.take(from, TAKE_MAX)
-    }
-    /// Ends a recording, and returns everything from byte `from` on. Requests in flight are in it without a completion.
-    pub fn stop_recording(&mut self, from: u64) -> Option<Taken> {
-        self.recorder.take()?.end(from)
-    }
-    /// Ends a recording that nobody takes anything from.
-    pub(super) fn forget_recording(&mut self, now: Instant) {
-        if self.recorder.as_ref().is_some_and(|recorder| recorder.is_forgotten(now)) {
-            self.recorder = None;
-        }
     }
 }
 
@@ -213,7 +179,7 @@ mod tests {
     use iofair_trace::read::{DROPPED, Reader};
 
     use super::*;
-    use crate::request::buffer::Data;
+    use crate::request::data::Data;
     use crate::request::op::{Hints, NewOp};
 
     fn op(at: u64, offset: u64) -> Op {

@@ -18,7 +18,7 @@ use super::ring::{Event, Target};
 use crate::front::ublk::channel::{Channel, Tag};
 use crate::front::ublk::wire::{Command, Facts};
 use crate::log;
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::export::Export;
 use crate::request::op::{NewOp, Op, Ops};
 

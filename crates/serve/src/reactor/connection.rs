@@ -29,14 +29,15 @@ use super::outbox::{Outbox, Sent};
 use super::refusals::Refusal;
 use super::ring::Event;
 use super::workers::Handshake;
-use crate::engine::Cancel;
+use crate::engine::cancel::Cancel;
 use crate::front::nbd::session::{Command, CommandType, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{self, Channel, Stage};
-use crate::request::buffer::{Buffer, Data};
+use crate::request::buffer::Buffer;
+use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
-use crate::request::op::{Op, Ops};
+use crate::request::op::{Hints, Op, Ops};
 use crate::security::Security;
 use crate::socket;
 
@@ -57,6 +58,11 @@ const RECEIVE: u8 = 0;
 const SEND: u8 = 1;
 const CANCEL: u8 = 2;
 const HANGUP: u8 = 3;
+
+/// Whether a request holds memory of its length.
+fn carries(operation: Operation, hints: Hints) -> bool {
+    matches!(operation, Operation::Read | Operation::Write) && hints.extents == 0
+}
 
 /// A long write whose payload has not been received completely.
 struct Payload {
@@ -399,7 +405,7 @@ impl Endpoint for Connection {
     fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
         self.in_flight -= 1;
         let length = op.length as usize;
-        self.held -= if commands::carries(op.operation, op.hints) { length } else { 0 };
+        self.held -= if carries(op.operation, op.hints) { length } else { 0 };
         let data = std::mem::take(&mut op.data);
         if self.broken {
             return ops.release(data);

@@ -4,6 +4,7 @@
 //! the groups and for a bounded time (`turn.rs`); let the engine dispatch; complete finished requests; send; receive
 //! again. The only timer is the engine's next wake-up, which limits the wait.
 
+mod accept;
 mod bells;
 mod block;
 mod budget;

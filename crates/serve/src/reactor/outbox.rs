@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use io_uring::{opcode, types};
 
 use crate::front::tls::{Channel, RECORD_MAX};
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::op::Ops;
 

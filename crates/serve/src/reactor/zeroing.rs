@@ -16,7 +16,7 @@ use iofair_core::request::Operation;
 
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::op::{Hints, NewOp, Op, Ops};
 
 /// Bytes of one request.

@@ -1,5 +1,4 @@
-//! Memory for payloads: page-aligned buffers that are reused, so that nothing is allocated in the steady state; and
-//! the forms of a request's data.
+//! Memory for payloads: page-aligned buffers that are reused, so that nothing is allocated in the steady state.
 //!
 //! While the kernel fills a buffer, the request that owns it is in the engine's table, which gives its data only to
 //! the back end, and returns it when the last command with it has completed.
@@ -10,9 +9,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use super::extent::Extent;
-use super::place::{Place, Places, PlacesMut};
-pub use super::shared::{Scattered, Span, Stored};
+use super::shared::Span;
 
 /// Longest payload of a request, which NBD clients are told.
 pub const PAYLOAD_MAX: u32 = 32 << 20;
@@ -162,67 +159,6 @@ impl Pool {
     }
 }
 
-/// The data of a request.
-#[derive(Debug, Default)]
-pub enum Data {
-    /// No data (yet).
-    #[default]
-    None,
-    /// A write's payload in a receive buffer, valid until the end of the turn.
-    Lent(Lent),
-    /// A write's payload or a read's result.
-    Owned(Buffer),
-    /// A read's result in the back end's memory.
-    Stored(Stored),
-    /// A write's payload or a read's result in the client's memory.
-    Scattered(Scattered),
-    /// The result of a block status.
-    Extents(Vec<Extent>),
-}
-
-impl Data {
-    /// Whether it is memory that the server can keep, and not the client's memory or a part of an input buffer that
-    /// is reused in the next turn.
-    pub fn is_ours(&self) -> bool {
-        !matches!(self, Self::Lent(_) | Self::Scattered(_))
-    }
-    /// A part of it, for reading. It must exist.
-    pub fn places(&self, from: usize, length: usize) -> Places<'_> {
-        match self {
-            Self::Scattered(scattered) => scattered.places(from, length),
-            _ => Places::one(self.only().expect("a request with room for data"), from, length),
-        }
-    }
-    /// A part of it, for writing. It must exist and be writable.
-    pub fn places_mut(&mut self, from: usize, length: usize) -> PlacesMut<'_> {
-        match self {
-            Self::Owned(buffer) => PlacesMut::of_buffer(buffer, from, length),
-            Self::Scattered(scattered) => scattered.places_mut(from, length),
-            _ => panic!("data that cannot be written"),
-        }
-    }
-    /// The first bytes, if they are contiguous.
-    pub fn place(&self, length: usize) -> Option<Place<'_>> {
-        Places::one(self.only()?, 0, length).next()
-    }
-    fn only(&self) -> Option<Place<'_>> {
-        match self {
-            Self::Lent(lent) => Some(Place::of_lent(lent)),
-            Self::Owned(buffer) => Some(Place::of_buffer(buffer)),
-            Self::Stored(stored) => Some(Place::of_stored(stored)),
-            Self::None | Self::Scattered(_) | Self::Extents(_) => None,
-        }
-    }
-    /// The first bytes, if others cannot write them; data in shared memory must be copied out of its places.
-    pub fn bytes(&self, length: usize) -> Option<&[u8]> {
-        match self {
-            Self::Lent(lent) => Some(&lent.bytes()[..length]),
-            Self::Owned(buffer) => Some(&buffer.bytes()[..length]),
-            _ => None,
-        }
-    }
-}
-
 /// Gives memory that was freed back to the system, where the allocator keeps it otherwise.
 pub(crate) fn give_back() {
     // SAFETY: only what nobody uses is given back.
@@ -234,8 +170,6 @@ pub(crate) fn give_back() {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU8, Ordering};
-
     use super::*;
 
     /// Goal: every size has a class, buffers are aligned and reused, and what is kept is bounded.
@@ -256,70 +190,5 @@ mod tests {
         let pointer = first.pointer();
         pool.give(first);
         assert_eq!(pool.take(4096).pointer(), pointer, "reused");
-    }
-
-    fn bytes(places: Places<'_>) -> Vec<u8> {
-        let read = |place: Place<'_>| {
-            let mut bytes = vec![0; place.len()];
-            place.read(&mut bytes);
-            bytes
-        };
-        places.flat_map(read).collect()
-    }
-
-    /// Goal: any part of scattered bytes is found where it lies, before and after a copy in one piece took
-    /// their place, and what is read into the copy comes back. Method: every part of three spans.
-    #[test]
-    fn scattered_bytes_are_found() {
-        let memory: Arc<[AtomicU8; 8]> = Arc::new([0, 1, 9, 2, 3, 4, 9, 5].map(AtomicU8::new));
-        let span = |at: usize, length| Span::new(memory[at..].as_ptr().cast_mut().cast(), length);
-        let spans = vec![span(0, 2), span(3, 3), span(7, 1)];
-        // SAFETY: the array keeps its elements, which are atomic.
-        let mut scattered = unsafe { Scattered::new(spans, memory.clone()) };
-        for copied in [false, true] {
-            if copied {
-                scattered.bounce(Buffer::new(0), true);
-            }
-            for from in 0..=6 {
-                for to in from..=6 {
-                    let found = bytes(scattered.places(from, to - from));
-                    assert_eq!(found, (from as u8..to as u8).collect::<Vec<_>>());
-                }
-            }
-        }
-        assert_eq!((scattered.len(), scattered.is_aligned(1)), (6, true));
-        scattered.bounce(Buffer::new(0), false);
-        for (from, part) in [(2, &[77u8][..]), (0, &[0, 1]), (3, &[3, 4, 5])] {
-            scattered.places_mut(from, part.len()).for_each(|mut place| place.write(part));
-        }
-        let now = || memory.each_ref().map(|byte| byte.load(Ordering::Relaxed));
-        assert_eq!(now(), [0, 1, 9, 2, 3, 4, 9, 5], "not yet");
-        scattered.spread();
-        assert_eq!(now(), [0, 1, 9, 77, 3, 4, 9, 5]);
-        scattered.fill(&[8, 7]);
-        assert_eq!(now(), [8, 7, 9, 77, 3, 4, 9, 5]);
-    }
-
-    /// Goal: a payload that was lent keeps its bytes, and its owner can tell that it may not write. Method: a buffer
-    /// with and without a payload in it.
-    #[test]
-    fn lent_bytes_are_not_written() {
-        let mut buffer = Arc::new(vec![1, 2, 3, 4]);
-        let lent = Lent::new(&buffer, 1..3);
-        assert!(Arc::get_mut(&mut buffer).is_none());
-        let data = Data::Lent(lent);
-        assert_eq!(bytes(data.places(1, 1)), [3]);
-        drop(data);
-        assert!(Arc::get_mut(&mut buffer).is_some());
-    }
-
-    /// Goal: no place reaches beyond its data. Method: ranges that end after it, and that overflow.
-    #[test]
-    fn places_stay_within_their_data() {
-        let data = Data::Owned(Buffer::new(0));
-        for (from, length) in [(0, ALIGN + 1), (ALIGN, 1), (usize::MAX, 2), (1, usize::MAX)] {
-            let places = std::panic::AssertUnwindSafe(|| data.places(from, length).count());
-            assert!(std::panic::catch_unwind(places).is_err(), "{length} bytes at {from}");
-        }
     }
 }

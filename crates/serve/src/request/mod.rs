@@ -2,6 +2,7 @@
 //! as clients see them. Imports none of the three.
 
 pub mod buffer;
+pub mod data;
 pub mod entry;
 pub mod export;
 pub mod extent;

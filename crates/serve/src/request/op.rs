@@ -13,7 +13,8 @@ use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
 
-use crate::request::buffer::{Data, Pool};
+use crate::request::buffer::Pool;
+use crate::request::data::Data;
 use crate::request::place::{Place, Places, PlacesMut};
 
 /// Pieces of one request with data that the controller may have together.

@@ -11,9 +11,6 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use super::buffer::Buffer;
-use super::place::{Place, Places, PlacesMut};
-
 /// Bytes from here on one instruction is faster than a loop over words.
 #[cfg(all(target_arch = "x86_64", not(any(miri, iofair_sanitize))))]
 const INSTRUCTION_MIN: usize = 128;
@@ -197,108 +194,5 @@ impl Stored {
     /// The object that keeps it mapped.
     pub fn keeper(&self) -> &Keeper {
         &self.keeper
-    }
-}
-
-/// Bytes in several places of shared memory: the buffers of a guest's request. Reads write to them.
-#[derive(Default)]
-pub struct Scattered {
-    spans: Vec<Span>,
-    /// What keeps the places mapped; there is one where there are places.
-    keeper: Option<Keeper>,
-    /// A copy in one piece, for a back end that cannot use the places; a read lands there first.
-    bounce: Option<Buffer>,
-}
-
-impl fmt::Debug for Scattered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Scattered").field(&self.spans).field(&self.bounce).finish()
-    }
-}
-
-impl Scattered {
-    /// Bytes in these places, in order.
-    ///
-    /// # Safety
-    /// All places are mapped, readable and writable while the keeper exists. There is never a reference to any of
-    /// them.
-    pub unsafe fn new(spans: Vec<Span>, keeper: Keeper) -> Self {
-        Self { spans, keeper: Some(keeper), bounce: None }
-    }
-    /// The places.
-    pub fn spans(&self) -> &[Span] {
-        &self.spans
-    }
-    /// The object that keeps the places mapped.
-    pub fn keeper(&self) -> Option<&Keeper> {
-        self.keeper.as_ref()
-    }
-    /// Total length in bytes.
-    pub fn len(&self) -> usize {
-        self.spans.iter().map(Span::len).sum()
-    }
-    /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// Whether every place is aligned to `block` bytes.
-    pub fn is_aligned(&self, block: usize) -> bool {
-        self.spans.iter().all(|span| {
-            (span.pointer as usize).is_multiple_of(block) && span.len().is_multiple_of(block)
-        })
-    }
-    /// The bytes where the client has them.
-    fn outside(&self, from: usize, length: usize) -> PlacesMut<'_> {
-        // SAFETY: mapped and writable as long as the keeper lives, by the promise of `new`, and it is kept here.
-        unsafe { PlacesMut::shared(&self.spans, from, length) }
-    }
-    /// The current places of a part of it, for reading.
-    pub fn places(&self, from: usize, length: usize) -> Places<'_> {
-        match &self.bounce {
-            Some(buffer) => Places::one(Place::of_buffer(buffer), from, length),
-            // SAFETY: as in `outside`.
-            None => unsafe { Places::shared(&self.spans, from, length) },
-        }
-    }
-    /// The current places of a part of it, for writing.
-    pub fn places_mut(&mut self, from: usize, length: usize) -> PlacesMut<'_> {
-        match self.bounce {
-            Some(ref mut buffer) => PlacesMut::of_buffer(buffer, from, length),
-            None => self.outside(from, length),
-        }
-    }
-    /// Uses a copy in this buffer from now on; `filled` with the present bytes, for a write.
-    pub fn bounce(&mut self, mut buffer: Buffer, filled: bool) {
-        self.bounce = None;
-        let mut rest = buffer.bytes_mut();
-        for place in self.places(0, self.len()).filter(|_| filled) {
-            let (here, after) = rest.split_at_mut(place.len());
-            place.read(here);
-            rest = after;
-        }
-        self.bounce = Some(buffer);
-    }
-    /// Whether there is a copy.
-    pub fn is_bounced(&self) -> bool {
-        self.bounce.is_some()
-    }
-    /// Copies data that was read into the copy to the places.
-    pub fn spread(&self) {
-        if let Some(buffer) = &self.bounce {
-            self.fill(&buffer.bytes()[..self.len()]);
-        }
-    }
-    /// Writes bytes into the places, from the first one on.
-    pub fn fill(&self, mut from: &[u8]) {
-        for mut place in self.outside(0, from.len()) {
-            let (here, after) = from.split_at(place.len());
-            place.write(here);
-            from = after;
-        }
-    }
-    /// The list of places, for reuse of its memory, and the copy if there is one.
-    pub fn into_parts(mut self) -> (Vec<Span>, Option<Buffer>) {
-        self.spans.clear();
-        (self.spans, self.bounce)
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use iofair_config::contracts::Listen;
+use iofair_config::contracts::{Contracts, Listen};
 
 use crate::error::ServeError;
 use crate::log;
@@ -25,6 +25,12 @@ pub(super) struct Listening {
     pub(super) tcp: Option<SocketAddr>,
     /// The file of a socket that is our own.
     pub(super) bound: Option<SocketFile>,
+}
+
+/// Users and groups that may connect to the NBD socket, and to disks of virtual machines.
+pub(super) fn allowed(contracts: &Contracts) -> Result<(Allowed, Allowed), ServeError> {
+    let of = |access| Allowed::new(contracts, access);
+    Ok((of(&contracts.listen.access)?, of(&contracts.vhost)?))
 }
 
 /// Listens where the contracts say, on a socket that was passed if it is bound there, and on all others

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use iofair_config::contracts::Contracts;
 
 use super::Server;
-use super::admission::admit;
+use super::facts::admit;
 use crate::confine;
 use crate::error::ServeError;
 use crate::places::Consent;

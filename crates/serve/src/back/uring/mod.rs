@@ -26,7 +26,7 @@ use slab::Slab;
 
 use super::{Back, Completed, Job, Lookup, Loss};
 use crate::back::volume::PlannedVolume;
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::op::{Op, Ops, Question};
 use crate::trial::Mode;

@@ -26,7 +26,7 @@ pub use disk::{CommandId, Defect, Disk, Tally};
 use super::{Back, Completed, Job, Loss};
 use crate::back::uring::Storage;
 use crate::back::volume::PlannedVolume;
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::extent::Extent;
 use crate::request::op::{Ops, Question};

@@ -24,12 +24,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::{BUSY, Scope, Service, Visit, unless_cut};
-use crate::control::app::{ApiResponse, Call};
+use super::service::{BUSY, Scope, Service, Visit, unless_cut};
+use crate::control::call::Call;
+use crate::control::events::{self, Events};
 use crate::control::gate::{Author, Caller, Role};
 use crate::control::limits::{self, Class};
-use crate::control::monitor::{self, Events};
+use crate::control::monitor;
 use crate::control::problem::Problem;
+use crate::control::response::ApiResponse;
 use crate::control::slots::Slot;
 use crate::socket;
 
@@ -120,7 +122,7 @@ async fn respond(
 ) -> Response<Sent> {
     let outcome = carry_out(request, visit, service).await;
     let outcome = match outcome {
-        Ok(Outcome::Events(events)) => return monitor::response(events).map(Either::Right),
+        Ok(Outcome::Events(events)) => return events::response(events).map(Either::Right),
         Ok(Outcome::Whole(outcome)) => outcome,
         Err(problem) => ApiResponse::problem(&problem),
     };

@@ -6,29 +6,23 @@
 //!
 //! The page shows [`GROUPS`] groups at most. It only reads.
 
-mod events;
 mod history;
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use hyper::body::Bytes;
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
 
-use super::app::{ApiResponse, App, Result, lock};
 use super::live::{Live, Moment};
 use super::page::Page;
+use super::problem::Result;
+use super::response::ApiResponse;
+use super::turns::lock;
 use history::History;
-
-pub(super) use events::{Events, response};
 
 /// Groups that a page shows, parents before children.
 const GROUPS: usize = 256;
-/// Interval of samples.
-const SAMPLE: Duration = Duration::from_secs(1);
-
 /// The page's content type.
 pub(super) const HTML: &str = "text/html; charset=utf-8";
 /// What the page may do: load its own files and read its own events.
@@ -95,16 +89,4 @@ impl Monitor {
 fn event(name: &str, data: &impl serde::Serialize) -> Bytes {
     let data = serde_json::to_string(data).expect("our own structs are JSON");
     format!("event: {name}\ndata: {data}\n\n").into()
-}
-
-/// Copies the counters each second, until the runtime ends.
-pub(super) async fn sample_each_second(app: Arc<App>) {
-    let mut ticks = interval(SAMPLE);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let app = app.clone();
-        // It fails while the server ends.
-        let _ = tokio::task::spawn_blocking(move || app.sample()).await;
-    }
 }

@@ -6,7 +6,7 @@
 //! directly. Nothing is cached: files are opened for direct I/O, and sizes are read each time. A file behaves like a
 //! block device: it cannot be truncated, and a write past its end fails with "no space".
 
-mod mount;
+pub(crate) mod mount;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -30,8 +30,6 @@ use crate::clock::{WallTime, spent, wall};
 use crate::descriptors;
 use crate::request::buffer::Buffer;
 use crate::wake;
-
-pub(crate) use mount::Mounted;
 
 /// Longest read or write that the kernel is to send. Its own limit is 1 MiB; what is read is copied to it by the thread that
 /// serves everybody.

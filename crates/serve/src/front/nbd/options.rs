@@ -2,10 +2,9 @@
 
 use iofair_config::contracts::user;
 
-use super::session::{Tls, transmission_flags};
 use super::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, PAYLOAD_MAX, STRING_MAX, info, option, option_reply,
-    reply, u16_at, u32_at,
+    reply, transmission, u16_at, u32_at,
 };
 use crate::request::export::{Export, Exports, Offer, Peer};
 
@@ -15,6 +14,19 @@ const BLOCK_PREFERRED: u32 = 4096;
 const LIST_STEP: usize = 64;
 /// Queries that one option may carry.
 const QUERIES_MAX: u32 = 64;
+
+/// Whether this client uses TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tls {
+    /// TLS is not available.
+    Absent,
+    /// TLS is optional.
+    Offered,
+    /// TLS is mandatory.
+    Required,
+    /// TLS is active.
+    Running,
+}
 
 /// Who asks, and what was agreed so far.
 #[derive(Debug)]
@@ -64,6 +76,20 @@ impl Handshake {
             _ => option_reply(out, kind, reply::ERR_UNKNOWN, b"there is no export of this name"),
         }
     }
+}
+
+/// The transmission flags of an export.
+fn transmission_flags(export: &Export, structured: bool) -> u16 {
+    use transmission::{
+        CAN_MULTI_CONN, HAS_FLAGS, READ_ONLY, ROTATIONAL, SEND_CACHE, SEND_DF, SEND_FAST_ZERO,
+        SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
+    };
+    let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_CACHE;
+    flags |= if export.entry.connections > 1 { CAN_MULTI_CONN } else { 0 };
+    flags |=
+        if export.read_only { READ_ONLY } else { SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO };
+    flags |= if structured { SEND_DF } else { 0 };
+    flags | if export.rotational { ROTATIONAL } else { 0 }
 }
 
 /// What an option leads to.

@@ -4,11 +4,12 @@
 //! appended to `out`, and executes commands. The payload of a write follows its command; the owner takes it from the
 //! input.
 
+pub use super::options::Tls;
 use super::options::{self, Handshake};
 use super::wire::{
     GREETING_MAGIC, OPTION_DATA_MAX, OPTION_HEADER, OPTION_MAGIC, PAYLOAD_MAX, REQUEST_HEADER,
     REQUEST_MAGIC, command, errno, error_chunk, flag, handshake, option, option_reply, reply,
-    simple_reply, transmission, u16_at, u32_at, u64_at,
+    simple_reply, u16_at, u32_at, u64_at,
 };
 use crate::request::export::{Export, Offer, Peer};
 
@@ -16,33 +17,6 @@ use crate::request::export::{Export, Offer, Peer};
 const LISTS_MAX: u32 = 16;
 /// Largest number of bytes that a session needs at once.
 pub const INPUT_MAX: usize = OPTION_HEADER + OPTION_DATA_MAX;
-
-/// Whether this client uses TLS.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tls {
-    /// TLS is not available.
-    Absent,
-    /// TLS is optional.
-    Offered,
-    /// TLS is mandatory.
-    Required,
-    /// TLS is active.
-    Running,
-}
-
-/// The transmission flags of an export.
-pub(super) fn transmission_flags(export: &Export, structured: bool) -> u16 {
-    use transmission::{
-        CAN_MULTI_CONN, HAS_FLAGS, READ_ONLY, ROTATIONAL, SEND_CACHE, SEND_DF, SEND_FAST_ZERO,
-        SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
-    };
-    let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_CACHE;
-    flags |= if export.entry.connections > 1 { CAN_MULTI_CONN } else { 0 };
-    flags |=
-        if export.read_only { READ_ONLY } else { SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO };
-    flags |= if structured { SEND_DF } else { 0 };
-    flags | if export.rotational { ROTATIONAL } else { 0 }
-}
 
 /// The operation of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

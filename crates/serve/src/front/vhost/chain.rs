@@ -15,7 +15,8 @@ use super::Memory;
 use super::config::{EMPTY_SECTORS_MAX, Facts, QUEUE_SIZE_MAX};
 use super::memory::{self, Bytes};
 use crate::front::nbd::wire::PAYLOAD_MAX;
-use crate::request::shared::{Scattered, Span};
+use crate::request::data::Scattered;
+use crate::request::shared::Span;
 
 /// Longest chain, with indirect tables: no driver may make one that is longer than its queue.
 const DESCRIPTORS_MAX: u16 = QUEUE_SIZE_MAX;

@@ -2,14 +2,18 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::Sender;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 
 use iofair_core::time::Nanos;
 
 use super::Memory;
+use super::allowance::Allowance;
 use super::config::Facts;
 use super::inflight::Region;
 use super::ring::Setup;
+use crate::clock::spent;
+use crate::wake;
 
 /// A command. The reply to each one arrives before the next is sent.
 #[derive(Debug)]
@@ -64,4 +68,27 @@ pub(crate) struct Envelope {
     /// Processor time that the client's messages have cost since the last command.
     pub(crate) spent: Nanos,
     pub(crate) reply: Sender<Reply>,
+}
+
+/// A handle to the device in the reactor.
+#[derive(Debug)]
+pub(crate) struct DeviceHandle {
+    /// The volume's name, for messages.
+    pub(crate) volume: String,
+    pub(crate) commands: Sender<Envelope>,
+    /// The eventfd that the device watches.
+    pub(crate) wake: OwnedFd,
+    /// The limits on the memory that clients may share.
+    pub(crate) allowance: Arc<Allowance>,
+}
+
+impl DeviceHandle {
+    /// Sends a command and waits for the reply. `None`: the device has been removed.
+    pub(super) fn ask(&self, command: Command) -> Option<Reply> {
+        let (reply, replied) = mpsc::channel();
+        let spent = spent();
+        self.commands.send(Envelope { command, spent, reply }).ok()?;
+        wake::signal(&self.wake);
+        replied.recv().ok()
+    }
 }

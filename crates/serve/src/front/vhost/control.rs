@@ -14,9 +14,8 @@ mod peek;
 
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,12 +26,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
-use super::allowance::Allowance;
-use super::command::{Command, Envelope, Reply};
+use super::command::{Command, DeviceHandle, Reply};
 use crate::clock::spent;
 use crate::descriptors;
 use crate::log;
-use crate::wake;
 use handler::Handler;
 pub(crate) use peek::tell_of_change;
 
@@ -47,29 +44,6 @@ const THREADS_MAX: usize = 64;
 const NICE: libc::c_int = 10;
 /// An idle thread that handled messages ends after this time.
 const THREAD_IDLE: Duration = Duration::from_secs(5);
-
-/// A handle to the device in the reactor.
-#[derive(Debug)]
-pub(crate) struct DeviceHandle {
-    /// The volume's name, for messages.
-    pub(crate) volume: String,
-    pub(crate) commands: Sender<Envelope>,
-    /// The eventfd that the device watches.
-    pub(crate) wake: OwnedFd,
-    /// The limits on the memory that clients may share.
-    pub(crate) allowance: Arc<Allowance>,
-}
-
-impl DeviceHandle {
-    /// Sends a command and waits for the reply. `None`: the device has been removed.
-    fn ask(&self, command: Command) -> Option<Reply> {
-        let (reply, replied) = mpsc::channel();
-        let spent = spent();
-        self.commands.send(Envelope { command, spent, reply }).ok()?;
-        wake::signal(&self.wake);
-        replied.recv().ok()
-    }
-}
 
 /// A message for the operator.
 pub(crate) fn tell(volume: &str, message: &str) {

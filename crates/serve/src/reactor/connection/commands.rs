@@ -4,9 +4,9 @@ use iofair_core::request::Operation;
 
 use super::super::endpoint::{Progress, ReactorContext};
 use super::super::input::INLINE_MAX;
-use super::{Connection, HELD_MAX, Payload};
+use super::{Connection, HELD_MAX, Payload, carries};
 use crate::front::nbd::session::{Action, Command, CommandType};
-use crate::request::buffer::Data;
+use crate::request::data::Data;
 use crate::request::op::{Hints, NewOp};
 
 /// Unsent bytes from which on a client that has not chosen a volume is told nothing more before it has read.
@@ -169,9 +169,4 @@ impl Connection {
         self.held += if carries(operation, hints) { length as usize } else { 0 };
         Ok(())
     }
-}
-
-/// Whether a request holds memory of its length.
-pub(super) fn carries(operation: Operation, hints: Hints) -> bool {
-    matches!(operation, Operation::Read | Operation::Write) && hints.extents == 0
 }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use super::{Device, Queue, ReactorContext, call};
-use crate::engine::Cancel;
+use crate::engine::cancel::Cancel;
 use crate::front::vhost::command::{Command, Envelope, Reply};
 use crate::front::vhost::config::{Facts, feature};
 use crate::front::vhost::inflight::{InFlight, Region};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use io_uring::types;
 
-use super::Wires;
+use super::wires::Wires;
 use crate::request::entry::Entry;
 
 /// An eventfd that the client rings. It is never read: the ring tells of every write.

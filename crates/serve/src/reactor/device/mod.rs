@@ -14,6 +14,7 @@
 
 mod commands;
 mod eventfd;
+mod wires;
 
 use std::io;
 use std::net::Shutdown;
@@ -35,13 +36,14 @@ use crate::front::vhost::control::{tell, tell_of_change};
 use crate::front::vhost::inflight::Region;
 use crate::front::vhost::ring::{Ring, Slot, Taken, write_status};
 use crate::guard;
-use crate::request::buffer::Data;
+use crate::request::data::{Data, Scattered};
 use crate::request::entry::Entry;
 use crate::request::op::{Hints, NewOp, Op, Ops};
-use crate::request::shared::{Scattered, Span};
+use crate::request::shared::Span;
 use crate::wake;
 use eventfd::{Kick, MUTE_TIME, Mute};
 use vm_memory::{GuestAddress, GuestMemoryBackend};
+use wires::{AGAIN, CANCEL, COMMANDS, KICK, MUTED, Wires};
 
 /// Requests that one device may have in flight.
 const INSIDE_MAX: u32 = 1024;
@@ -53,13 +55,6 @@ const SPARE_MAX: usize = 256;
 
 /// Cost of a descriptor, or of a piece of memory in it, in a quantum, so that few long chains are read in one visit.
 const STEP_BYTES: usize = 64;
-
-/// Slots of a device's ring entries: one for each queue, then one for each other purpose.
-const KICK: u8 = 0;
-const COMMANDS: u8 = 250;
-const AGAIN: u8 = 251;
-const CANCEL: u8 = 252;
-const MUTED: u8 = 253;
 
 const _: () = assert!(3 * QUEUES_MAX <= COMMANDS as usize && QUEUES_MAX <= u64::BITS as usize);
 
@@ -132,24 +127,6 @@ pub(super) struct Device {
     flying: u32,
     closing: bool,
     over: bool,
-}
-
-/// The ring, with a count of the entries of the device.
-struct Wires<'a, 'b> {
-    flying: &'a mut u32,
-    cx: &'a mut ReactorContext<'b>,
-}
-
-impl Wires<'_, '_> {
-    fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
-        *self.flying += 1;
-        self.cx.push(entry, slot)
-    }
-    /// Cancels an entry that may never complete by itself.
-    fn cancel(&mut self, slot: u8) -> io::Result<()> {
-        *self.flying += 1;
-        self.cx.cancel(slot, CANCEL)
-    }
 }
 
 /// Writes to an eventfd, if the client gave one. A failure only affects the client that gave it, and is ignored.

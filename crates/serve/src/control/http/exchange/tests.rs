@@ -78,7 +78,7 @@ fn pages_that_do_not_read_are_cut_off() {
             let events = Events::new((Bytes::from_static(b"event: first\n\n"), place), slot);
             let events = std::sync::Mutex::new(Some(events));
             let respond = move |_: Request<Incoming>| {
-                let response = monitor::response(events.lock().unwrap().take().unwrap());
+                let response = events::response(events.lock().unwrap().take().unwrap());
                 async move { response.map(Either::Right) }
             };
             let sending = tokio::spawn(async move {

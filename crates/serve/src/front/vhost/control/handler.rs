@@ -13,11 +13,10 @@ use vhost::vhost_user::message::{
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 use vm_memory::GuestAddress;
 
-use super::DeviceHandle;
 use crate::descriptors;
 use crate::front::vhost::Memory;
 use crate::front::vhost::allowance::Claim;
-use crate::front::vhost::command::{Command, Reply};
+use crate::front::vhost::command::{Command, DeviceHandle, Reply};
 use crate::front::vhost::config::{self, Facts, QUEUE_SIZE_MAX, QUEUES_MAX, feature};
 use crate::front::vhost::inflight::{self, Region};
 use crate::front::vhost::memory::{self, Shared};

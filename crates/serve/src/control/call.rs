@@ -3,10 +3,9 @@
 use iofair_config::contracts::edit::{Keys, Kind};
 use serde_json::Value as Json;
 
-use super::Result;
-use crate::control::gate::{Author, Key};
-use crate::control::page::Page;
-use crate::control::problem::Problem;
+use super::gate::{Author, Key};
+use super::page::Page;
+use super::problem::{Problem, Result};
 use crate::places::Consent;
 
 /// After the question mark of a change that shall only be tried.
@@ -14,27 +13,27 @@ const DRY_RUN: &str = "dry_run=true";
 
 /// A request of a client.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(in crate::control) struct Call {
-    pub(in crate::control) method: String,
+pub(super) struct Call {
+    pub(super) method: String,
     /// With its percent signs.
-    pub(in crate::control) path: String,
+    pub(super) path: String,
     /// What followed the question mark.
-    pub(in crate::control) query: String,
+    pub(super) query: String,
     /// The revision that the client knows, if it says so.
-    pub(in crate::control) if_match: Option<String>,
+    pub(super) if_match: Option<String>,
     /// `If-None-Match: *`: only if it is new.
-    pub(in crate::control) only_new: bool,
+    pub(super) only_new: bool,
     /// A body, JSON by its own word.
-    pub(in crate::control) body: Option<Vec<u8>>,
+    pub(super) body: Option<Vec<u8>>,
     /// Who makes a change.
-    pub(in crate::control) author: Author,
+    pub(super) author: Author,
     /// Whoever calls, as calls are counted.
-    pub(in crate::control) caller: Option<Key>,
+    pub(super) caller: Option<Key>,
 }
 
 impl Call {
     /// Whether this is a dry run. A drain has none.
-    pub(in crate::control) fn is_dry_run(&self) -> bool {
+    pub(super) fn is_dry_run(&self) -> bool {
         let parts: Vec<&str> = self.path.trim_matches('/').split('/').collect();
         let changes = match parts.as_slice() {
             ["v1", "stack" | "reload"] => self.query == DRY_RUN,
@@ -45,7 +44,7 @@ impl Call {
     }
 
     /// What a caller agrees to, as it stands behind the question mark.
-    pub(in crate::control) fn consent(&self, kind: Kind, name: &str) -> Result<Consent> {
+    pub(super) fn consent(&self, kind: Kind, name: &str) -> Result<Consent> {
         let mut consent = Consent::default();
         for word in self.query.split('&').filter(|word| !word.is_empty()) {
             let list = match (kind, self.method.as_str(), word) {
@@ -66,12 +65,12 @@ impl Call {
     }
 
     /// The part of a list that a call wants.
-    pub(in crate::control) fn page(&self) -> Result<Page> {
+    pub(super) fn page(&self) -> Result<Page> {
         Page::parse(&self.query, |name| unescape(&[name]))
     }
 
     /// The object in a call's body.
-    pub(in crate::control) fn keys(&self) -> Result<Keys> {
+    pub(super) fn keys(&self) -> Result<Keys> {
         let Some(body) = &self.body else { return Ok(Keys::new()) };
         match serde_json::from_slice(body) {
             Ok(Json::Object(keys)) => Ok(keys),

@@ -11,18 +11,18 @@ use hyper::header::{self, HeaderValue};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
-use crate::control::limits;
+use super::limits;
 
 /// A response body with one event after the other. It holds at most one event that was not sent yet.
 #[derive(Debug)]
-pub(in crate::control) struct Events {
+pub(super) struct Events {
     ready: mpsc::Receiver<Bytes>,
     ended: Arc<Notify>,
 }
 
 impl Events {
     /// The first event, and the newest one whenever there is another. `slot` is dropped when no more of them are sent.
-    pub(in crate::control) fn new(
+    pub(super) fn new(
         (first, mut latest): (Bytes, watch::Receiver<Bytes>),
         slot: impl Send + 'static,
     ) -> Self {
@@ -49,7 +49,7 @@ impl Events {
         Self { ready, ended }
     }
     /// Notifies when no more events come; what was not read by then need not be waited for.
-    pub(in crate::control) fn notify_at_end(&self, other: Arc<Notify>) {
+    pub(super) fn notify_at_end(&self, other: Arc<Notify>) {
         let ended = self.ended.clone();
         drop(tokio::spawn(async move {
             ended.notified().await;
@@ -71,7 +71,7 @@ impl Body for Events {
 }
 
 /// Its response.
-pub(in crate::control) fn response(events: Events) -> Response<Events> {
+pub(super) fn response(events: Events) -> Response<Events> {
     let mut response = Response::new(events);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

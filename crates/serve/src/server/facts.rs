@@ -1,0 +1,107 @@
+//! Whether a drive can keep contracts: what is known of it, and the plan that follows.
+
+use std::sync::OnceLock;
+
+use iofair_config::ConfigError;
+use iofair_config::contracts::Contracts;
+use iofair_config::contracts::admission::{AdmissionError, Admitted, Basis, Known};
+use iofair_config::contracts::effects::{self, State};
+use iofair_core::attainable::Attainable;
+use iofair_drive::profile;
+
+use crate::engine::{Plan, Timeouts};
+use crate::error::ServeError;
+use crate::places::Places;
+
+/// What is known of the back end, whatever the contracts say.
+#[derive(Debug)]
+pub(super) struct Facts {
+    worst_case: Option<u64>,
+    /// Its size, if volumes share it.
+    capacity: Option<u64>,
+    /// What it reaches, measured when it is first needed.
+    reaches: OnceLock<Attainable>,
+}
+
+impl Facts {
+    pub(super) const fn new(worst_case: Option<u64>, capacity: Option<u64>) -> Self {
+        Self { worst_case, capacity, reaches: OnceLock::new() }
+    }
+    /// Capacity of a drive whose volumes are ranges of it.
+    pub(super) const fn capacity(&self) -> Option<u64> {
+        self.capacity
+    }
+    pub(super) fn known(&self, contracts: &Contracts) -> Result<Known, ServeError> {
+        if let (Some(written), None) = (contracts.asks_reaches(), self.reaches.get()) {
+            // A path behind `@` says where the data is.
+            let name = written.split_once('@').map_or(written, |(name, _)| name);
+            let profile = profile::read(name);
+            let profile = profile.map_err(|error| contracts.back_error(error.to_string()))?;
+            self.reaches.get_or_init(|| profile.reaches());
+        }
+        Ok(Known { worst_case: self.worst_case, reaches: self.reaches.get().copied() })
+    }
+    /// Says that minimums are not checked, if so.
+    pub(super) fn unchecked(
+        &self,
+        contracts: &Contracts,
+    ) -> Result<Option<&'static str>, ServeError> {
+        Ok(contracts.unchecked(&self.known(contracts)?))
+    }
+    /// What an operator should know of contracts: whether they are checked, and what they leave.
+    pub(super) fn notes(&self, contracts: &Contracts) -> Result<Vec<String>, ServeError> {
+        let known = self.known(contracts)?;
+        let groups = &self.admit(contracts, None)?;
+        let unchecked = contracts.unchecked(&known).map(str::to_string);
+        let told = effects::notes(State { contracts, groups }, &known);
+        Ok(unchecked.into_iter().chain(told).collect())
+    }
+    /// The rate that admission uses under stacks that translate minimums into weights.
+    pub(super) fn worst_case(&self, contracts: &Contracts) -> Option<u64> {
+        contracts.drive.worst_case.or(self.worst_case)
+    }
+    /// The rates of the drive, if minimums are checked against them.
+    pub(super) fn reaches(&self, contracts: &Contracts) -> Option<Attainable> {
+        let known = self.known(contracts).ok()?;
+        match contracts.basis(&known) {
+            Basis::Reaches(drive) if contracts.drive.stack.keeps_minimums() => Some(drive),
+            _ => None,
+        }
+    }
+    pub(super) fn admit(
+        &self,
+        contracts: &Contracts,
+        before: Option<&Contracts>,
+    ) -> Result<Admitted, ServeError> {
+        contracts.admit(&self.known(contracts)?, before).map_err(|error| match error {
+            AdmissionError::Config(error) => ServeError::Infeasible(error),
+            AdmissionError::Sum(refusal) => ServeError::Refused(refusal),
+        })
+    }
+}
+
+/// A plan without volumes, if the promises can be kept and the volumes fit. `before`: the contracts in force.
+pub(super) fn admit(
+    contracts: &Contracts,
+    places: &Places,
+    facts: &Facts,
+    before: Option<&Contracts>,
+) -> Result<Plan, ServeError> {
+    let groups = facts.admit(contracts, before)?;
+    let capacity = facts.capacity.unwrap_or(u64::MAX);
+    if places.end() > capacity {
+        let full = |error: ConfigError| ServeError::Full(Box::new(error.into()));
+        contracts.check_capacity(capacity).map_err(full)?;
+        let message = format!(
+            "the volumes need {} bytes with those that were removed but keep their place, and the \
+             drive has {capacity}",
+            places.end(),
+        );
+        return Err(full(contracts.back_error(message)));
+    }
+    let (volumes, closed) = (Vec::new(), Vec::new());
+    let drive = &contracts.drive;
+    let timeouts = Timeouts { timeout: drive.timeout, drain: drive.drain };
+    let (stack, faults) = (drive.stack.clone(), drive.faults.clone());
+    Ok(Plan { stack, groups, volumes, closed, timeouts, faults })
+}
