@@ -8,8 +8,9 @@ use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{
     Completion, Controller, Dispatch, FlushRule, Setup, Stack, Submission,
 };
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, GroupId};
 use iofair_core::policy::DriveFacts;
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

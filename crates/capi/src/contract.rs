@@ -1,7 +1,8 @@
 //! Contracts in C: zero means "not set".
 
-use iofair_core::contract::{self, Burst, Limits, Total, WEIGHT_DEFAULT};
-use iofair_core::group::Class;
+use iofair_core::bounds::WEIGHT_DEFAULT;
+use iofair_core::contract::{self, Burst, Limits, Total};
+use iofair_core::priority::Class;
 use iofair_core::request::Direction;
 use iofair_core::time::Nanos;
 

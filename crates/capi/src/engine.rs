@@ -8,7 +8,7 @@ use iofair_config::contracts::Contracts;
 use iofair_config::contracts::admission::{AdmissionError, Known};
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Stack};
-use iofair_core::request::CommandId;
+use iofair_core::id::CommandId;
 use iofair_core::time::Instant;
 use iofair_policies::TABLE;
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use iofair_core::controller;
-use iofair_core::group::{ClientId, GroupId};
+use iofair_core::id::{ClientId, GroupId};
 
 use crate::error::{Failure, IOFAIR_ERROR_NO_CLIENT, IOFAIR_ERROR_NO_GROUP};
 use crate::request::Completion;

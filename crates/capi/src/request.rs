@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use iofair_core::controller::{self, Dispatch};
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::request::{self, Flags, Operation};
 use iofair_core::stats;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};

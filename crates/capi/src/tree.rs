@@ -5,7 +5,8 @@
 
 use std::ffi::c_char;
 
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, GroupId};
+use iofair_core::priority::Priority;
 use iofair_core::time::Instant;
 
 use crate::contract::{self, Contract};

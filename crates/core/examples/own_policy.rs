@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
-use iofair_core::group::Priority;
+use iofair_core::id::RequestId;
 use iofair_core::params::Parameter;
 use iofair_core::policy::{Build, Context, DriveFacts, Judgement, Policy, Role, Row, Table};
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 

@@ -24,19 +24,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::bounds::{WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
 use crate::error::EngineError;
-use crate::group::Class;
 use crate::minimum::Minimum;
+use crate::priority::Class;
 use crate::request::Direction;
 use crate::time::Nanos;
 use crate::unit::Size;
-
-/// Smallest weight of a group; [`WEIGHT_MAX`] is the largest, [`WEIGHT_DEFAULT`] the default (as in blkio and BFQ).
-pub const WEIGHT_MIN: u32 = 1;
-/// See [`WEIGHT_MIN`].
-pub const WEIGHT_MAX: u32 = 1000;
-/// See [`WEIGHT_MIN`].
-pub const WEIGHT_DEFAULT: u32 = 100;
 
 /// Percentage of a drive's rate that remains when several clients share it, for groups with `alone`: BFQ
 /// "keeps throughput in the range 90-100% of the available speed" (the survey of 2019).

@@ -3,9 +3,8 @@
 use alloc::string::String;
 use core::fmt;
 
-use crate::contract::{WEIGHT_MAX, WEIGHT_MIN};
-use crate::group::{ClientId, DEPTH_MAX, GroupId, LEVEL_MAX};
-use crate::request::CommandId;
+use crate::bounds::{DEPTH_MAX, LEVEL_MAX, WEIGHT_MAX, WEIGHT_MIN};
+use crate::id::{ClientId, CommandId, GroupId};
 use crate::unit::Sectors;
 
 /// Why the engine refused a call.

@@ -12,10 +12,11 @@
 //! ```
 //! use iofair_core::contract::Contract;
 //! use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
-//! use iofair_core::group::Priority;
+//! use iofair_core::priority::Priority;
 //! use iofair_core::parts::fifo::Fifo;
 //! use iofair_core::policy::{Context, DriveFacts, Judgement, Policy, Role, Row, Table};
-//! use iofair_core::request::{Flags, Operation, RequestId};
+//! use iofair_core::request::{Flags, Operation};
+//! use iofair_core::id::RequestId;
 //! use iofair_core::time::Instant;
 //! use iofair_core::unit::Sectors;
 //!
@@ -79,14 +80,17 @@ extern crate alloc;
 extern crate std;
 
 pub mod attainable;
+pub mod bounds;
 pub mod contract;
 pub mod controller;
 pub mod error;
 pub mod group;
+pub mod id;
 pub mod minimum;
 pub mod params;
 pub mod parts;
 pub mod policy;
+pub mod priority;
 pub mod quota;
 pub mod request;
 pub mod stats;

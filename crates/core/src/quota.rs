@@ -27,8 +27,9 @@
 
 use alloc::vec::Vec;
 
-use crate::contract::WEIGHT_DEFAULT;
-use crate::group::{GroupId, Groups};
+use crate::bounds::WEIGHT_DEFAULT;
+use crate::group::Groups;
+use crate::id::GroupId;
 
 /// How much there is to divide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +62,8 @@ struct Usage {
 /// A resource and who holds how much of it.
 ///
 /// ```
-/// use iofair_core::group::{GroupId, Groups};
+/// use iofair_core::group::Groups;
+/// use iofair_core::id::GroupId;
 /// use iofair_core::quota::{Limits, Quota};
 ///
 /// let groups = Groups::new();

@@ -10,9 +10,8 @@ mod pieces;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-use core::fmt;
-
-use crate::group::{ClientId, GroupId, Priority};
+use crate::id::{ClientId, CommandId, GroupId, RequestId};
+use crate::priority::Priority;
 use crate::time::{Instant, Nanos};
 use crate::unit::Sectors;
 
@@ -94,36 +93,6 @@ impl Flags {
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
-    }
-}
-
-/// The slot of a live request in [`Requests`]; reused after its completion.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RequestId(pub u32);
-
-/// Identifies a dispatched command until its completion. Unlike a [`RequestId`], it is not reused (for the next 2^32 commands
-/// of its slot).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CommandId {
-    slot: u32,
-    generation: u32,
-}
-
-impl CommandId {
-    /// As a number, for drivers that carry one with each command.
-    #[must_use]
-    pub const fn to_bits(self) -> u64 {
-        (self.generation as u64) << 32 | self.slot as u64
-    }
-    /// The inverse of [`Self::to_bits`].
-    pub const fn from_bits(bits: u64) -> Self {
-        Self { slot: bits as u32, generation: (bits >> 32) as u32 }
-    }
-}
-
-impl fmt::Display for CommandId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "command {} of slot {}", self.generation, self.slot)
     }
 }
 

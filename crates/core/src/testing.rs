@@ -10,9 +10,10 @@ use std::vec::Vec;
 
 use crate::contract::Contract;
 use crate::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
-use crate::group::{Class, ClientId, Priority};
+use crate::id::{ClientId, CommandId};
 use crate::policy::{DriveFacts, Gauges, Table};
-use crate::request::{CommandId, Flags, Operation};
+use crate::priority::{Class, Priority};
+use crate::request::{Flags, Operation};
 use crate::time::Instant;
 use crate::unit::Sectors;
 

@@ -7,8 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::group::{ClientId, GroupId};
-use crate::request::RequestId;
+use crate::id::{ClientId, GroupId, RequestId};
 use crate::time::Instant;
 
 /// One event.

@@ -63,11 +63,12 @@ use alloc::boxed::Box;
 
 use crate::parts::anticipatory::{AnticipatoryQueue, AnticipatoryRules, Kind, Shared};
 use iofair_core::group::{Change, Groups};
+use iofair_core::id::RequestId;
 use iofair_core::params::Parameter;
 use iofair_core::policy::{
     Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
 };
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules};

@@ -23,9 +23,10 @@
 
 use alloc::boxed::Box;
 
+use iofair_core::id::RequestId;
 use iofair_core::params::Parameter;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
-use iofair_core::request::{Direction, RequestId};
+use iofair_core::request::Direction;
 use iofair_core::time::Nanos;
 use iofair_core::trace::Subject;
 use iofair_policies::parts::deadline_queue::{DeadlineQueue, DeadlineRules};
@@ -115,7 +116,7 @@ impl Policy for Deadline {
 
 #[cfg(test)]
 mod tests {
-    use iofair_core::group::Class;
+    use iofair_core::priority::Class;
     use iofair_core::testing::Rig;
     use iofair_core::time::Instant;
     use std::vec;

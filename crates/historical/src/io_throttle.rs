@@ -44,11 +44,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use iofair_core::contract::Limits;
-use iofair_core::group::{Change, ClientId};
+use iofair_core::group::Change;
+use iofair_core::id::{ClientId, RequestId};
 use iofair_core::params::{Kind, Parameter};
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
-use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_policies::parts::levels::cost;

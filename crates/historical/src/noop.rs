@@ -14,9 +14,9 @@
 use alloc::boxed::Box;
 
 use crate::parts::noop_queue::NoopQueue;
+use iofair_core::id::RequestId;
 use iofair_core::params::Parameter;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
-use iofair_core::request::RequestId;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted};
 

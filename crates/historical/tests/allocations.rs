@@ -9,8 +9,8 @@ mod stacks;
 use std::alloc::System;
 
 use iofair_core::controller::Stack;
+use iofair_core::id::RequestId;
 use iofair_core::policy::{Build, Context, Judgement, Policy, Role, Row};
-use iofair_core::request::RequestId;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use crate::load::Load;

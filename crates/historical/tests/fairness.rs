@@ -12,9 +12,10 @@ use std::collections::VecDeque;
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, FlushRule, Setup, Stack, Submission};
-use iofair_core::group::{ClientId, Priority};
+use iofair_core::id::{ClientId, CommandId, RequestId};
 use iofair_core::policy::{Build, Context, DriveFacts, Policy, Row};
-use iofair_core::request::{CommandId, Flags, Operation, RequestId};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_historical::TABLE;

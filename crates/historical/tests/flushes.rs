@@ -10,8 +10,9 @@ use iofair_core::contract::{Contract, Limits, Low};
 use iofair_core::controller::{
     Completion, Controller, Dispatch, FlushRule, Place, Setup, Submission,
 };
-use iofair_core::group::{ClientId, Priority};
+use iofair_core::id::ClientId;
 use iofair_core::policy::{DriveFacts, Gauges};
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

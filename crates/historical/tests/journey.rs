@@ -3,10 +3,10 @@
 use iofair_core::contract::{Burst, Contract, Limits, Total};
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Held, Plug, Setup, Submission};
 use iofair_core::error::EngineError;
-use iofair_core::group::ClientId;
-use iofair_core::group::{GroupId, Priority};
+use iofair_core::id::{ClientId, CommandId, GroupId};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{CommandId, Flags, Operation, Request};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Flags, Operation, Request};
 use iofair_core::time::Instant;
 use iofair_core::trace::{EventKind, Subject};
 use iofair_core::unit::Sectors;

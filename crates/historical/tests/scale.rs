@@ -1,12 +1,13 @@
 //! Work that does not grow with the number of groups, counted in groups and clients looked at.
 
+use iofair_core::bounds::DEPTH_MAX;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
 use iofair_core::error::EngineError;
-use iofair_core::group::{ClientId, GroupId};
-use iofair_core::group::{DEPTH_MAX, Priority};
+use iofair_core::id::{ClientId, GroupId};
 use iofair_core::policy::DriveFacts;
 use iofair_core::policy::Role;
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Instant;
 use iofair_core::time::Nanos;

@@ -6,8 +6,9 @@ mod stacks;
 
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Place, Setup, Stack, Submission};
-use iofair_core::group::{ClientId, Priority};
+use iofair_core::id::ClientId;
 use iofair_core::policy::DriveFacts;
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;

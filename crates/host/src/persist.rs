@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use iofair_core::contract::WEIGHT_DEFAULT;
-use iofair_core::group::Class;
+use iofair_core::bounds::WEIGHT_DEFAULT;
+use iofair_core::priority::Class;
 
 use crate::facts::Facts;
 use crate::groups::unit;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use iofair_config::contracts::host::HostContracts;
-use iofair_core::contract::{Contract, Rate, WEIGHT_DEFAULT};
-use iofair_core::group::Class;
+use iofair_core::bounds::WEIGHT_DEFAULT;
+use iofair_core::contract::{Contract, Rate};
+use iofair_core::priority::Class;
 
 use crate::device::Queue;
 use crate::facts::Facts;

@@ -17,7 +17,7 @@ use std::alloc::System;
 use cpu_time::ThreadTime;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{FlushRule, Stack};
-use iofair_core::group::Priority;
+use iofair_core::priority::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_historical::TABLE;

@@ -6,7 +6,7 @@
 //! scripted clock can be made to repeat.
 
 use iofair_core::controller::{Completion, Controller, Dispatch, Setup, Submission};
-use iofair_core::request::RequestId;
+use iofair_core::id::RequestId;
 use iofair_core::time::Instant;
 use iofair_core::trace::Event;
 

@@ -46,7 +46,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use iofair_core::controller::Submission;
-    use iofair_core::group::ClientId;
+    use iofair_core::id::ClientId;
     use iofair_core::request::{Flags, Operation};
     use iofair_core::time::Nanos;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{FlushRule, Stack};
-use iofair_core::group::Priority;
+use iofair_core::priority::Priority;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::behind::Path;

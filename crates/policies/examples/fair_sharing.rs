@@ -5,8 +5,9 @@
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Completion, Controller, FlushRule, Setup, Submission};
 use iofair_core::error::EngineError;
-use iofair_core::group::{ClientId, Priority};
+use iofair_core::id::ClientId;
 use iofair_core::policy::DriveFacts;
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

@@ -41,10 +41,11 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use iofair_core::id::RequestId;
 use iofair_core::params::Parameter;
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
-use iofair_core::request::{Operation, RequestId, Requests};
+use iofair_core::request::{Operation, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use latency::{GOOD, Latencies};

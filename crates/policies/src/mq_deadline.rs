@@ -20,10 +20,11 @@ use alloc::boxed::Box;
 
 use crate::parts::deadline_queue::batch_direction;
 use crate::parts::sorted_fifo::{Entry, MergeRules, Sorted, SortedFifo};
-use iofair_core::group::Class;
+use iofair_core::id::RequestId;
 use iofair_core::params::Parameter;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
-use iofair_core::request::{Direction, RequestId, Requests};
+use iofair_core::priority::Class;
+use iofair_core::request::{Direction, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;

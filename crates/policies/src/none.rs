@@ -6,9 +6,9 @@
 
 use alloc::boxed::Box;
 
+use iofair_core::id::RequestId;
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, Tags};
-use iofair_core::request::RequestId;
 
 /// The row of the table.
 pub static ROW: Row = Row {
@@ -61,7 +61,7 @@ impl Policy for Fcfs {
 
 #[cfg(test)]
 mod tests {
-    use iofair_core::group::Class;
+    use iofair_core::priority::Class;
     use iofair_core::testing::Rig;
     use std::vec;
 

@@ -56,10 +56,11 @@ use crate::parts::levels::{Account, Levels, TOP, cost, group_of, level_of};
 use crate::parts::meter::{Limit, Rule};
 use ceilings::Ceilings;
 use iofair_core::contract::Limits;
-use iofair_core::group::{Change, ClientId, GroupId, Groups};
+use iofair_core::group::{Change, Groups};
+use iofair_core::id::{ClientId, GroupId, RequestId};
 use iofair_core::params::{Kind, Parameter};
 use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 

@@ -56,12 +56,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use depth::Depth;
+use iofair_core::id::RequestId;
 use iofair_core::params::Parameter;
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{
     Build, Claim, Context, DriveFacts, Gauges, Judgement, Policy, Role, Row,
 };
-use iofair_core::request::{Flags, Operation, Request, RequestId, Requests};
+use iofair_core::request::{Flags, Operation, Request, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 

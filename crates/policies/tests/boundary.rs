@@ -5,9 +5,10 @@
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Plug, Setup, Submission, TIME_MAX};
 use iofair_core::error::EngineError;
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, CommandId, GroupId};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_policies::TABLE;

@@ -8,8 +8,9 @@ use iofair_core::controller::{
     Submission,
 };
 use iofair_core::error::EngineError;
-use iofair_core::group::{Class, ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, GroupId};
 use iofair_core::policy::{DriveFacts, Role};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

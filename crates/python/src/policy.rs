@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use iofair_core::controller::Stack;
+use iofair_core::id::RequestId;
 use iofair_core::params::Parameter;
 use iofair_core::policy::{Build, Context, Judgement, Policy, Role, Row, Table, Tags};
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::request::Requests;
 use iofair_core::time::Instant;
 use iofair_historical::TABLE;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

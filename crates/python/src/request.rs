@@ -1,8 +1,9 @@
 //! What policies and clients in Python see and say: requests, drives, calls. Offsets and lengths are in bytes, times in
 //! nanoseconds.
 
+use iofair_core::id::RequestId;
 use iofair_core::policy::{Context, DriveFacts};
-use iofair_core::request::{Operation, Request, RequestId};
+use iofair_core::request::{Operation, Request};
 use iofair_core::time::Nanos;
 use iofair_core::unit::{Sectors, parse_time};
 use iofair_lab::scenario::{Action, Seat};

@@ -1,6 +1,6 @@
 //! fio's arguments for what calls do: directions, sizes, places, rates, and the end of a job.
 
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_lab::scenario::{Batches, Calls, Direction, Distribution, Job, Mix, Turn, Urgent};

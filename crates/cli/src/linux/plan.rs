@@ -1,9 +1,10 @@
 //! What an experiment means on Linux: scheduler and its settings, groups, fio's arguments. What the kernel has no
 //! counterpart of is an error that names the key.
 
-use iofair_core::contract::{Limits, WEIGHT_DEFAULT};
+use iofair_core::bounds::WEIGHT_DEFAULT;
+use iofair_core::contract::Limits;
 use iofair_core::controller::{Stack, Stage};
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_lab::outside::processes;
 use iofair_lab::scenario::{ClientSpec, Distribution, Exit, Manner, Scenario, Step};

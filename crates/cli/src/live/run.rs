@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use iofair_core::controller::Submission;
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_lab::outcome::{DriveOutcome, Outcome};

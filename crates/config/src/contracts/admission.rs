@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use iofair_core::attainable::{Attainable, Claimant, Unattainable, check};
 use iofair_core::contract::{Contract, Refusal, Sibling, admit};
 use iofair_core::controller::Stack;
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 
 use super::enforced::Key;
 use super::{Back, Contracts, Group};

@@ -4,9 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use iofair_core::contract::{
-    Burst, Contract, Limits, Low, Rate, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN,
-};
+use iofair_core::bounds::{WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::contract::{Burst, Contract, Limits, Low, Rate};
 use iofair_core::controller::{Stack, StackError};
 use iofair_core::params::ParameterError;
 use iofair_core::policy::Table;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use iofair_core::contract::{self, Burst, Limits, Total};
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::unit::parse_rate;
 use serde::Deserialize;
 use serde::de::{self, Expected, MapAccess, Visitor, value::MapAccessDeserializer};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::*;
 use iofair_core::contract::{Burst, Contract, Limits, Total};
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
 
 const GOOD: &str = r#"

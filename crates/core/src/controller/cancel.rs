@@ -8,7 +8,8 @@
 use alloc::vec::Vec;
 
 use super::{Context, Controller, context};
-use crate::request::{Request, RequestId};
+use crate::id::RequestId;
+use crate::request::Request;
 use crate::time::Instant;
 
 impl Controller {

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{Completion, Controller};
-use crate::request::{Request, RequestId};
+use crate::id::RequestId;
+use crate::request::Request;
 use crate::time::Instant;
 use crate::trace::EventKind;
 

@@ -10,9 +10,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::FlushRule;
-use crate::group::ClientId;
+use crate::id::{ClientId, RequestId};
 use crate::parts::fifo::Fifo;
-use crate::request::{RequestId, Requests};
+use crate::request::Requests;
 use crate::time::Instant;
 
 /// One client's writes between two of its flushes.

@@ -12,7 +12,8 @@
 use alloc::vec::Vec;
 
 use super::{Completion, Context, Controller, context};
-use crate::request::{Flags, Operation, RequestId, SHARES};
+use crate::id::RequestId;
+use crate::request::{Flags, Operation, SHARES};
 use crate::time::Instant;
 use crate::trace::EventKind;
 use crate::unit::Sectors;

@@ -11,7 +11,7 @@
 //! request in the drive.
 
 use super::{Controller, Stack, live, simulation};
-use crate::request::RequestId;
+use crate::id::RequestId;
 use crate::time::Instant;
 
 impl Controller {

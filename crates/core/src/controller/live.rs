@@ -5,10 +5,13 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::{Context, Controller, Setup, Stack, context};
+use crate::bounds::DEPTH_MAX;
 use crate::contract::Contract;
 use crate::error::EngineError;
-use crate::group::{Change, Client, ClientId, DEPTH_MAX, GroupId, Priority};
+use crate::group::{Change, Client};
+use crate::id::{ClientId, GroupId};
 use crate::policy::{Build, Policy};
+use crate::priority::Priority;
 use crate::stats::counters::Counters;
 use crate::time::Instant;
 use crate::unit::Sectors;

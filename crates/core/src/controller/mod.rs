@@ -33,10 +33,11 @@ pub use stack::{Stack, StackError, Stage};
 pub use why::{Held, Place};
 
 use crate::error::EngineError;
-use crate::group::{ClientId, GroupId, Groups};
+use crate::group::Groups;
+use crate::id::{ClientId, CommandId, GroupId, RequestId};
 use crate::parts::fifo::Fifo;
 use crate::policy::{Context, DriveFacts, Policy};
-use crate::request::{CommandId, Flags, NO_STAGE, Operation, Part, Request, RequestId, Requests};
+use crate::request::{Flags, NO_STAGE, Operation, Part, Request, Requests};
 use crate::stats::counters::Counters;
 use crate::time::Instant;
 use crate::trace::{EventKind, Subject, Trace};

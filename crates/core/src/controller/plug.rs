@@ -9,8 +9,7 @@ use alloc::vec::Vec;
 use super::tags::Sender;
 use super::{Controller, Submission};
 use crate::error::EngineError;
-use crate::group::{ClientId, GroupId};
-use crate::request::RequestId;
+use crate::id::{ClientId, GroupId, RequestId};
 use crate::time::Instant;
 use crate::trace::EventKind;
 

@@ -9,7 +9,7 @@ use super::Controller;
 #[cfg(feature = "simulation")]
 use alloc::vec::Vec;
 
-use crate::group::ClientId;
+use crate::id::ClientId;
 
 /// What the completions need; nothing, without the feature.
 #[derive(Debug)]

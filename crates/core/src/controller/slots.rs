@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 
 use super::{Controller, DATALESS_MAX, Plug, Setup, Submission};
 use crate::error::EngineError;
-use crate::group::{ClientId, GroupId, Groups};
+use crate::group::Groups;
+use crate::id::{ClientId, GroupId};
 use crate::quota::{Limits, Quota};
 use crate::request::{Operation, Request};
 use crate::unit::Sectors;

@@ -10,10 +10,10 @@
 
 use alloc::vec::Vec;
 
-use crate::group::ClientId;
+use crate::id::{ClientId, RequestId};
 use crate::parts::fifo::Fifo;
 use crate::policy::{Policy, TagClass};
-use crate::request::{Operation, Request, RequestId, Requests};
+use crate::request::{Operation, Request, Requests};
 use crate::time::Instant;
 
 /// Who sends a request to the scheduler.

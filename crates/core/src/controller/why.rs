@@ -5,8 +5,9 @@
 //! it ([`Trace::remember`](crate::trace::Trace::remember)).
 
 use super::Controller;
+use crate::id::RequestId;
 use crate::policy::{Gauges, HoldInfo};
-use crate::request::{NO_STAGE, Request, RequestId, SHARES};
+use crate::request::{NO_STAGE, Request, SHARES};
 use crate::time::Instant;
 use crate::trace::{Decision, Subject};
 

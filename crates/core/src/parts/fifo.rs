@@ -1,7 +1,8 @@
 //! An intrusive queue of requests: the links lie in the pool, so nothing is allocated and any member
 //! can leave in constant time. A request may be in one queue at a time.
 
-use crate::request::{RequestId, Requests};
+use crate::id::RequestId;
+use crate::request::Requests;
 
 const NIL: u32 = u32::MAX;
 

@@ -14,9 +14,10 @@
 
 use alloc::boxed::Box;
 
-use crate::group::{Change, ClientId, GroupId, Groups};
+use crate::group::{Change, Groups};
+use crate::id::{ClientId, GroupId, RequestId};
 use crate::params::{Parameter, Values};
-use crate::request::{RequestId, Requests};
+use crate::request::Requests;
 use crate::time::Instant;
 use crate::trace::{EventKind, Subject, Trace};
 use crate::unit::Sectors;

@@ -3,7 +3,8 @@
 
 use alloc::vec::Vec;
 
-use super::{MERGED, NIL, NO_STAGE, RequestId, Requests, SHARES};
+use super::{MERGED, NIL, NO_STAGE, Requests, SHARES};
+use crate::id::RequestId;
 use crate::parts::fifo::Fifo;
 use crate::time::Instant;
 use crate::unit::Sectors;

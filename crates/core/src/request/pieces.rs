@@ -1,6 +1,7 @@
 //! Requests that go to the drive in pieces: each piece is a command, and the request is completed with the last one.
 
-use super::{NIL, Part, Request, RequestId, Requests, Slot};
+use super::{NIL, Part, Request, Requests, Slot};
+use crate::id::RequestId;
 use crate::unit::Sectors;
 
 /// A piece that failed.

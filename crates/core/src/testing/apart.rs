@@ -5,9 +5,10 @@ use std::vec::Vec;
 use super::{Rig, rule_name};
 use crate::contract::Contract;
 use crate::controller::Setup;
-use crate::group::{Class, ClientId, GroupId, Priority};
+use crate::id::{ClientId, CommandId, GroupId};
 use crate::policy::Table;
-use crate::request::{CommandId, Flags, Operation};
+use crate::priority::{Class, Priority};
+use crate::request::{Flags, Operation};
 use crate::time::Nanos;
 use crate::trace::EventKind;
 

@@ -1,8 +1,9 @@
 //! The arrival of a request: what it shows about its process, and whether its queue preempts the active one.
 
-use iofair_core::group::Class;
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::{Flags, RequestId};
+use iofair_core::priority::Class;
+use iofair_core::request::Flags;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules};
 

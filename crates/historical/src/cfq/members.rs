@@ -1,8 +1,9 @@
 //! The queue of each request, and the life cycle of clients and queues.
 
-use iofair_core::group::{Change, ClientId, Priority};
+use iofair_core::group::Change;
+use iofair_core::id::{ClientId, RequestId};
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
+use iofair_core::priority::Priority;
 use iofair_core::trace::Subject;
 use iofair_policies::parts::priority_slice::shared_index;
 

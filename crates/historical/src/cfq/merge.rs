@@ -8,7 +8,7 @@
 
 use crate::parts::sharing::plan_merge;
 use crate::parts::slots::SlotId;
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::policy::Context;
 use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};

@@ -2,7 +2,7 @@
 //! class by a time at which each is about due.
 
 use crate::parts::slots::SlotId;
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::positions::Marker;
 use iofair_policies::parts::tree::{Arena, Tree};

@@ -4,7 +4,8 @@ use crate::parts::backlog::Backlog;
 use crate::parts::habits::Habits;
 use crate::parts::sharing::{Shares, Sharing};
 use crate::parts::slots::SlotId;
-use iofair_core::group::{Class, ClientId, Priority};
+use iofair_core::id::ClientId;
+use iofair_core::priority::{Class, Priority};
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::tree::NodeId;
 

@@ -1,8 +1,9 @@
 //! The loop that decides whose request goes to the drive, and what follows from its completion.
 
 use crate::parts::hw_tag::Load;
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::{Flags, RequestId};
+use iofair_core::request::Flags;
 use iofair_policies::parts::priority_slice::async_requests;
 
 use super::Cfq;

@@ -1,8 +1,8 @@
 //! A request comes: what it says of its process, and whether its queue preempts the active one.
 
-use iofair_core::group::GroupId;
+use iofair_core::id::{GroupId, RequestId};
 use iofair_core::policy::Context;
-use iofair_core::request::{Flags, RequestId};
+use iofair_core::request::Flags;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::seeks::CLOSE;

@@ -5,8 +5,10 @@
 //! parent's, and so on to the root. A group's own clients compete with the groups in it, as if they were
 //! one more of weight `leaf_weight`. Fractions are made when a group enters the tree, and at each charge.
 
-use iofair_core::group::{Class, GroupId, Groups};
+use iofair_core::group::Groups;
+use iofair_core::id::GroupId;
 use iofair_core::policy::Context;
+use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::ewma::Pauses;
 use iofair_policies::parts::positions::Marker;

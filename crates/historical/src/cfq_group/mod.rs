@@ -77,11 +77,13 @@ use alloc::vec::Vec;
 use crate::parts::backlog::Head;
 use crate::parts::hw_tag::HwTag;
 use crate::parts::slots::Slots;
-use iofair_core::group::{Change, Class, GroupId, Groups};
+use iofair_core::group::{Change, Groups};
+use iofair_core::id::{GroupId, RequestId};
 use iofair_core::policy::{
     Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
 };
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::priority::Class;
+use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::owners::Owners;

@@ -2,8 +2,9 @@
 //! every queue is about due; which of the trees is served, and for how long.
 
 use crate::parts::slots::SlotId;
-use iofair_core::group::{Class, GroupId};
+use iofair_core::id::GroupId;
 use iofair_core::policy::Context;
+use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_policies::parts::positions::Marker;

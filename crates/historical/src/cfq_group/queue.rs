@@ -3,7 +3,8 @@
 use crate::parts::backlog::Backlog;
 use crate::parts::sharing::{Shares, Sharing};
 use crate::parts::slots::SlotId;
-use iofair_core::group::{Class, ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, GroupId};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::ewma::Pauses;
 use iofair_policies::parts::seeks::SeekHistory;

@@ -1,8 +1,8 @@
 //! The loop that decides whose request goes to the drive, and what follows from its completion.
 
 use crate::parts::hw_tag::Load;
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::priority_slice::async_requests;
 

@@ -1,7 +1,8 @@
 //! The arrival of a request: which queue it enters, and whether it preempts the queue in service.
 
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::{Flags, Operation, RequestId};
+use iofair_core::request::{Flags, Operation};
 
 use super::Fair;
 use super::leaf::Leaf;

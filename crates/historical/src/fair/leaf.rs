@@ -9,9 +9,10 @@ pub(super) mod cfq;
 pub(super) mod deadline;
 pub(super) mod noop;
 
-use iofair_core::group::{Change, Priority};
+use iofair_core::group::Change;
+use iofair_core::id::RequestId;
 use iofair_core::policy::{Build, Context};
-use iofair_core::request::RequestId;
+use iofair_core::priority::Priority;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 

@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
-use iofair_core::contract::{WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
-use iofair_core::group::{Change, Class, ClientId, GroupId, Priority};
+use iofair_core::bounds::{WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::group::Change;
+use iofair_core::id::{ClientId, GroupId, RequestId};
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
+use iofair_core::priority::{Class, Priority};
 use iofair_core::trace::Subject;
 
 use super::Fair;

@@ -86,8 +86,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use iofair_core::group::{Change, Groups};
+use iofair_core::id::RequestId;
 use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::request::Requests;
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::owners::Owners;

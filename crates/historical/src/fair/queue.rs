@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, GroupId};
+use iofair_core::priority::Priority;
 
 use super::service::EntityId;
 

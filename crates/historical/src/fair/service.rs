@@ -16,8 +16,8 @@
 
 use alloc::vec::Vec;
 
-use iofair_core::contract::WEIGHT_MAX;
-use iofair_core::group::Class;
+use iofair_core::bounds::WEIGHT_MAX;
+use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
 use iofair_policies::parts::tree::{Arena, NodeId, Summary, Tree};
 

@@ -1,9 +1,10 @@
 //! Turns: whose request goes to the drive, how long a queue keeps it, what an empty queue is waited for,
 //! and what a turn costs.
 
-use iofair_core::group::{Class, GroupId};
+use iofair_core::id::{GroupId, RequestId};
 use iofair_core::policy::Context;
-use iofair_core::request::{Flags, RequestId};
+use iofair_core::priority::Class;
+use iofair_core::request::Flags;
 use iofair_core::time::{Instant, Nanos};
 
 use super::Fair;

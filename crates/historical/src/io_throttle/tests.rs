@@ -4,7 +4,8 @@ use std::vec::Vec;
 
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, Submission};
-use iofair_core::group::{ClientId, Priority};
+use iofair_core::id::ClientId;
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::testing;
 use iofair_core::time::{Instant, Nanos};

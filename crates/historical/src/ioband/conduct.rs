@@ -4,7 +4,7 @@
 use alloc::collections::VecDeque;
 
 use super::{ASYNC, Context, Fifo, Flags, Ioband, RequestId, Rule, SYNC, TICK, WaitQueue};
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::trace::Subject;
 
 /// How the release of a group ended.

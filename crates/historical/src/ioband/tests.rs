@@ -8,8 +8,9 @@ use std::vec::Vec;
 
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, Submission};
-use iofair_core::group::{ClientId, Priority};
-use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::id::{ClientId, CommandId};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::testing;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
@@ -218,7 +219,7 @@ fn room_by_class() {
 fn a_dominant_group_puts_the_epoch_off() {
     let mut rig = Rig::new("ioband-none", &[("token", "400"), ("io_limit", "64")]);
     rig.controller
-        .update_group(rig.now, iofair_core::group::GroupId::ROOT, Contract::default())
+        .update_group(rig.now, iofair_core::id::GroupId::ROOT, Contract::default())
         .expect("the root is there");
     let (heavy, light) = (rig.weighted("heavy", 800), rig.weighted("light", 100));
     for _ in 0..100 {

@@ -8,7 +8,8 @@
 use alloc::vec::Vec;
 
 use super::order::{Blocked, Order};
-use iofair_core::group::{GroupId, Groups};
+use iofair_core::group::Groups;
+use iofair_core::id::GroupId;
 
 /// The priority of a group that has all tokens of an epoch.
 const PRIORITY_BASE: i64 = 100;

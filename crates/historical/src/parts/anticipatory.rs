@@ -16,7 +16,8 @@ pub use batch::Kind;
 pub use processes::{Processes, Watched};
 
 use batch::Batch;
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::id::RequestId;
+use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::sorted_fifo::{

@@ -1,7 +1,8 @@
 //! The requests in a queue of CFQ, and the one that it would dispatch next: once per slice the oldest, if it is too
 //! old; otherwise the best for the head among those that it has examined one by one.
 
-use iofair_core::request::{Flags, RequestId, Requests};
+use iofair_core::id::RequestId;
+use iofair_core::request::{Flags, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::sorted_fifo::{

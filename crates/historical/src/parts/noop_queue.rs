@@ -7,7 +7,8 @@
 
 use alloc::collections::VecDeque;
 
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::id::RequestId;
+use iofair_core::request::Requests;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted, SortedFifo};
 

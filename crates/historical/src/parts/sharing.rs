@@ -5,7 +5,7 @@
 //! Requests that are in its old queue by then stay there.
 
 use super::slots::{SlotId, Slots};
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 
 /// The clients of a queue, and the queue with which it will be merged.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -54,11 +54,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use estimate::{Estimate, Follow};
-use iofair_core::contract::WEIGHT_DEFAULT;
-use iofair_core::group::{Change, ClientId, Groups};
+use iofair_core::bounds::WEIGHT_DEFAULT;
+use iofair_core::group::{Change, Groups};
+use iofair_core::id::{ClientId, RequestId};
 use iofair_core::params::{Kind, Parameter};
 use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_policies::parts::levels::{Account, Levels, TOP, cost, level_of, level_of_index};

@@ -59,10 +59,11 @@ use alloc::vec::Vec;
 
 use device::{Device, jiffies, micros};
 use iofair_core::contract::Limits;
-use iofair_core::group::{Change, ClientId, GroupId, Groups};
+use iofair_core::group::{Change, Groups};
+use iofair_core::id::{ClientId, GroupId, RequestId};
 use iofair_core::params::{Kind, Parameter};
 use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_policies::parts::levels::{Levels, TOP, cost, group_of, level_of};

@@ -8,8 +8,9 @@ use super::share::{Settings, Share};
 use super::*;
 use iofair_core::contract::{Contract, Low};
 use iofair_core::controller::{Controller, Submission};
-use iofair_core::group::{ClientId, Priority};
-use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::id::{ClientId, CommandId};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::testing;
 use iofair_core::unit::Sectors;
 

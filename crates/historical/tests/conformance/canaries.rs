@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use iofair_core::group::Change;
+use iofair_core::id::RequestId;
 use iofair_core::params::Values;
 use iofair_core::policy::{Build, Context, Policy, Row};
-use iofair_core::request::{Operation, RequestId};
+use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_historical::TABLE;

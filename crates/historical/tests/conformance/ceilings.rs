@@ -6,7 +6,8 @@
 
 use iofair_core::contract::{BURST_DEFAULT, Limits};
 use iofair_core::controller::{Completion, FlushRule, Setup, Stack};
-use iofair_core::group::{Group, GroupId, Groups};
+use iofair_core::group::{Group, Groups};
+use iofair_core::id::GroupId;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::SECTOR_BYTES;

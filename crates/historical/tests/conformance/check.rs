@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use iofair_core::controller::{Completion, Dispatch, Setup};
-use iofair_core::group::{ClientId, GroupId, Groups, Priority};
+use iofair_core::group::Groups;
+use iofair_core::id::{ClientId, GroupId};
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation, Part};
 use iofair_core::stats::counters::Counters;
 use iofair_core::time::{Instant, Nanos};

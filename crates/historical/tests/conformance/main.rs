@@ -32,7 +32,7 @@ mod stacks;
 use std::ops::Range;
 
 use iofair_core::controller::Stack;
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::stats::counters::Counters;
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::token_bucket::LATE_MAX;

@@ -4,8 +4,8 @@
 
 use iofair_core::contract::{Burst, Contract, Limits, Low, Total};
 use iofair_core::controller::{FlushRule, PLUG_MAX, Setup};
-use iofair_core::group::{Class, Priority};
 use iofair_core::policy::DriveFacts;
+use iofair_core::priority::{Class, Priority};
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;

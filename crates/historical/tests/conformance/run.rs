@@ -5,9 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Completion, Controller, Dispatch, Plug, Setup, Stack, Submission};
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, CommandId, GroupId, RequestId};
 use iofair_core::policy::Gauges;
-use iofair_core::request::{CommandId, Flags, Operation, Part, RequestId};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Flags, Operation, Part};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 

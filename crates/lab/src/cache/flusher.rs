@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 

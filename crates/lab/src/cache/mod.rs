@@ -12,7 +12,7 @@ pub(crate) mod resident;
 pub(crate) mod shared;
 mod writeback;
 
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::request::Flags;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

@@ -1,6 +1,6 @@
 //! What every kind of process has, and how it sends requests.
 
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

@@ -3,7 +3,8 @@
 use iofair_config::contracts::{check_alone, check_burst};
 use iofair_config::name::{GROUP_NAMES, is_group_name};
 use iofair_config::{ConfigError, Source};
-use iofair_core::contract::{Contract, Limits, Low, WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::bounds::{WEIGHT_MAX, WEIGHT_MIN};
+use iofair_core::contract::{Contract, Limits, Low};
 
 use super::file::{ClientFile, GroupFile};
 use crate::scenario::GroupSpec;

@@ -3,7 +3,7 @@
 
 use iofair_config::name::{GROUP_NAMES, is_group_name};
 use iofair_config::{ConfigError, Source};
-use iofair_core::group::Priority;
+use iofair_core::priority::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 

@@ -1,7 +1,7 @@
 //! An experiment as it is run.
 
 use iofair_core::controller::Stack;
-use iofair_core::group::Priority;
+use iofair_core::priority::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::fitted::FittedOn;

@@ -1,7 +1,7 @@
 //! What everybody is called: clients, their groups, the places where a request waits.
 
 use iofair_core::controller::Controller;
-use iofair_core::group::{ClientId, GroupId};
+use iofair_core::id::{ClientId, GroupId};
 
 use crate::scenario::{Manner, Scenario};
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use iofair_core::controller::Submission;
-use iofair_core::request::RequestId;
+use iofair_core::id::RequestId;
 
 /// One request inside.
 #[derive(Clone, Debug)]

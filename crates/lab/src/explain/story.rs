@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use iofair_core::controller::{Controller, Setup, Submission};
-use iofair_core::group::{ClientId, GroupId};
-use iofair_core::request::{Flags, RequestId};
+use iofair_core::id::{ClientId, GroupId, RequestId};
+use iofair_core::request::Flags;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::{Event, EventKind, Subject};
 use serde::Serialize;

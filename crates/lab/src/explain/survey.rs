@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use iofair_core::controller::{Controller, Setup, Submission};
-use iofair_core::request::{Operation, RequestId};
+use iofair_core::id::RequestId;
+use iofair_core::request::Operation;
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Instant;
 use iofair_core::trace::{Event, EventKind, Subject};

@@ -2,7 +2,7 @@
 
 use iofair_config::ConfigError;
 use iofair_config::fio::{self, Blocks, Engine, Job as FioJob, JobFile, Settings};
-use iofair_core::group::{Class, Priority};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;

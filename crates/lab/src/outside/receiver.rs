@@ -2,7 +2,8 @@
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Submission};
-use iofair_core::group::{ClientId, Priority};
+use iofair_core::id::ClientId;
+use iofair_core::priority::Priority;
 use iofair_core::request::Flags;
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;

@@ -1,7 +1,7 @@
 //! Watches a run and judges the minimum of each group as the server does: which intervals of the run were broken.
 
 use iofair_core::controller::{Completion, Controller, Setup, Submission};
-use iofair_core::group::{ClientId, GroupId};
+use iofair_core::id::{ClientId, GroupId};
 use iofair_core::minimum::{Amount, Minimum};
 use iofair_core::request::{Direction, Operation};
 use iofair_core::stats::histogram::Histogram;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use iofair_config::contracts::admission::admitted;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, FlushRule, Setup as EngineSetup, Stack};
-use iofair_core::group::{ClientId, GroupId};
+use iofair_core::id::{ClientId, GroupId};
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iofair_core::contract::WEIGHT_DEFAULT;
+use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::stats::histogram::Histogram;
 
 use crate::experiment::quantity::{is_process_of, merged};

@@ -1,6 +1,6 @@
 //! Calls that differ from one another: directions, sizes and places drawn by chance, and jobs that end.
 
-use iofair_core::group::Priority;
+use iofair_core::priority::Priority;
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;

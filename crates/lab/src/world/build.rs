@@ -1,7 +1,8 @@
 //! From a scenario to a world: groups, clients, files, flushers, processes.
 
 use iofair_core::controller::Setup;
-use iofair_core::group::{ClientId, Priority};
+use iofair_core::id::ClientId;
+use iofair_core::priority::Priority;
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;

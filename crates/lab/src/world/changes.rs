@@ -2,7 +2,7 @@
 
 use iofair_config::contracts::admission::{admitted, check_attainable};
 use iofair_core::contract::Contract;
-use iofair_core::group::GroupId;
+use iofair_core::id::GroupId;
 use iofair_core::time::Instant;
 use iofair_drive::profile;
 

@@ -4,7 +4,8 @@
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Setup};
 use iofair_core::error::EngineError;
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, GroupId};
+use iofair_core::priority::Priority;
 use iofair_core::time::{Instant, Nanos};
 use iofair_drive::Drive;
 use iofair_drive::random::Random;

@@ -10,7 +10,7 @@
 //! Because the journal's process has a queue and a group of its own, a policy that keeps the drive
 //! waiting for the one keeps it from the other, on whom the first depends.
 
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::unit::Sectors;
 

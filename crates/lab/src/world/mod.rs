@@ -24,7 +24,7 @@ mod steps;
 pub(crate) mod tests;
 mod writeback;
 
-use iofair_core::contract::WEIGHT_DEFAULT;
+use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::{Instant, Nanos};
 

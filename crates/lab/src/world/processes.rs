@@ -1,6 +1,6 @@
 //! Makes the processes of a scenario.
 
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;

@@ -1,6 +1,6 @@
 //! The clients of a run as somebody outside must know them.
 
-use iofair_core::group::{ClientId, GroupId};
+use iofair_core::id::{ClientId, GroupId};
 use iofair_core::request::Flags;
 
 use super::controllers::Controllers;

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use iofair_core::contract::{Burst, Contract, Limits, Total};
 use iofair_core::controller::{Dispatch, FlushRule, Submission};
-use iofair_core::group::Priority;
 use iofair_core::policy::DriveFacts;
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

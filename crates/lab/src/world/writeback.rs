@@ -1,7 +1,8 @@
 //! Who writes back whose pages: the domains of the page cache, and the client that each file's pages are
 //! charged to.
 
-use iofair_core::group::{ClientId, Priority};
+use iofair_core::id::ClientId;
+use iofair_core::priority::Priority;
 use iofair_core::request::Flags;
 use iofair_core::unit::Sectors;
 

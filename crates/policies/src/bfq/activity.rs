@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::parts::wf2q::{Arrival, EntityId, Leave};
-use iofair_core::contract::WEIGHT_MAX;
+use iofair_core::bounds::WEIGHT_MAX;
 use iofair_core::time::Instant;
 
 use super::Bfq;

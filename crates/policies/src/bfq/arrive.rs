@@ -2,8 +2,9 @@
 
 use crate::parts::sorted_fifo::{Entry, MergeRules, choose};
 use crate::parts::wf2q::EntityId;
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::request::Requests;
 use iofair_core::time::Nanos;
 
 use super::Bfq;
@@ -49,7 +50,7 @@ impl Bfq {
             queue.habits.think.add(if is_first { most } else { thought });
         }
         let settled = queue.split_at.is_none_or(|at| at + IDLE_MIN < now);
-        let watched = queue.sync && queue.priority.class != iofair_core::group::Class::Idle;
+        let watched = queue.sync && queue.priority.class != iofair_core::priority::Class::Idle;
         if watched && idle > Nanos::ZERO && settled {
             let most = if early { idle } else { idle / 2 };
             let long = queue.habits.think.mean().is_some_and(|mean| mean > most);

@@ -1,7 +1,7 @@
 //! Idling for an empty queue: when it increases throughput, when it is needed for fairness, and for how long.
 
-use iofair_core::group::Class;
 use iofair_core::policy::Context;
+use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
 
 use super::Bfq;

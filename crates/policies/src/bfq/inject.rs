@@ -11,8 +11,8 @@
 //! ```
 
 use crate::parts::seeks::LARGE_ON_FLASH;
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 
 use super::Bfq;

@@ -5,9 +5,11 @@ use alloc::vec::Vec;
 use crate::parts::priority_slice::{SHARED, shared_index};
 use crate::parts::tree::Tree;
 use crate::parts::wf2q::EntityId;
-use iofair_core::group::{Change, ClientId, GroupId, Priority};
+use iofair_core::group::Change;
+use iofair_core::id::{ClientId, GroupId, RequestId};
 use iofair_core::policy::Context;
-use iofair_core::request::{Request, RequestId, Requests};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Request, Requests};
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 

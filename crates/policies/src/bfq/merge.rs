@@ -4,9 +4,9 @@
 
 use crate::parts::positions::{Marker, nearest};
 use crate::parts::seeks::CLOSE;
-use iofair_core::group::{Class, ClientId};
+use iofair_core::id::{ClientId, RequestId};
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
+use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
 
 use super::Bfq;

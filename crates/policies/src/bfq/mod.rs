@@ -153,11 +153,12 @@ use crate::parts::owners::Owners;
 use crate::parts::positions::Positions;
 use crate::parts::sorted_fifo::Sorted;
 use crate::parts::wf2q::Hierarchy;
-use iofair_core::group::{Change, GroupId, Groups};
+use iofair_core::group::{Change, Groups};
+use iofair_core::id::{GroupId, RequestId};
 use iofair_core::policy::{
     Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
 };
-use iofair_core::request::{Direction, RequestId, Requests};
+use iofair_core::request::{Direction, Requests};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 

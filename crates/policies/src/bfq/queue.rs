@@ -9,8 +9,8 @@ use crate::parts::seeks::SeekHistory;
 use crate::parts::sorted_fifo::SortedFifo;
 use crate::parts::tree::NodeId;
 use crate::parts::wf2q::EntityId;
-use iofair_core::group::{Class, ClientId, GroupId, Priority};
-use iofair_core::request::RequestId;
+use iofair_core::id::{ClientId, GroupId, RequestId};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 

@@ -1,7 +1,7 @@
 //! Weight raising (`low_latency`): clients that have just started, and clients that must keep a pace, get a higher
 //! weight for a while. Many clients that start together are not interactive (a boot or a build) and are not raised.
 
-use iofair_core::group::GroupId;
+use iofair_core::id::GroupId;
 use iofair_core::policy::Context;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

@@ -1,8 +1,8 @@
 //! The loop that chooses the next request for the drive, and the handling of completions.
 
-use iofair_core::group::Class;
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
+use iofair_core::priority::Class;
 use iofair_core::unit::Sectors;
 
 use super::Bfq;

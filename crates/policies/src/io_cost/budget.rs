@@ -6,8 +6,9 @@ use super::first::SLACK_FIRST;
 use super::model::{nanos, scale, scale_up};
 use super::vrate::Now;
 use crate::parts::shares::{Share, WHOLE, own_node};
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::{Flags, RequestId};
+use iofair_core::request::Flags;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 

@@ -4,9 +4,9 @@
 use alloc::vec::Vec;
 
 use crate::parts::tree::{Arena, NodeId, Summary, Tree};
-use iofair_core::group::ClientId;
+use iofair_core::id::{ClientId, RequestId};
 use iofair_core::parts::fifo::Fifo;
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 
 /// Longest sleep at a time.

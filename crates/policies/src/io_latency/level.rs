@@ -1,7 +1,7 @@
 //! One group: its limit of requests in flight, its latencies, and the state of its children.
 
 use super::delay::Delay;
-use iofair_core::group::GroupId;
+use iofair_core::id::GroupId;
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::time::{Instant, Nanos};
 

@@ -54,11 +54,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use delay::Sleepers;
-use iofair_core::group::{Change, GroupId};
+use iofair_core::group::Change;
+use iofair_core::id::{GroupId, RequestId};
 use iofair_core::params::Parameter;
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
-use iofair_core::request::{Flags, RequestId};
+use iofair_core::request::Flags;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::{EventKind, Subject};
 use level::{Level, Rule, START, Step, UNLIMITED};

@@ -1,6 +1,6 @@
 //! The published rules on a drive that completes commands after a time that the test sets.
 
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::{self, Rig};
 use iofair_core::time::{Instant, Nanos};

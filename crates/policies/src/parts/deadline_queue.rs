@@ -7,7 +7,8 @@
 //! over a shared [`Sorted`] (`deadline` has one, the 2009 layer many).
 
 use super::sorted_fifo::{Entry, MergeRules, Sorted, SortedFifo};
-use iofair_core::request::{Direction, RequestId, Requests};
+use iofair_core::id::RequestId;
+use iofair_core::request::{Direction, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 

@@ -13,9 +13,9 @@ use alloc::vec::Vec;
 
 use super::meter::{Limit, Meter, Rule};
 use super::tree::{Arena, NodeId, Summary, Tree};
-use iofair_core::group::GroupId;
+use iofair_core::id::{GroupId, RequestId};
 use iofair_core::parts::fifo::Fifo;
-use iofair_core::request::{Direction, Flags, Operation, RequestId, Requests};
+use iofair_core::request::{Direction, Flags, Operation, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::SECTOR_BYTES;
 

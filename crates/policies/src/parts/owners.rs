@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use iofair_core::request::RequestId;
+use iofair_core::id::RequestId;
 
 /// The queue of each request.
 #[derive(Debug)]

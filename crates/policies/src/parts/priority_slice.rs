@@ -7,7 +7,7 @@
 //!
 //! Source: Linux `block/cfq-iosched.c`, `CFQ_SLICE_SCALE` 5 and `slice_async_rq` 2.
 
-use iofair_core::group::{Class, Priority};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::time::Nanos;
 
 /// Lowest level.

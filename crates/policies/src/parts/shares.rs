@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use iofair_core::group::GroupId;
+use iofair_core::id::GroupId;
 
 /// The share of the whole.
 pub const WHOLE: u64 = 1 << 16;

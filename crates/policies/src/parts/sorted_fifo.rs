@@ -9,8 +9,9 @@
 use core::cmp::Reverse;
 
 use super::tree::{Arena, NodeId, Summary, Tree};
+use iofair_core::id::RequestId;
 use iofair_core::parts::fifo::Fifo;
-use iofair_core::request::{Flags, RequestId, Requests};
+use iofair_core::request::{Flags, Requests};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 
@@ -259,7 +260,7 @@ pub fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iofair_core::group::ClientId;
+    use iofair_core::id::ClientId;
     use iofair_core::request::{Operation, Request};
     use std::vec::Vec;
 

@@ -45,7 +45,7 @@ pub trait Summary {
 }
 
 /// Requests in sector order need no summary.
-impl Summary for iofair_core::request::RequestId {
+impl Summary for iofair_core::id::RequestId {
     type Of = ();
     fn alone(&self) {}
     fn join(_one: (), _other: ()) {}

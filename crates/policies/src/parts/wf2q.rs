@@ -46,7 +46,7 @@ mod timestamps;
 use alloc::vec::Vec;
 
 use crate::parts::tree::NodeId;
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 

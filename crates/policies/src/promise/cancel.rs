@@ -1,8 +1,8 @@
 //! Requests that are cancelled while they are queued.
 
+use iofair_core::id::RequestId;
 use iofair_core::minimum::Amount;
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
 use iofair_core::time::Nanos;
 
 use super::Promise;

@@ -44,8 +44,8 @@ use super::group_clock::{Clock, DueKey, Group, NOWHERE, WHOLE};
 use super::requests::{DATA, Kind, QueueState, Requests, STATES};
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, Tree};
-use iofair_core::group::Class;
 use iofair_core::minimum::{Amount, Minimum};
+use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 
 /// A group that is behind by more than 1/5 of [`Bounds::period`] throughout does not reach its minimum.

@@ -16,7 +16,8 @@ use alloc::vec::Vec;
 
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, NodeId, Tree};
-use iofair_core::group::{GroupId, Groups};
+use iofair_core::group::Groups;
+use iofair_core::id::GroupId;
 use iofair_core::time::{Instant, Nanos};
 
 /// How far ahead of its turn a group may be served for its latency, in virtual time of a group with the default weight.

@@ -23,7 +23,7 @@
 
 use alloc::vec::Vec;
 
-use iofair_core::request::RequestId;
+use iofair_core::id::RequestId;
 use iofair_core::time::{Instant, Nanos};
 
 use super::commands::Commands;

@@ -13,8 +13,8 @@ use super::clock::Gate;
 use super::deadlines::AHEAD_MAX;
 use super::shares::{self, EntityId, Side};
 use super::{Probe, Promise, drive};
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 

@@ -3,8 +3,8 @@
 use super::requests::{QueueState, Requests};
 use super::shares::EntityId;
 use crate::parts::tree::NodeId;
-use iofair_core::group::Class;
 use iofair_core::minimum::{Amount, Minimum};
+use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 
 /// The value of [`Clock::busy_part`] that means 1, its lower bound, and the divisor of its growth.

@@ -1,9 +1,11 @@
 //! The tree of groups and clients: changes of contracts, and the clocks that a client's requests count for.
 
-use iofair_core::contract::WEIGHT_DEFAULT;
-use iofair_core::group::{Class, ClientId, GroupId, Groups};
+use iofair_core::bounds::WEIGHT_DEFAULT;
+use iofair_core::group::Groups;
+use iofair_core::id::{ClientId, GroupId};
 use iofair_core::minimum::Minimum;
 use iofair_core::policy::Context;
+use iofair_core::priority::Class;
 
 use super::Promise;
 use super::clock::Clocks;

@@ -27,9 +27,9 @@ use super::groups::class_of;
 use super::shares::{EntityId, Side};
 use super::{NOT_WATCHED, Promise};
 use crate::parts::tree::NodeId;
-use iofair_core::group::Class;
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
+use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 
 /// Reads of a client that is further ahead of its turn than this, in virtual time, do not hold writes: nearly all that it may

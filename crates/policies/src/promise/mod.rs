@@ -53,11 +53,12 @@ use alloc::vec::Vec;
 
 use crate::parts::tree::{Arena, NodeId, Tree};
 use iofair_core::group::{Change, Groups};
+use iofair_core::id::RequestId;
 use iofair_core::minimum::Amount;
 use iofair_core::policy::{
     Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, Tags,
 };
-use iofair_core::request::{Operation, Request, RequestId, Requests};
+use iofair_core::request::{Operation, Request, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;

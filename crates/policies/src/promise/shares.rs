@@ -21,8 +21,9 @@
 use alloc::vec::Vec;
 
 use crate::parts::tree::{Arena, NodeId, Summary, Tree};
-use iofair_core::contract::WEIGHT_DEFAULT;
-use iofair_core::group::{Class, ClientId, GroupId};
+use iofair_core::bounds::WEIGHT_DEFAULT;
+use iofair_core::id::{ClientId, GroupId};
+use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
 
 /// One of a client's queues. A side may be held while the others are served.

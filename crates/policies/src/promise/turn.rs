@@ -18,8 +18,8 @@
 
 use super::shares::{EntityId, Side};
 use super::{FRAME, Gate, Promise};
+use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
-use iofair_core::request::RequestId;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 

@@ -414,7 +414,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iofair_core::request::RequestId;
+    use iofair_core::id::RequestId;
 
     /// Goal: pieces do not become too short if a late request shortens them during a trial of shorter ones. Method: both,
     /// with pieces doubled once.

@@ -33,10 +33,12 @@ use alloc::vec::Vec;
 use crate::parts::levels::{FREE, cost};
 use crate::parts::token_bucket::{LATE_MAX, TokenBucket, due};
 use crate::parts::tree::{Arena, NodeId, Summary, Tree};
-use iofair_core::contract::{BURST_DEFAULT, Limits, WEIGHT_DEFAULT, WEIGHT_MAX};
-use iofair_core::group::{GroupId, Groups};
+use iofair_core::bounds::{WEIGHT_DEFAULT, WEIGHT_MAX};
+use iofair_core::contract::{BURST_DEFAULT, Limits};
+use iofair_core::group::Groups;
+use iofair_core::id::{GroupId, RequestId};
 use iofair_core::parts::fifo::Fifo;
-use iofair_core::request::{RequestId, Requests};
+use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 
 const ROOT: usize = GroupId::ROOT.index();
@@ -216,7 +218,7 @@ impl Ceilings {
         let at = id.index();
         if self.levels.len() <= at {
             self.levels.resize(at + 1, Level::default());
-            self.path.reserve(self.levels.len().min(iofair_core::group::DEPTH_MAX + 1));
+            self.path.reserve(self.levels.len().min(iofair_core::bounds::DEPTH_MAX + 1));
         }
         let max = if applies(&group.contract.max) { group.contract.max } else { Limits::NONE };
         let bursts = [max.burst.bytes, max.burst.requests];

@@ -6,7 +6,8 @@ use std::vec::Vec;
 
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, Submission};
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, GroupId};
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::testing;
 use iofair_core::time::{Instant, Nanos};

@@ -1,7 +1,7 @@
 //! The published rules one by one, on a drive of depth 32 that completes commands when told.
 
-use iofair_core::group::ClientId;
-use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::id::{ClientId, CommandId};
+use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::{self, Rig};
 use iofair_core::time::{Instant, Nanos};
 use std::vec::Vec;

@@ -17,8 +17,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use iofair_core::controller::Dispatch;
+use iofair_core::id::RequestId;
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Operation, RequestId};
+use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_drive::{Command, Done, Drive};
 

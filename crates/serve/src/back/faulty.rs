@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use iofair_config::contracts::faults::{Fault as Wanted, FaultRule, Faults, FaultyOperation};
 use iofair_core::controller::Dispatch;
+use iofair_core::id::RequestId;
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Operation, Part, RequestId};
+use iofair_core::request::{Operation, Part};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use iofair_drive::Command;

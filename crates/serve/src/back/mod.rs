@@ -18,8 +18,9 @@ use std::sync::Arc;
 
 use iofair_config::contracts::faults::Faults;
 use iofair_core::controller::Dispatch;
+use iofair_core::id::RequestId;
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Part, RequestId};
+use iofair_core::request::Part;
 use iofair_core::time::{Instant, Nanos};
 
 use crate::back::uring::Storage;

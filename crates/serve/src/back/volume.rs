@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use iofair_config::contracts::Entry;
-use iofair_core::group::Priority;
+use iofair_core::priority::Priority;
 use iofair_core::request::Flags;
 use iofair_core::unit::SECTOR_BYTES;
 

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use iofair_config::contracts::admission::{Rivals, shares_by_weight};
-use iofair_core::group::{Class, Group, GroupId};
+use iofair_core::group::Group;
+use iofair_core::id::GroupId;
 use iofair_core::minimum::Minimum;
 use iofair_core::policy::Gauges;
+use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
 use serde::Serialize;
 

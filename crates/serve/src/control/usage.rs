@@ -1,6 +1,6 @@
 //! The counters of a group's usage, with the same names in all outputs.
 
-use iofair_core::group::GroupId;
+use iofair_core::id::GroupId;
 use iofair_core::time::Nanos;
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use iofair_core::contract::{Limits, Rate};
 use iofair_core::controller::{Controller, Held, Place};
-use iofair_core::group::GroupId;
+use iofair_core::id::GroupId;
 use iofair_core::request::Direction;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::{Decision, Subject, rule_in_words};
@@ -403,8 +403,9 @@ mod tests {
     use super::*;
     use iofair_core::contract::Contract;
     use iofair_core::controller::{FlushRule, Setup, Submission};
-    use iofair_core::group::{ClientId, Priority};
+    use iofair_core::id::ClientId;
     use iofair_core::policy::DriveFacts;
+    use iofair_core::priority::Priority;
     use iofair_core::request::{Flags, Operation};
     use iofair_core::unit::Sectors;
 

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
-use iofair_core::group::GroupId;
+use iofair_core::id::GroupId;
 
 use super::plan::{Plan, Timeouts};
 use crate::back::volume::{PlannedVolume, VolumeId};

@@ -3,7 +3,7 @@
 //! A command that takes longer than the timeout is *late*: the engine completes its requests with an error, but the
 //! command keeps its slot at the drive and its memory until the back end completes it, which may be never.
 
-use iofair_core::request::CommandId;
+use iofair_core::id::CommandId;
 use iofair_core::time::{Instant, Nanos};
 use slab::Slab;
 

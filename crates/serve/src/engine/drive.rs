@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use iofair_core::group::{Class, Priority};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::time::Instant;
 
 use super::{Engine, Volume};

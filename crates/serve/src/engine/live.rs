@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Stage};
-use iofair_core::group::{ClientId, GroupId};
+use iofair_core::id::{ClientId, GroupId};
 use iofair_core::time::{Instant, Nanos};
 
 use super::Engine;

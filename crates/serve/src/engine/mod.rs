@@ -27,9 +27,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use iofair_core::controller::{Completion, Controller, Dispatch, FlushRule, Plug, Setup, Stack};
-use iofair_core::group::GroupId;
+use iofair_core::id::{GroupId, RequestId};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Flags, Operation, Part, RequestId};
+use iofair_core::request::{Flags, Operation, Part};
 use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;

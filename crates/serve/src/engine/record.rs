@@ -7,7 +7,8 @@
 //!
 //! Without a recorder, a request costs one branch when it comes in and one when it is complete.
 
-use iofair_core::group::{GroupId, Groups};
+use iofair_core::group::Groups;
+use iofair_core::id::GroupId;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_trace::record::{Metadata, Record, Stream};

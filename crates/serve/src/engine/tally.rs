@@ -8,7 +8,8 @@
 //! block-status requests do not count.
 
 use iofair_core::controller::Completion;
-use iofair_core::group::{GroupId, Groups};
+use iofair_core::group::Groups;
+use iofair_core::id::GroupId;
 use iofair_core::minimum::Minimum;
 use iofair_core::request::Operation;
 use iofair_core::stats::minimum::MinimumMeter;

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use iofair_core::group::{ClientId, GroupId, Groups};
+use iofair_core::group::Groups;
+use iofair_core::id::{ClientId, GroupId};
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 

@@ -8,7 +8,8 @@
 //! Clients that have not chosen a volume use none of it: constants limit what one of them may hold, and the contracts
 //! limit their number.
 
-use iofair_core::group::{GroupId, Groups};
+use iofair_core::group::Groups;
+use iofair_core::id::GroupId;
 use iofair_core::quota::{Limits, Quota};
 
 use super::fair::Account;

@@ -14,7 +14,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use iofair_core::group::{GroupId, Groups};
+use iofair_core::group::Groups;
+use iofair_core::id::GroupId;
 use iofair_core::time::Nanos;
 
 /// No node, no endpoint.

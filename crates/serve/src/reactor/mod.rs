@@ -33,7 +33,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender};
 
-use iofair_core::group::GroupId;
+use iofair_core::id::GroupId;
 use iofair_core::time::{Instant, Nanos};
 use slab::Slab;
 

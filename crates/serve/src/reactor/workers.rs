@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use iofair_core::request::RequestId;
+use iofair_core::id::RequestId;
 use iofair_core::time::Nanos;
 
 use super::fair::Account;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use iofair_config::contracts::Entry;
-use iofair_core::group::{GroupId, Groups};
+use iofair_core::group::Groups;
+use iofair_core::id::GroupId;
 use iofair_core::quota::{Limits, Quota};
 
 /// Connections that a group is guaranteed at most, out of those that there may be.

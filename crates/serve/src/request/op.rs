@@ -7,8 +7,8 @@
 
 use std::ops::{Index, IndexMut, Range};
 
-use iofair_core::group::GroupId;
-use iofair_core::request::{Flags, Operation, Part, RequestId};
+use iofair_core::id::{GroupId, RequestId};
+use iofair_core::request::{Flags, Operation, Part};
 use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;

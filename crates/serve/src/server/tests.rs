@@ -4,7 +4,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use iofair_core::group::GroupId;
+use iofair_core::id::GroupId;
 
 use super::*;
 use crate::reactor::zeroing::{ZeroJob, Zeroed};

@@ -1,6 +1,6 @@
 //! Processes that work close together.
 
-use iofair_core::group::Priority;
+use iofair_core::priority::Priority;
 use iofair_core::testing::apart::World;
 
 /// Two clients that read one file in turns: the one 8 sectors, the other the next 8.

@@ -1,6 +1,6 @@
 //! Who may end another queue's slice.
 
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::apart::World;
 

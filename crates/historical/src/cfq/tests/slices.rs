@@ -1,6 +1,6 @@
 //! How long a slice lasts, who comes next, and how much the drive gets of a queue.
 
-use iofair_core::group::{Class, Priority};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::testing::apart::World;
 
 /// Goal: slices last as the level says, from their first completion on. Method: three levels with plenty

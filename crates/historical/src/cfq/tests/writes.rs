@@ -1,6 +1,6 @@
 //! Buffered writes: shared queues, few at a time, and never beside reads.
 
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::testing::apart::World;
 
 /// Goal: buffered writes of one class and level share a queue, whoever sends them. Method: two clients;

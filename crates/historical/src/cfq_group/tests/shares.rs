@@ -2,7 +2,7 @@
 
 use std::vec::Vec;
 
-use iofair_core::group::{Class, Priority};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::testing::apart::World;
 
 const STACK: &str = "prop-cfq-group";

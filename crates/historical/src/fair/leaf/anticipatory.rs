@@ -3,8 +3,8 @@
 
 use crate::parts::anticipatory::{AnticipatoryQueue, AnticipatoryRules, Shared};
 use iofair_core::group::Change;
+use iofair_core::id::RequestId;
 use iofair_core::policy::{Build, Context};
-use iofair_core::request::RequestId;
 use iofair_core::time::Instant;
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;

@@ -3,8 +3,9 @@
 
 use crate::parts::habits::{Habits, WaitRules};
 use crate::parts::hw_tag::{HwTag, Load};
+use iofair_core::id::RequestId;
 use iofair_core::policy::{Build, Context};
-use iofair_core::request::{Flags, RequestId};
+use iofair_core::request::Flags;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::priority_slice::async_requests;
@@ -117,7 +118,7 @@ impl Leaf for Cfq {
             list: SortedFifo::new(),
             next: None,
             sync: new.sync,
-            idle_class: new.priority.class == iofair_core::group::Class::Idle,
+            idle_class: new.priority.class == iofair_core::priority::Class::Idle,
             writes_max: async_requests(self.slice_async_rq, new.priority.level),
             habits: Habits::new(new.now),
             metadata: 0,

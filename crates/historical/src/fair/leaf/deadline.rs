@@ -1,7 +1,7 @@
 //! `deadline`: batches by sector and deadlines, inside each group on its own.
 
+use iofair_core::id::RequestId;
 use iofair_core::policy::{Build, Context};
-use iofair_core::request::RequestId;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::deadline_queue::{DeadlineQueue, DeadlineRules};
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted};

@@ -2,8 +2,8 @@
 //! share the boundary of.
 
 use crate::parts::noop_queue::NoopQueue;
+use iofair_core::id::RequestId;
 use iofair_core::policy::{Build, Context};
-use iofair_core::request::RequestId;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted};
 

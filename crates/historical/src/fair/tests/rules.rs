@@ -4,7 +4,8 @@ use std::vec::Vec;
 
 use super::world::World;
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::group::{Class, ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, GroupId};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Nanos;
 

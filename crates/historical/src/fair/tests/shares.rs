@@ -1,7 +1,8 @@
 //! Who gets how much, in a closed loop on a small disk.
 
 use super::world::World;
-use iofair_core::group::{Class, GroupId, Priority};
+use iofair_core::id::GroupId;
+use iofair_core::priority::{Class, Priority};
 use iofair_core::time::Nanos;
 
 const ALL: [&str; 4] = ["fair-noop", "fair-deadline", "fair-anticipatory", "fair-cfq"];

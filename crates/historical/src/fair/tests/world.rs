@@ -4,8 +4,9 @@ use std::vec::Vec;
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
-use iofair_core::group::{Class, ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, GroupId};
 use iofair_core::policy::DriveFacts;
+use iofair_core::priority::{Class, Priority};
 use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::rule_name;
 use iofair_core::time::{Instant, Nanos};

@@ -3,7 +3,8 @@
 
 use alloc::vec::Vec;
 
-use iofair_core::group::{Change, ClientId};
+use iofair_core::group::Change;
+use iofair_core::id::ClientId;
 use iofair_core::request::Request;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

@@ -1,7 +1,8 @@
 //! What a set of requests shows only from near: the number of writes, exits, and leaving and entering.
 
 use super::*;
-use iofair_core::group::{Change, ClientId};
+use iofair_core::group::Change;
+use iofair_core::id::ClientId;
 use iofair_core::request::{Operation, Request};
 
 const RULES: AnticipatoryRules = AnticipatoryRules {

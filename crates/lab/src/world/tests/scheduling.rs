@@ -82,7 +82,7 @@ fn only_schedulers_that_request_a_dispatch_get_one() {
     let held = |scheduling| {
         let reader = |name| client(name, job(Pattern::RandomRead, 4, false));
         let (mut first, mut other) = (reader("first"), reader("other"));
-        first.priority.class = iofair_core::group::Class::RealTime;
+        first.priority.class = iofair_core::priority::Class::RealTime;
         other.processes = 3;
         let mut run = scenario(vec![first, other], Nanos::from_secs(1));
         run.stack = TABLE.stack("none-bfq-5.3").unwrap();
@@ -119,7 +119,7 @@ fn sleepers_are_woken() {
 fn a_queue_runs_again_at_the_second_tick() {
     let reader = |name| client(name, job(Pattern::RandomRead, 4, false));
     let (mut first, other) = (reader("first"), reader("other"));
-    first.priority.class = iofair_core::group::Class::RealTime;
+    first.priority.class = iofair_core::priority::Class::RealTime;
     first.stop = Some(Nanos::from_millis(41));
     let mut run = scenario(vec![first, other], Nanos::from_millis(100));
     run.stack = TABLE.stack("none-bfq").unwrap();

@@ -3,7 +3,8 @@
 use std::vec::Vec;
 
 use super::world::{Drive, World};
-use iofair_core::group::{Class, ClientId, Priority};
+use iofair_core::id::ClientId;
+use iofair_core::priority::{Class, Priority};
 use iofair_core::time::Nanos;
 
 const QUIET: (&str, &str) = ("low_latency", "false");

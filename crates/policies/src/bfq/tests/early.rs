@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use super::world::{Drive, Job, World};
 use iofair_core::controller::Dispatch;
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 

@@ -3,7 +3,8 @@
 use std::vec::Vec;
 
 use super::world::{Drive, Job, World};
-use iofair_core::group::{Class, GroupId, Priority};
+use iofair_core::id::GroupId;
+use iofair_core::priority::{Class, Priority};
 use iofair_core::time::Nanos;
 
 const QUIET: &[(&str, &str)] = &[("low_latency", "false")];

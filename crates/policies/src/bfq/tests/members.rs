@@ -2,7 +2,8 @@
 
 use super::world::{Drive, Job, World};
 use iofair_core::contract::{Contract, Limits};
-use iofair_core::group::{Class, ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, GroupId};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 use std::vec::Vec;

@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use super::world::{Drive, Job, World};
-use iofair_core::group::Priority;
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Nanos;
 

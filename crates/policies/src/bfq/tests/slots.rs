@@ -4,7 +4,8 @@
 use std::vec::Vec;
 
 use super::world::{Drive, Job, World};
-use iofair_core::group::{Class, GroupId, Priority};
+use iofair_core::id::GroupId;
+use iofair_core::priority::{Class, Priority};
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 

@@ -6,9 +6,10 @@ use std::vec::Vec;
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
-use iofair_core::group::{ClientId, GroupId, Priority};
+use iofair_core::id::{ClientId, CommandId, GroupId};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Event;
 use iofair_core::unit::Sectors;

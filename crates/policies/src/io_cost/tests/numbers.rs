@@ -7,7 +7,7 @@ use super::super::model::{Model, Rates, SECOND};
 use super::super::settings::{PARAMETERS, Settings};
 use super::super::vrate::{Clock, Now, WHOLE_RATE};
 use super::world::{MS, facts, near};
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::params::Values;
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::{Operation, Request};

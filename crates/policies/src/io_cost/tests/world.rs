@@ -5,9 +5,10 @@ use std::vec::Vec;
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, Dispatch, Setup, Submission};
-use iofair_core::group::{ClientId, Priority};
+use iofair_core::id::{ClientId, CommandId, RequestId};
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{CommandId, Flags, Operation, RequestId};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::testing;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

@@ -1,7 +1,7 @@
 //! The tree against a naive model, over random operations.
 
 use super::*;
-use iofair_core::request::RequestId;
+use iofair_core::id::RequestId;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,7 +1,7 @@
 //! The order within groups, and the propagation of changes to the levels above.
 
 use super::{EntityId, Hierarchy, IDLE_CLASS_PERIOD, Leave, Level, Place, Reason};
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::time::Instant;
 
 impl Hierarchy {

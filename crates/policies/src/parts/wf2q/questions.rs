@@ -1,7 +1,7 @@
 //! Queries about the state of a [`Hierarchy`].
 
 use super::{EntityId, Hierarchy, QUEUE, Virtual};
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::unit::Sectors;
 
 impl Hierarchy {

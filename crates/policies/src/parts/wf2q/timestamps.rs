@@ -2,7 +2,7 @@
 
 use super::service_tree::{ServiceTree, Waiting};
 use super::{Entity, EntityId, Hierarchy, Leave, Level, Place, QUEUE};
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::unit::Sectors;
 
 impl Hierarchy {

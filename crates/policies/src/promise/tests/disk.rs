@@ -5,7 +5,7 @@ use super::super::shares::{EntityId, Side};
 use super::{MS, RATE, at};
 use iofair_core::contract::Contract;
 use iofair_core::controller::Submission;
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::Rig;
 use iofair_core::time::Nanos;

@@ -2,7 +2,7 @@
 
 use super::super::drive::{Drive, RATE};
 use super::super::shares::Side;
-use iofair_core::request::RequestId;
+use iofair_core::id::RequestId;
 use iofair_core::time::{Instant, Nanos};
 use std::vec::Vec;
 

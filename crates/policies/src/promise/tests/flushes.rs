@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{FlushRule, Submission};
-use iofair_core::group::{ClientId, Priority};
-use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::id::{ClientId, CommandId};
+use iofair_core::priority::Priority;
+use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::Rig;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

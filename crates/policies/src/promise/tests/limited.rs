@@ -3,8 +3,8 @@
 use super::at;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Dispatch, Submission};
-use iofair_core::group::ClientId;
-use iofair_core::request::{CommandId, Flags, Operation};
+use iofair_core::id::{ClientId, CommandId};
+use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::Rig;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use super::{MS, at};
 use iofair_core::controller::Submission;
-use iofair_core::group::ClientId;
+use iofair_core::id::ClientId;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::{Rig, gauge};
 use iofair_core::time::{Instant, Nanos};

@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use io_uring::{opcode, types};
+use iofair_core::id::RequestId;
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Operation, RequestId};
+use iofair_core::request::Operation;
 use iofair_core::unit::Sectors;
 use slab::Slab;
 

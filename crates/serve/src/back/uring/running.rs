@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use iofair_core::request::{Operation, RequestId};
+use iofair_core::id::RequestId;
+use iofair_core::request::Operation;
 
 use crate::request::buffer::ALIGN;
 use crate::request::op::{Op, Piece};

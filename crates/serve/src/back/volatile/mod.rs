@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
 use iofair_config::contracts::faults::Faults;
+use iofair_core::id::RequestId;
 use iofair_core::policy::DriveFacts;
-use iofair_core::request::{Operation, RequestId};
+use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::SECTOR_BYTES;
 use iofair_drive::random::Random;

@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use crate::parts::wf2q::{Arrival, IDLE_CLASS_PERIOD, Leave, Reason, SHIFT};
-use iofair_core::group::Class;
+use iofair_core::priority::Class;
 use iofair_core::time::Instant;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
