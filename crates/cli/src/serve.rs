@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
-use iofair_config::contracts::Contracts;
+use iofair_config::contracts::{Contracts, Required};
 use iofair_config::shell;
 use iofair_core::contract::Rate;
 use iofair_historical::TABLE;
@@ -47,6 +47,9 @@ struct Ready {
     stack: String,
     unix: Option<PathBuf>,
     tcp: Option<String>,
+    /// The connections that must be encrypted.
+    #[serde(skip)]
+    encrypted: Required,
     control_unix: Option<PathBuf>,
     control_tcp: Option<String>,
     metrics_unix: Option<PathBuf>,
@@ -135,6 +138,7 @@ fn ready(server: &Server, control: &Control) -> Ready {
         stack: contracts.drive.stack.name().to_string(),
         unix: contracts.listen.unix.clone(),
         tcp: server.tcp().map(|address| address.to_string()),
+        encrypted: contracts.listen.tls.as_ref().map_or(Required::Never, |tls| tls.required),
         control_unix: contracts.control.unix.clone(),
         control_tcp: control.tcp().map(|address| address.to_string()),
         metrics_unix: contracts.metrics.unix.clone(),
@@ -177,10 +181,12 @@ fn in_words(ready: &Ready, limits: &str) -> String {
             text += &format!("  {}\n", mount.join(volume).display());
         }
         if let Some(unix) = &ready.unix {
-            text += &format!("  nbd+unix:///{volume}?socket={}\n", escaped_path(unix));
+            let scheme = if ready.encrypted == Required::Always { "nbds" } else { "nbd" };
+            text += &format!("  {scheme}+unix:///{volume}?socket={}\n", escaped_path(unix));
         }
         if let Some(tcp) = &ready.tcp {
-            text += &format!("  nbd://{tcp}/{volume}\n");
+            let scheme = if ready.encrypted == Required::Never { "nbd" } else { "nbds" };
+            text += &format!("  {scheme}://{tcp}/{volume}\n");
         }
     }
     if let Some(unix) = &ready.control_unix {

@@ -195,6 +195,37 @@ fn files_that_are_moved_or_cut_are_told() {
     }
 }
 
+/// Goal: a volume whose file somebody has removed does not go without consent, and one whose file was moved is not said to be deleted.
+/// Method: removals with and without `data=delete`.
+#[test]
+fn volumes_without_files_do_not_go_silently() {
+    let directory = Directory::new();
+    let text = contracts(
+        &directory,
+        &format!("directory:{}", directory.path("pool")),
+        &[("v", "g", ""), ("w", "g", "")],
+    );
+    fs::write(directory.path("contracts.toml"), &text).unwrap();
+    let scene = Controlled::over(directory);
+    let [v, w, away] = ["pool/v.img", "pool/w.img", "away"].map(|it| scene.directory.path(it));
+    let remove = |path: &str| {
+        let response = scene.ask(&Call::new("DELETE", path));
+        (response.status, String::from_utf8(response.body).unwrap())
+    };
+    fs::remove_file(&v).unwrap();
+    let (status, told) = remove("/v1/volumes/v");
+    assert!(status == 422 && told.contains("cannot be kept"), "{status} {told}");
+    let (status, told) = remove("/v1/volumes/v?data=delete");
+    assert_eq!(status, 200, "{told}");
+    fs::rename(&w, &away).unwrap();
+    let (status, told) = remove("/v1/volumes/w?data=delete");
+    assert!(status == 422 && told.contains("not deleted"), "{status} {told}");
+    let (status, told) = remove("/v1/volumes/w");
+    assert_eq!(status, 200, "{told}");
+    let Controlled { control, directory: _directory } = scene;
+    control.stop().unwrap();
+}
+
 /// Goal: a file that was cut off while it is served stays so, and is reported until the end, whatever changes and whoever writes; the
 /// next start refuses it. Method: changes of all kinds and a write at the end.
 #[test]

@@ -337,7 +337,13 @@ pub(crate) fn audit(changes: &Json) -> String {
             word(&change["time"]),
             word(&change["number"]),
             format!("{} ({})", author.unwrap_or_default(), word(&change["source"])),
-            format!("{} {}", word(&change["method"]), word(&change["path"])),
+            // The query says whether data was deleted, cut or taken over.
+            match named("query").filter(|query| !query.is_empty()) {
+                Some(query) => {
+                    format!("{} {}?{query}", word(&change["method"]), word(&change["path"]))
+                }
+                None => format!("{} {}", word(&change["method"]), word(&change["path"])),
+            },
             if change["edit"].is_null() { String::new() } else { change["edit"].to_string() },
             // The first line says what is wrong.
             result.lines().next().unwrap_or_default().to_string(),

@@ -14,9 +14,9 @@ use iofair_config::contracts::{Contracts, Volume};
 
 use super::owners::{Home, Owner, Owners};
 use super::{Consent, Damaged};
-use crate::back::uring::Storage;
 use crate::back::uring::claim::Around;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
+use crate::back::uring::{Damage, Storage};
 use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated};
 use crate::layout::sync_parent;
@@ -177,6 +177,7 @@ impl Directory {
     ) -> Result<(), ServeError> {
         self.own.retain(|own| own.storage.strong_count() > 0);
         self.build_index();
+        self.refuse_lost(volumes, consent)?;
         let owners = self.home.owners();
         let taken: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
         let mut free = (0..SLOTS_MAX).filter(|slot| !taken.contains(slot));
@@ -315,6 +316,32 @@ impl Directory {
             owner.group
         );
         Err(ServeError::volume(name, message))
+    }
+    /// Whether the data of a volume that goes would be lost, or stay although it is to be deleted, since somebody has removed or moved
+    /// its file.
+    fn refuse_lost(&self, volumes: &[Volume], consent: &Consent) -> Result<(), ServeError> {
+        let stay: BTreeSet<usize> = volumes.iter().filter_map(|it| self.position(it)).collect();
+        let goes = self.index.values().filter(|index| !stay.contains(*index));
+        for own in goes.map(|index| &self.own[*index]) {
+            let storage = own.storage.upgrade();
+            let damage = storage.and_then(|storage| storage.damage(own.size));
+            let message = match (damage, consent.delete.contains(&own.name)) {
+                (Some(Damage::Removed), false) => format!(
+                    "{} was removed, so its data cannot be kept: save it as `iofair ctl status` says, or remove the volume with \
+                     `--delete-data`",
+                    own.path.display()
+                ),
+                (Some(Damage::Moved), true) => format!(
+                    "{} was moved, so its data is not deleted: put it back, or remove the volume without `--delete-data`",
+                    own.path.display()
+                ),
+                _ => continue,
+            };
+            // Or all of the directory was moved.
+            self.check_place()?;
+            return Err(ServeError::volume(&own.name, message));
+        }
+        Ok(())
     }
     /// Whether its file was there and is not any more, or was longer.
     fn refuse_missing(
