@@ -2,8 +2,10 @@
 
 use core::fmt;
 
-/// Identifies a group in [`Groups`](crate::group::Groups). A group that is added later may get the index of a removed one, but (for the next 2^32
+/// Identifies a group in [`Groups`]. A group that is added later may get the index of a removed one, but (for the next 2^32
 /// groups with this index) not its id: calls with the id of a removed group are refused.
+///
+/// [`Groups`]: crate::group::Groups
 ///
 /// ```
 /// use iofair_core::id::GroupId;
@@ -19,7 +21,9 @@ pub struct GroupId {
 impl GroupId {
     /// The root group, which contains all others.
     pub const ROOT: Self = Self { index: 0, generation: 0 };
-    /// The id as an index of a vector. The indices of live groups are distinct and dense ([`Groups::group_bound`](crate::group::Groups::group_bound)).
+    /// The id as an index of a vector. The indices of live groups are distinct and dense ([`group_bound`]).
+    ///
+    /// [`group_bound`]: crate::group::Groups::group_bound
     pub const fn index(self) -> usize {
         self.index as usize
     }
@@ -40,8 +44,10 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// Identifies a client in [`Groups`](crate::group::Groups). A client that is added later may get the index of a removed one, but (for the next
-/// 2^32 clients with this index) not its id: calls with the id of a removed client are refused.
+/// Identifies a client in [`Groups`]. A client that is added later may get the index of a removed one, but (for the next 2^32
+/// clients with this index) not its id: calls with the id of a removed client are refused.
+///
+/// [`Groups`]: crate::group::Groups
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId {
     pub(crate) index: u32,
@@ -49,7 +55,9 @@ pub struct ClientId {
 }
 
 impl ClientId {
-    /// The id as an index of a vector. The indices of live clients are distinct and dense ([`Groups::client_bound`](crate::group::Groups::client_bound)).
+    /// The id as an index of a vector. The indices of live clients are distinct and dense ([`client_bound`]).
+    ///
+    /// [`client_bound`]: crate::group::Groups::client_bound
     pub const fn index(self) -> usize {
         self.index as usize
     }

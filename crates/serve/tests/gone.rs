@@ -309,12 +309,8 @@ fn disks_of_machines_that_are_gone_are_free() {
     assert_eq!(guest.data(0, 0), [7; 4096]);
 }
 
-/// Goal: files of a directory that is not mounted any more are closed. Method: a read waits for the ceiling, and the connection to
-/// the kernel is aborted.
-#[test]
-#[ignore = "needs root: mounts a file system"]
-fn needs_root_files_of_an_aborted_mount_are_closed() {
-    let directory = Directory::new();
+/// A server with a ceiling and a mounted directory, and where that is.
+fn mounted(directory: &Directory) -> (Server, String) {
     let (mount, socket) = (directory.path("mnt"), directory.path("socket"));
     let text = format!(
         "[drive]\nback = 'memory:64MiB'\nstack = 'promise'\n[fuse]\nmount = '{mount}'\n\
@@ -323,6 +319,16 @@ fn needs_root_files_of_an_aborted_mount_are_closed() {
         CEILINGS[0]
     );
     let server = Server::start(parse(&text)).unwrap();
+    (server, mount)
+}
+
+/// Goal: files of a directory that is not mounted any more are closed. Method: a read waits for the ceiling, and the connection to
+/// the kernel is aborted.
+#[test]
+#[ignore = "needs root: mounts a file system"]
+fn needs_root_files_of_an_aborted_mount_are_closed() {
+    let directory = Directory::new();
+    let (server, mount) = mounted(&directory);
     let file = File::open(directory.path("mnt/v")).unwrap();
     let reading = thread::spawn(move || file.read_at(&mut vec![0; MIB as usize], 0));
     until(&server, "queued", |seen| seen.pending >= 1);
@@ -338,14 +344,7 @@ fn needs_root_files_of_an_aborted_mount_are_closed() {
 #[ignore = "needs root: mounts a file system"]
 fn needs_root_reads_of_a_killed_process_end() {
     let directory = Directory::new();
-    let (mount, socket) = (directory.path("mnt"), directory.path("socket"));
-    let text = format!(
-        "[drive]\nback = 'memory:64MiB'\nstack = 'promise'\n[fuse]\nmount = '{mount}'\n\
-         [listen]\nunix = '{socket}'\n[[group]]\nname = 'g'\n{}\n\
-         [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '64MiB'\n",
-        CEILINGS[0]
-    );
-    let server = Server::start(parse(&text)).unwrap();
+    let (server, mount) = mounted(&directory);
     let read = |bytes: &str| {
         let mut program = Command::new("dd");
         program.args([&format!("if={mount}/v"), "of=/dev/null", "count=1", "iflag=direct", bytes]);
