@@ -229,6 +229,13 @@ impl Writer {
     }
 }
 
+impl Drop for Writer {
+    /// Lines for which nobody waited are written at an orderly end, unless the file system does not respond.
+    fn drop(&mut self) {
+        let _ = self.ask(|reply| Task::Read(0, reply), limits::AUDIT_WAIT);
+    }
+}
+
 /// Does what the others ask for, until they are gone.
 fn carry_out(mut file: LogFile, tasks: &Receiver<Task>, waiting: &AtomicUsize) {
     for task in tasks {
