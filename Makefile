@@ -9,6 +9,7 @@ ARGS ?=
 # Programs that run in real time get real-time priority, if the system allows it.
 REALTIME = $$(chrt -f 20 true 2>/dev/null && echo chrt -f 20)
 IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
+LAB = "$${CARGO_TARGET_DIR:-target}/release/iofair-lab"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce ranges robust live truth drawn python kubernetes package deb clean
@@ -30,7 +31,7 @@ SEEDS ?= 5000
 
 fuzz: ## the conformance suite over more seeds than in `make test`, then the targets of fuzz/ (nightly)
 	@scripts/setup demo
-	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-historical --test conformance
+	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-baselines --test conformance
 	@scripts/fuzz
 
 # The number of cases, and the directory for experiment files of findings: make search CASES=500 KEEP=/tmp
@@ -40,8 +41,8 @@ KEEP ?= target
 search: ## search random drives and workloads for what the scheduler promise breaks; writes docs/evidence/search.csv (1 hour)
 	@scripts/setup demo
 	IOFAIR_CASES=$(CASES) IOFAIR_KEEP="$$(realpath $(KEEP))" IOFAIR_FOUND="$(CURDIR)/docs/evidence/search.csv" \
-		cargo test --release --locked -p iofair-lab --test search random -- --nocapture
-	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+		cargo test --release --locked -p iofair-simulator --test search random -- --nocapture
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 
 # A single tool: make sanitize ONLY=miri
 ONLY ?=
@@ -76,7 +77,7 @@ lint: ## format, clippy, documentation, licences
 
 docs: ## regenerate the generated pages under docs/
 	@scripts/setup demo
-	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-drive --test calibration
 
@@ -87,37 +88,37 @@ book: ## all pages as a site, in target/book
 bench: ## benchmarks beside other software; writes docs/performance.md, and its numbers into docs/policies.md
 	@scripts/setup bench
 	IOFAIR_BENCH_PAGE="$(CURDIR)/docs/performance.md" cargo bench --locked --workspace --bench '*'
-	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
 
 measured: ## measure the numbers in docs/policies.md and docs/promise.md; writes docs/measured.csv and both pages
 	@scripts/setup demo
-	cargo build --release --locked -p iofair
-	$(IOFAIR) run --measured docs/measured.csv
-	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+	cargo build --release --locked -p iofair-lab
+	$(LAB) run --measured docs/measured.csv
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 
 evidence: ## promise beside every stack, with many seeds, and step responses; writes docs/evidence and its tables in docs/promise.md
 	@scripts/setup demo
-	cargo build --release --locked -p iofair
-	$(IOFAIR) run --quiet experiments/steps --stack promise --series docs/evidence/steps.csv
-	$(IOFAIR) run --quiet experiments/promise --stack every --frontier docs/evidence/frontier.csv
-	$(IOFAIR) run --quiet experiments/promise --stack promise --drive-variants --repeats 20 \
+	cargo build --release --locked -p iofair-lab
+	$(LAB) run --quiet experiments/steps --stack promise --series docs/evidence/steps.csv
+	$(LAB) run --quiet experiments/promise --stack every --frontier docs/evidence/frontier.csv
+	$(LAB) run --quiet experiments/promise --stack promise --drive-variants --repeats 20 \
 		--frontier docs/evidence/seeds.csv
-	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 
 reproduce: ## the published experiments in simulation; writes docs/reproduction.md, charts as reproduction.html, and all of `measured`
 	@scripts/setup demo
-	cargo build --release --locked -p iofair
-	$(IOFAIR) run experiments --markdown docs/reproduction.md --pages docs/reproduction --html reproduction.html \
+	cargo build --release --locked -p iofair-lab
+	$(LAB) run experiments --markdown docs/reproduction.md --pages docs/reproduction --html reproduction.html \
 		--measured docs/measured.csv \
 		$$(test -e docs/evidence/robust.csv && echo --robust docs/evidence/robust.csv) $(ARGS)
-	IOFAIR_BLESS=1 cargo test --locked -p iofair --test tidy generated_pages
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 	@echo "wrote docs/reproduction.md, docs/measured.csv and, with charts, $(CURDIR)/reproduction.html"
 
 ranges: ## what measured rows leave open of the numbers of drives and machines; writes profiles/machines/ranges.csv (10 minutes)
 	@scripts/setup demo
-	cargo build --release --locked -p iofair
-	nice -n 19 $(IOFAIR) fit --out profiles/machines/ranges.csv $(ARGS)
+	cargo build --release --locked -p iofair-lab
+	nice -n 19 $(LAB) fit --out profiles/machines/ranges.csv $(ARGS)
 
 # The number of draws, and what is drawn: make robust DRAWS=20 SOURCES=experiments/article-2018
 DRAWS ?= 200
@@ -126,8 +127,8 @@ SOURCES ?= experiments/article-2018 experiments/survey-2019 experiments/comparis
 
 robust: ## how often each published claim holds over seeds and open numbers; writes docs/evidence/robust.csv (1 to 2 hours; resumes)
 	@scripts/setup demo
-	cargo build --release --locked -p iofair
-	nice -n 19 $(IOFAIR) run $(SOURCES) --draws $(DRAWS) --robust docs/evidence/robust.csv $(ARGS)
+	cargo build --release --locked -p iofair-lab
+	nice -n 19 $(LAB) run $(SOURCES) --draws $(DRAWS) --robust docs/evidence/robust.csv $(ARGS)
 
 # The experiments of docs/live.md: 68 runs of 8 s (14 minutes). With LIVE_TIMES=, runs take the time that their files give.
 LIVE_TIMES ?= --time 4s --ramp 2s --set history=2s
@@ -136,8 +137,8 @@ LIVE = article-2018/figure-1 article-2018/figure-3 comparison-2019/plextor compa
 
 live: ## experiments in real time through real sockets, beside the simulator; writes docs/live.md
 	@scripts/setup demo
-	cargo build --release --locked -p iofair
-	nice -n -20 $(IOFAIR) run --on serve \
+	cargo build --release --locked -p iofair-lab
+	nice -n -20 $(LAB) run --on serve \
 		$(LIVE:%=experiments/%.toml) --repeats 1 $(LIVE_TIMES) --markdown docs/live.md $(ARGS)
 
 PASSES ?= 1
@@ -145,12 +146,12 @@ truth: ## experiments/truth on the kernel, live and simulated; as root; writes d
 drawn: ## the same with mixes that were drawn at random; as root; writes docs/drawn.md (40 minutes)
 truth drawn:
 	@scripts/setup test
-	cargo build --release --locked -p iofair
-	$(IOFAIR) run --on linux experiments/$@ --quiet --evidence docs/evidence/$@.json
+	cargo build --release --locked -p iofair-lab
+	$(LAB) run --on linux experiments/$@ --quiet --evidence docs/evidence/$@.json
 	for pass in $$(seq 2 $(PASSES)); do \
-		$(IOFAIR) run --on linux experiments/$@ --quiet --evidence docs/evidence/$@.json --add || exit; done
-	$(IOFAIR) run --on serve experiments/$@ --quiet --repeats 1 --evidence docs/evidence/$@.json
-	$(IOFAIR) run experiments/$@ --quiet --repeats 9 --truth docs/evidence/$@.json --markdown docs/$@.md
+		$(LAB) run --on linux experiments/$@ --quiet --evidence docs/evidence/$@.json --add || exit; done
+	$(LAB) run --on serve experiments/$@ --quiet --repeats 1 --evidence docs/evidence/$@.json
+	$(LAB) run experiments/$@ --quiet --repeats 9 --truth docs/evidence/$@.json --markdown docs/$@.md
 
 kubernetes: ## the Helm chart on a real control plane; builds it with Go the first time (20 minutes, then 5; as root)
 	@scripts/setup test

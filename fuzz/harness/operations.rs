@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use iofair_baselines::TABLE;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{
     Completion, Controller, Dispatch, FlushRule, Setup, Stack, Submission,
@@ -14,7 +15,6 @@ use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
-use iofair_historical::TABLE;
 
 const STACKS: [&str; 8] = [
     "none-none",

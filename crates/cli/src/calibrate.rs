@@ -18,7 +18,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::{parse_bytes, parse_time};
 use iofair_drive::fit::{self, Fitted, Residual, Row, Survey};
 use iofair_drive::profile;
-use iofair_lab::calibration::{self, Calibration, GUESSED_WRITES, Report, fio};
+use iofair_simulator::calibration::{self, Calibration, GUESSED_WRITES, Report, fio};
 use serde::Serialize;
 
 use self::journal::Journal;

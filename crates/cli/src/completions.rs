@@ -12,15 +12,16 @@ use crate::output::write;
 #[command(after_help = "Examples:
   iofair completions bash > ~/.local/share/bash-completion/completions/iofair
   iofair completions zsh > ~/.zfunc/_iofair")]
-pub(crate) struct Args {
+pub struct Args {
     /// Shell to print completions for.
     shell: Shell,
 }
 
 /// `program` is the whole command line.
-pub(crate) fn run(args: &Args, program: &mut Command) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args, program: &mut Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, program, "iofair", &mut script);
+    let name = program.get_name().to_owned();
+    clap_complete::generate(args.shell, program, name, &mut script);
     write(&String::from_utf8(script)?)?;
     Ok(ExitCode::SUCCESS)
 }

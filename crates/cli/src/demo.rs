@@ -25,8 +25,8 @@ use iofair_core::attainable::{self, Claimant};
 use iofair_core::contract::Rate;
 use iofair_core::unit::{parse_bytes, parse_rate, parse_time};
 use iofair_drive::profile;
-use iofair_historical::TABLE;
 use iofair_policies::DEFAULT_STACK;
+use iofair_policies::TABLE;
 
 use self::outcome::{Outcome, Sample, StackOutcome};
 use self::plan::Plan;

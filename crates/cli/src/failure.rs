@@ -11,7 +11,7 @@ use crate::output::{ReaderGone, say, without_controls};
 
 /// Wrong usage that clap cannot know: an unknown policy, a directory without experiments.
 #[derive(Debug)]
-pub(crate) struct Usage(pub(crate) String);
+pub struct Usage(pub String);
 
 impl std::fmt::Display for Usage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -21,7 +21,7 @@ impl std::fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 /// Prints an error with its causes and chooses the exit code.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+pub fn report(error: &anyhow::Error) -> ExitCode {
     // `iofair list policies | head`: nothing went wrong.
     if error.is::<ReaderGone>() {
         return ExitCode::SUCCESS;

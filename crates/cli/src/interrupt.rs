@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use iofair_serve::Signals;
 
 /// The exit code after Ctrl-C, as shells have it.
-pub(crate) const EXIT_CODE: u8 = 130;
+pub const EXIT_CODE: u8 = 130;
 
 /// Set by a signal; once nobody has the flag any more, a signal ends the program. Signals are blocked from now on in the
 /// caller and in threads that it starts, so no other thread may run yet.
-pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
+pub fn flag() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let (signals, flag) =
         (Signals::block().context("signals cannot be blocked")?, Arc::downgrade(&interrupted));

@@ -1,21 +1,16 @@
 //! `iofair list`: what there is, straight from the tables that the program itself uses.
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use iofair_core::params::{Kind, Values};
-use iofair_core::policy::{Claim, Named, Role, Row};
+use iofair_core::policy::{Claim, Named, Role, Row, Table};
 use iofair_drive::profile;
-use iofair_historical::TABLE;
-use iofair_lab::experiment::file::ClientFile;
-use iofair_lab::report::{self, Measured};
+use iofair_simulator::report::{self, Measured};
 use serde::Serialize;
 
 use crate::failure::Usage;
-use crate::measured;
 use crate::output::{Output, table};
-use crate::toml_files::collect_toml;
 
 /// Arguments of `iofair list`.
 #[derive(clap::Args)]
@@ -25,14 +20,15 @@ use crate::toml_files::collect_toml;
   iofair list stacks                  named stacks, such as promise
   iofair list drives                  emulated drives and their variants
   iofair list drives samsung-970-pro  every parameter of a profile, with its source
-  iofair list experiments --json      experiments under ./experiments, as JSON")]
-pub(crate) struct Args {
+  iofair list drives --json           the same as JSON")]
+pub struct Args {
     #[command(subcommand)]
     what: What,
 }
 
+/// What is listed.
 #[derive(clap::Subcommand)]
-enum What {
+pub enum What {
     /// List throttles and schedulers. The name of a stack is THROTTLES-SCHEDULER.
     Policies {
         /// Show these policies with all parameters.
@@ -45,26 +41,33 @@ enum What {
         /// Show these drives with all parameters and their sources.
         names: Vec<String>,
     },
-    /// List the jobs and keys of clients in an experiment.
-    Clients,
-    /// List experiment files.
-    Experiments {
-        /// Directory to search.
-        #[arg(default_value = "experiments")]
-        directory: PathBuf,
-    },
 }
 
-pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    match &args.what {
-        What::Policies { names } => policies(names, output)?,
-        What::Stacks => stacks(output)?,
-        What::Drives { names } => drives(names, output)?,
-        What::Clients => clients(output)?,
-        What::Experiments { directory } => experiments(directory, output)?,
-    }
-    Ok(ExitCode::SUCCESS)
+/// Lists what there is in `table`.
+///
+/// # Errors
+/// A name that is not in the list; standard output takes nothing.
+pub fn run(args: &Args, output: &Output, table: &Table) -> Result<ExitCode> {
+    args.what.show(output, table)
 }
+
+impl What {
+    /// Lists it.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn show(&self, output: &Output, table: &Table) -> Result<ExitCode> {
+        match self {
+            Self::Policies { names } => policies(names, output, table)?,
+            Self::Stacks => stacks(output, table)?,
+            Self::Drives { names } => drives(names, output)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// `docs/measured.csv`, written by `make measured`.
+const MEASURED: &str = include_str!("measured.csv");
 
 #[derive(Serialize)]
 struct PolicyInfo {
@@ -102,7 +105,7 @@ impl Said {
         let (first, stacks) = self.shown_by.split_once(' ').unwrap_or((self.shown_by, ""));
         let mut shown = String::new();
         if !first.is_empty() {
-            let command = |name: &str| format!("iofair run experiments/{name}.toml");
+            let command = |name: &str| format!("iofair-lab run experiments/{name}.toml");
             let commands = [format!("{} {stacks}", command(first)).trim_end().to_owned()];
             let commands = commands.into_iter().chain(self.besides.iter().map(|it| command(it)));
             shown = format!(" [{}]", commands.collect::<Vec<_>>().join("; "));
@@ -185,17 +188,18 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-fn policies(names: &[String], output: &Output) -> Result<()> {
+fn policies(names: &[String], output: &Output, known: &Table) -> Result<()> {
     let find = |name: &String| {
-        let known: Vec<_> = TABLE.policies.iter().map(|row| row.name).collect();
-        let unknown = || Usage(format!("no policy \"{name}\"; there are: {}", known.join(", ")));
-        TABLE.find(name).ok_or_else(unknown)
+        let all: Vec<_> = known.policies.iter().map(|row| row.name).collect();
+        let unknown = || Usage(format!("no policy \"{name}\"; there are: {}", all.join(", ")));
+        known.find(name).ok_or_else(unknown)
     };
     let chosen: Vec<&Row> = match names {
-        [] => TABLE.policies.to_vec(),
+        [] => known.policies.to_vec(),
         names => names.iter().map(find).collect::<Result<_, _>>()?,
     };
-    let measured = measured::known()?;
+    let measured =
+        Measured::parse(MEASURED).map_err(|error| anyhow!("docs/measured.csv: {error}"))?;
     let infos: Vec<_> = chosen.into_iter().map(|row| PolicyInfo::new(row, &measured)).collect();
     output.print(&infos, || {
         if !names.is_empty() {
@@ -219,7 +223,7 @@ struct StackInfo {
     summary: &'static str,
 }
 
-fn stacks(output: &Output) -> Result<()> {
+fn stacks(output: &Output, known: &Table) -> Result<()> {
     let info = |named: &Named| {
         let Named { name, stack, admits, settings, summary } = *named;
         let setting =
@@ -227,7 +231,7 @@ fn stacks(output: &Output) -> Result<()> {
         let settings = settings.iter().map(setting).collect();
         StackInfo { name, stack, admits_minimums: admits, settings, summary }
     };
-    let infos: Vec<_> = TABLE.stacks.iter().map(info).collect();
+    let infos: Vec<_> = known.stacks.iter().map(info).collect();
     output.print(&infos, || {
         let rows = infos.iter().map(|i| [i.name, i.stack, i.summary].map(str::to_string).into());
         table(&["name", "stack", "what it does"], &rows.collect::<Vec<Vec<_>>>(), &[])
@@ -272,71 +276,4 @@ fn drives(names: &[String], output: &Output) -> Result<()> {
         infos.push(DriveInfo { name, title, numbers });
     }
     output.print(&infos, || infos.iter().map(DriveInfo::page).collect::<Vec<_>>().join("\n"))
-}
-
-#[derive(Serialize)]
-struct ClientInfo {
-    jobs: Vec<String>,
-    keys: Vec<String>,
-}
-
-/// The format itself is asked: an error about a key or a word says what is allowed.
-fn clients(output: &Output) -> Result<()> {
-    let allowed = |text: &str| {
-        let refused = iofair_config::parse::<ClientFile>("", text).err();
-        let words = refused.and_then(|error| error.allowed).unwrap_or_default();
-        words.split(", ").map(str::to_string).collect::<Vec<_>>()
-    };
-    let info = ClientInfo { jobs: allowed("job = '?'"), keys: allowed("'?' = 0") };
-    output.print(&info, || {
-        format!(
-            "A client of an experiment ([[client]] in its file):\n  job = {}\nand any of these keys:\n  {}\n",
-            info.jobs.join(" | "),
-            info.keys.join(", ")
-        )
-    })
-}
-
-#[derive(Serialize)]
-struct ExperimentInfo {
-    path: String,
-    title: String,
-    source: String,
-}
-
-/// The two lines of an experiment file that a list shows; `iofair run` reads and checks the rest.
-#[derive(serde::Deserialize)]
-struct Heading {
-    title: String,
-    source: String,
-}
-
-fn experiments(directory: &Path, output: &Output) -> Result<()> {
-    let mut paths = Vec::new();
-    collect_toml(directory, &mut paths)
-        .with_context(|| Usage(format!("cannot list {}", directory.display())))?;
-    let mut infos = Vec::new();
-    for path in paths {
-        let (_, heading) = iofair_config::read::<Heading>(&path)?;
-        let path = path.display().to_string();
-        infos.push(ExperimentInfo { path, title: heading.title, source: heading.source });
-    }
-    output.print(&infos, || {
-        let rows = infos.iter().map(|i| vec![i.path.clone(), i.title.clone(), i.source.clone()]);
-        table(&["experiment", "what it asks", "source"], &rows.collect::<Vec<_>>(), &[])
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: what is listed is what the format knows. Method: one job and one key of each kind.
-    #[test]
-    fn clients_are_what_the_format_knows() {
-        let error = iofair_config::parse::<ClientFile>("", "job = '?'").expect_err("no such job");
-        assert!(error.allowed.is_some_and(|words| words.contains("randread")));
-        let error = iofair_config::parse::<ClientFile>("", "'?' = 0").expect_err("no such key");
-        assert!(error.allowed.is_some_and(|words| words.contains("buffered")));
-    }
 }

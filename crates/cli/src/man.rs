@@ -13,14 +13,14 @@ use crate::output::write;
 #[command(after_help = "Examples:
   iofair man | man -l -               show the main page
   iofair man --directory man1         write iofair.1, iofair-list.1, ...")]
-pub(crate) struct Args {
+pub struct Args {
     /// Write all pages to this directory, instead of the main page to standard output.
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
 }
 
 /// `program` is the whole command line.
-pub(crate) fn run(args: &Args, program: Command) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args, program: Command) -> anyhow::Result<ExitCode> {
     match &args.directory {
         Some(directory) => {
             std::fs::create_dir_all(directory)

@@ -15,18 +15,14 @@ const PLAIN: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// How results are printed.
-pub(crate) struct Output {
+pub struct Output {
     /// JSON instead of text.
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 impl Output {
     /// Prints a value as JSON if JSON is wanted, else the text that `text` makes.
-    pub(crate) fn print<T: Serialize>(
-        &self,
-        value: &T,
-        text: impl FnOnce() -> String,
-    ) -> Result<()> {
+    pub fn print<T: Serialize>(&self, value: &T, text: impl FnOnce() -> String) -> Result<()> {
         if self.json {
             return write(&(serde_json::to_string_pretty(value)? + "\n"));
         }
@@ -34,11 +30,7 @@ impl Output {
     }
     /// [`Self::print`] of a command that goes on: it ends neither when standard output is closed or full, nor while
     /// nobody reads it.
-    pub(crate) fn announce<T: Serialize>(
-        &self,
-        value: &T,
-        text: impl FnOnce() -> String,
-    ) -> Result<()> {
+    pub fn announce<T: Serialize>(&self, value: &T, text: impl FnOnce() -> String) -> Result<()> {
         match self.json {
             true => log::print(&serde_json::to_string_pretty(value)?),
             false => log::print(&without_controls(&text())),
@@ -48,7 +40,7 @@ impl Output {
 }
 
 /// The text without characters that a terminal obeys, which names and lines of files may have. Line breaks and tabs are ours.
-pub(crate) fn without_controls(text: &str) -> String {
+pub fn without_controls(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for part in text.split_inclusive(['\n', '\t']) {
         let (part, end) = part.split_at(part.trim_end_matches(['\n', '\t']).len());
@@ -59,7 +51,7 @@ pub(crate) fn without_controls(text: &str) -> String {
 }
 
 /// Writes to standard output.
-pub(crate) fn write(text: &str) -> Result<()> {
+pub fn write(text: &str) -> Result<()> {
     // What was said before stands before it on a terminal.
     log::flush();
     let mut out = io::stdout().lock();
@@ -67,7 +59,7 @@ pub(crate) fn write(text: &str) -> Result<()> {
 }
 
 /// The error of standard output that takes nothing.
-pub(crate) fn unwritten(error: io::Error) -> anyhow::Error {
+pub fn unwritten(error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => ReaderGone.into(),
         _ => anyhow::Error::new(error).context("cannot write to standard output"),
@@ -76,7 +68,7 @@ pub(crate) fn unwritten(error: io::Error) -> anyhow::Error {
 
 /// The reader of standard output has closed it.
 #[derive(Debug)]
-pub(crate) struct ReaderGone;
+pub struct ReaderGone;
 
 impl Display for ReaderGone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,7 +78,7 @@ impl Display for ReaderGone {
 impl std::error::Error for ReaderGone {}
 
 /// Writes a line to standard error. If that fails, or nobody reads it, the command goes on without the line.
-pub(crate) fn say(line: impl Display) {
+pub fn say(line: impl Display) {
     log::line(&line.to_string());
 }
 
@@ -94,7 +86,7 @@ pub(crate) fn say(line: impl Display) {
 ///
 /// # Errors
 /// The directory of a file is missing, or the file is a directory.
-pub(crate) fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+pub fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
     for file in files {
         let name = file.display();
         ensure!(!file.is_dir(), "cannot write {name}: it is a directory");
@@ -106,7 +98,7 @@ pub(crate) fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> 
 }
 
 /// A table in our style; `right` are the columns of numbers.
-pub(crate) fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
+pub fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(PLAIN).set_content_arrangement(ContentArrangement::Dynamic);
     if cfg!(test) {

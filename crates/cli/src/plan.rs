@@ -13,9 +13,9 @@ use iofair_config::Source;
 use iofair_config::contracts::{Back, Contracts};
 use iofair_core::time::Nanos;
 use iofair_core::unit::{self, UnitError};
-use iofair_historical::TABLE;
-use iofair_lab::plan::load::{NEIGHBOURS, Neighbours};
-use iofair_lab::plan::{self, Loads, Plan, PlanError, Question, Runner};
+use iofair_policies::TABLE;
+use iofair_simulator::plan::load::{NEIGHBOURS, Neighbours};
+use iofair_simulator::plan::{self, Loads, Plan, PlanError, Question, Runner};
 
 use crate::failure::Usage;
 use crate::interrupt;

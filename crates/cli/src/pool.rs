@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             return Ok(if report.good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Import { path, contracts } => {
-            admin::import(path, &Contracts::open_with(&iofair_historical::TABLE, contracts)?)
+            admin::import(path, &Contracts::open_with(&iofair_policies::TABLE, contracts)?)
                 .map_err(told)?
         }
         Command::Delete { path, volume } => admin::delete(path, volume).map_err(told)?,

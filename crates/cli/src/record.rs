@@ -48,7 +48,7 @@ const FULL: usize = 256 << 10;
   iofair record shared.trace --anonymise --duration 1h  for others: without names and places
   iofair record monday.trace --socket /run/iofair/control.sock
   iofair record disk.trace --device /dev/nvme0n1         the requests of a block device of this machine, as root
-  iofair replay monday.trace                            how well the simulator agrees with it
+  iofair-lab replay monday.trace                            how well the simulator agrees with it
 
 The trace has the time, group, volume, operation, place on the drive, length, flags and latency of each request, and the
 contracts; never data. See docs/replay.md.")]

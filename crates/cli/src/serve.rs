@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use iofair_config::contracts::{Contracts, Required};
 use iofair_config::shell;
 use iofair_core::contract::Rate;
-use iofair_historical::TABLE;
+use iofair_core::policy::Table;
 use iofair_serve::control::Control;
 use iofair_serve::control::client::escaped;
 use iofair_serve::supervisor::{self, Passed, Stage};
@@ -24,7 +24,7 @@ use crate::output::{Output, say};
   iofair serve --check contracts.toml                  check the file and its drive, and exit
   kill -HUP $(pidof iofair)                            reload the contracts; clients stay connected
   nbdinfo 'nbd+unix:///alice-root?socket=/run/iofair/pool.sock'")]
-pub(crate) struct Args {
+pub struct Args {
     /// The contract file: drive, listeners, groups, volumes.
     contracts: PathBuf,
     /// Do everything that `serve` does before it serves, change nothing on disk, report errors, and exit.
@@ -62,8 +62,12 @@ struct Ready {
     ublk: Vec<(String, PathBuf)>,
 }
 
-pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let contracts = Contracts::open_with(&TABLE, &args.contracts)?;
+/// Serves until a signal ends it, with the policies of `table`.
+///
+/// # Errors
+/// The contract file is wrong or does not fit its drive, or the machine refuses something.
+pub fn run(args: &Args, output: &Output, table: &'static Table) -> Result<ExitCode> {
+    let contracts = Contracts::open_with(table, &args.contracts)?;
     let passed = Passed::from_environment().map_err(told)?;
     let listens = contracts.listen.unix.is_some() || contracts.listen.tcp.is_some();
     let disks =
@@ -222,7 +226,7 @@ mod tests {
             let text = format!(
                 "[drive]\nback = 'memory:1GiB'\nstack = '{stack}'\n[[group]]\nname = 'a'\n{key}\n"
             );
-            Contracts::parse_with(&TABLE, "c.toml", &text)
+            Contracts::parse_with(&iofair_policies::TABLE, "c.toml", &text)
         };
         for (key, stacks) in [
             ("min = '9MB/s'", "low-none rangebw-none ioband-none unified-none prop-cfq-group"),

@@ -9,18 +9,18 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 /// Most that may be taken, of the time of all processors.
-pub(crate) const STOLEN_MAX: f64 = 0.01;
+pub const STOLEN_MAX: f64 = 0.01;
 
 /// Time of all processors since the machine started, in ticks (`proc_stat(5)`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ticks {
+pub struct Ticks {
     stolen: u64,
     all: u64,
 }
 
 impl Ticks {
     /// Until now; nothing where the kernel does not say.
-    pub(crate) fn now() -> Self {
+    pub fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         Self::of(&text).unwrap_or(Self { stolen: 0, all: 0 })
     }
@@ -31,7 +31,7 @@ impl Ticks {
         Some(Self { stolen: *fields.get(7)?, all: fields.iter().sum() })
     }
     /// The part that was taken since `before`, 0 to 1.
-    pub(crate) fn since(self, before: Self) -> f64 {
+    pub fn since(self, before: Self) -> f64 {
         let all = self.all.saturating_sub(before.all);
         self.stolen.saturating_sub(before.stolen) as f64 / all.max(1) as f64
     }
@@ -39,27 +39,27 @@ impl Ticks {
 
 /// How often measurements were disturbed.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Disturbed {
+pub struct Disturbed {
     /// Measurements that are kept.
-    pub(crate) runs: u64,
+    pub runs: u64,
     /// Those that were measured once more.
-    pub(crate) again: u64,
+    pub again: u64,
     /// Those that are kept though they were disturbed.
-    pub(crate) kept: u64,
+    pub kept: u64,
     /// Most that was taken from one of these, in percent.
-    pub(crate) most_percent: f64,
+    pub most_percent: f64,
 }
 
 impl Disturbed {
     /// Both together.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.runs += other.runs;
         self.again += other.again;
         self.kept += other.kept;
         self.most_percent = self.most_percent.max(other.most_percent);
     }
     /// In words; nothing if nothing was disturbed.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let Self { runs, again, kept, most_percent } = self;
         let limit = STOLEN_MAX * 100.0;
         if *again + *kept == 0 {
@@ -80,7 +80,7 @@ impl Disturbed {
 
 /// Runs it until it is undisturbed, at most `tries` times, and tells `disturbed`; what the least disturbed run gave, and the part that
 /// was taken from it.
-pub(crate) fn undisturbed<T, E>(
+pub fn undisturbed<T, E>(
     tries: u64,
     disturbed: &mut Disturbed,
     mut run: impl FnMut() -> Result<T, E>,
@@ -93,7 +93,7 @@ pub(crate) fn undisturbed<T, E>(
 }
 
 /// The same for runs that say themselves what was taken from them.
-pub(crate) fn least_disturbed<T, E>(
+pub fn least_disturbed<T, E>(
     tries: u64,
     disturbed: &mut Disturbed,
     mut run: impl FnMut() -> Result<(T, f64), E>,

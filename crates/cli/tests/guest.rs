@@ -448,7 +448,7 @@ const RATES: &str = r#"
         until "$@"; do tries=$((tries - 1)); test $tries -gt 0; done
     }
     weighed() { # Whether the weights had their effect under bfq: an emulated processor may send each next request too late.
-        iofair run --on linux --target /dev/vda /mix.toml --json --quiet >mix.json
+        iofair-lab run --on linux --target /dev/vda /mix.toml --json --quiet >mix.json
         set -- $(tr ',{}' '\n' <mix.json | sed -n 's/^ *"iops": *\([0-9]*\).*/\1/p')
         echo "IOPS $*"
         test $(($3 * 10)) -gt $(($2 * 14)) # of the first run: the total, the light one, the heavy one
@@ -544,7 +544,7 @@ fn shares_and_limits(kernel: Kernel) {
     assert!((20.0..75.0).contains(&max[0]) && max[1] > 2.0 * max[0], "{max:?}");
 }
 
-/// Goal: what `iofair run --on linux` and `iofair host` set has its effect on other kernels than this machine's, with cgroup
+/// Goal: what `iofair-lab run --on linux` and `iofair host` set has its effect on other kernels than this machine's, with cgroup
 /// v2. Method: Debian 13's kernel, a disk of 300 requests a second; two random readers with the weights 100 and 300
 /// under bfq and `io.cost`, one of them with a ceiling of 50 requests a second, and a latency target that the controller keeps by
 /// limiting the other one: it must at least double the rate.

@@ -4,7 +4,7 @@
 //! and keywords replaced, units read. The meaning of each option is that of fio's manual (`HOWTO.rst`), with fio 3.33 where the
 //! manual is silent. An option without a meaning here is an error that names it; [`IGNORED`] lists those that change nothing
 //! that is modelled. All problems of a file are found at once ([`JobFile::problems`]). What the jobs become is decided by the
-//! crate `lab`.
+//! crate `simulator`.
 
 mod engines;
 mod lines;

@@ -4,7 +4,7 @@
 //! completions, which is the same on every machine. Without `--bench` (as `cargo test` calls it) each load
 //! runs small.
 
-#[path = "../../historical/tests/support/page.rs"]
+#[path = "../../../lab/baselines/tests/support/page.rs"]
 mod page;
 
 use cpu_time::ThreadTime;

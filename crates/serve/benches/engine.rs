@@ -6,7 +6,7 @@
 //! docs/performance.md in `make bench`); under
 //! `cargo test` it runs small and checks that nothing is allocated once warm.
 
-#[path = "../../historical/tests/support/page.rs"]
+#[path = "../../../lab/baselines/tests/support/page.rs"]
 mod page;
 
 use std::alloc::System;

@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bare;
-#[path = "../../historical/tests/support/page.rs"]
+#[path = "../../../lab/baselines/tests/support/page.rs"]
 mod page;
 mod peers;
 

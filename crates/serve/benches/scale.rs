@@ -4,7 +4,7 @@
 //! `cargo bench -p iofair-serve --bench scale` writes the table of docs/performance.md; under `cargo test` it runs
 //! small. Times of the reactor are processor time of its thread, so other work on the machine disturbs them little.
 
-#[path = "../../historical/tests/support/page.rs"]
+#[path = "../../../lab/baselines/tests/support/page.rs"]
 mod page;
 
 use std::fmt::Write as _;

@@ -10,7 +10,7 @@
 
 #[path = "../tests/rig/disk.rs"]
 mod disk;
-#[path = "../../historical/tests/support/page.rs"]
+#[path = "../../../lab/baselines/tests/support/page.rs"]
 mod page;
 mod peers;
 

@@ -3,7 +3,7 @@
 // Sealing a file takes system calls that the standard library has not.
 #![allow(clippy::unwrap_used, unsafe_code)]
 
-#[path = "../../historical/tests/support/page.rs"]
+#[path = "../../../lab/baselines/tests/support/page.rs"]
 mod page;
 mod rig;
 

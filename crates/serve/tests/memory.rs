@@ -2,7 +2,7 @@
 //! process.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../historical/tests/support/page.rs"]
+#[path = "../../../lab/baselines/tests/support/page.rs"]
 mod page;
 mod rig;
 

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use iofair_baselines::TABLE;
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
@@ -13,19 +14,18 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::profile;
-use iofair_historical::TABLE;
-use iofair_lab::host;
-use iofair_lab::observe::{Observer, Recorder, Step};
-use iofair_lab::scenario::{
-    Calls, ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, Scheduling,
-};
-use iofair_lab::simulate_with;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::back::{emulated::Emulated, store::Store};
 use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::request::buffer::Lent;
 use iofair_serve::request::data::Data;
 use iofair_serve::request::op::{Hints, NewOp};
+use iofair_simulator::host;
+use iofair_simulator::observe::{Observer, Recorder, Step};
+use iofair_simulator::scenario::{
+    Calls, ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, Scheduling,
+};
+use iofair_simulator::simulate_with;
 
 const DRIVE: &str = "plextor-px256m5s";
 const SEED: u64 = 7;

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use iofair_baselines::TABLE;
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
-use iofair_historical::TABLE;
 use iofair_serve::back::memory::Memory;
 use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Plan, Timeouts};

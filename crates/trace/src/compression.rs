@@ -26,35 +26,39 @@ const CONTAINERS: &[(usize, &[u8], &str)] = &[
     (
         257,
         b"ustar",
-        "a tar archive; extract its files (tar -xf), or one of them: tar -xOf ARCHIVE NAME | iofair replay -",
+        "a tar archive; extract its files (tar -xf), or one of them: tar -xOf ARCHIVE NAME | iofair-lab replay -",
     ),
     (
         0,
         b"PK\x03\x04",
-        "a zip archive; extract its files (unzip), or one of them: unzip -p ARCHIVE NAME | iofair replay -",
+        "a zip archive; extract its files (unzip), or one of them: unzip -p ARCHIVE NAME | iofair-lab replay -",
     ),
     (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive; extract its files first"),
     (
         0,
         b"\x04\x22\x4d\x18",
-        "compressed with lz4; decompress it first: lz4 -dc FILE | iofair replay -",
+        "compressed with lz4; decompress it first: lz4 -dc FILE | iofair-lab replay -",
     ),
-    (0, b"LZIP", "compressed with lzip; decompress it first: lzip -dc FILE | iofair replay -"),
+    (0, b"LZIP", "compressed with lzip; decompress it first: lzip -dc FILE | iofair-lab replay -"),
     (
         0,
         b"\x5d\x00\x00",
-        "compressed with lzma; decompress it first: xz -dc FILE | iofair replay -",
+        "compressed with lzma; decompress it first: xz -dc FILE | iofair-lab replay -",
     ),
-    (0, b"\x1f\x9d", "compressed with compress; decompress it first: zcat FILE | iofair replay -"),
+    (
+        0,
+        b"\x1f\x9d",
+        "compressed with compress; decompress it first: zcat FILE | iofair-lab replay -",
+    ),
     (
         0,
         b"\xff\xfe",
-        "text in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8 FILE | iofair replay -",
+        "text in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8 FILE | iofair-lab replay -",
     ),
     (
         0,
         b"\xfe\xff",
-        "text in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8 FILE | iofair replay -",
+        "text in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8 FILE | iofair-lab replay -",
     ),
 ];
 

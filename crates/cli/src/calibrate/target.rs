@@ -12,10 +12,11 @@ use iofair_core::time::Nanos;
 use iofair_drive::fit::{Row, SEED, Scope};
 use iofair_drive::measure::{Amount, Device, Load, Order, Outcome, Simulated, Stream, run};
 use iofair_drive::profile::{self, Profile};
-use iofair_lab::calibration::simulated_scope;
 use iofair_serve::measure::{Access, FileDevice, NbdDevice};
+use iofair_simulator::calibration::simulated_scope;
 
 use crate::failure::Usage;
+use crate::machine;
 use crate::output::say;
 
 /// Most bytes that fill caches, and how long that may take.
@@ -180,7 +181,7 @@ impl Target {
         match self {
             Self::Simulated(profile) => format!("calibrated in simulated time: {}", profile.name),
             Self::File { name, .. } | Self::Volume { name, .. } => {
-                format!("calibrated: {name}, on {}", crate::live::machine())
+                format!("calibrated: {name}, on {}", machine::name())
             }
         }
     }

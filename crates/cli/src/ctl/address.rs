@@ -119,7 +119,7 @@ impl Place {
         Ok(Address::Tls(Secured { host, name: None, port, authority, certificate, key }))
     }
     fn of_file(&self, file: &Path) -> Result<Address> {
-        let control = Contracts::open_with(&iofair_historical::TABLE, file)?.control;
+        let control = Contracts::open_with(&iofair_policies::TABLE, file)?.control;
         match (control.unix, control.tcp) {
             (Some(path), _) => Ok(Address::Unix(path)),
             (None, Some(address)) => self.secured(address.ip().to_string(), address.port()),

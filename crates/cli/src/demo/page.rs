@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use iofair_lab::report::{escape, picture_file};
+use iofair_simulator::report::{escape, picture_file};
 
 use super::outcome::{Outcome, StackOutcome, megabytes, milliseconds};
 

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use iofair_config::contracts::Key;
-use iofair_historical::TABLE;
 use iofair_policies::DEFAULT_STACK;
+use iofair_policies::TABLE;
 
 use super::client::Work;
 

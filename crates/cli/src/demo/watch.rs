@@ -31,8 +31,7 @@ pub(crate) fn stack(
     mut glance: impl FnMut(&Sample),
 ) -> Result<StackOutcome> {
     let text = plan.contracts(stack, &plan.socket);
-    let contracts =
-        Contracts::parse_with(&iofair_historical::TABLE, "the demo's contracts", &text)?;
+    let contracts = Contracts::parse_with(&iofair_policies::TABLE, "the demo's contracts", &text)?;
     let server = Server::start(contracts).context("the server did not start")?;
     let shared = Arc::new(Shared::new());
     let roster = plan.roster();

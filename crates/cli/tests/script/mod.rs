@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 /// Blocks of one kind, in order.
@@ -55,9 +54,10 @@ pub(crate) fn run(name: &str, page: &str) -> usize {
     let script = format!(
         "set -m\ntrap 'kill %1 2>/dev/null' EXIT\n{lines}kill -0 %1 && kill -TERM %1 && wait %1\n"
     );
-    let program = Path::new(env!("CARGO_BIN_EXE_iofair"));
-    let path =
-        format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    // target/debug/deps/quickstart-...: the programs are above.
+    let own = std::env::current_exe().unwrap();
+    let programs = own.ancestors().nth(2).unwrap().display();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
     let output = Command::new("bash")
         .args(["-c", &script])
         .env("PATH", path)

@@ -138,7 +138,7 @@ pub(super) fn apply(to: &mut Settings, name: &str, value: &str) -> Result<(), Ba
     }
     if name == "read_iolog" {
         let bad = Bad::unsupported("recorded calls are not read from job files");
-        return Err(bad.allowed("`iofair replay FILE`, or the argument --ignore-unsupported"));
+        return Err(bad.allowed("`iofair-lab replay FILE`, or the argument --ignore-unsupported"));
     }
     let bad = Bad::unsupported(format!("unsupported option `{name}`"));
     let allowed = format!("{}; or the argument --ignore-unsupported", SUPPORTED.join(", "));

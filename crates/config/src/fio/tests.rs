@@ -347,7 +347,7 @@ fn slips_are_refused() {
         ("rw=read:-100", &["a gap is a number of sectors"]),
         ("wait_for=b", &["job.fio:2:10: no job above is called `b`"]),
         ("blockalign=100", &["sectors of 512 bytes"]),
-        ("read_iolog=x", &["`iofair replay FILE`"]),
+        ("read_iolog=x", &["`iofair-lab replay FILE`"]),
         ("random_distribution=zoned:50/5:30/:20/50:1", &["`1` is not a zone"]),
         ("bs=", &["option `bs`: a value is missing"]),
         ("size=99999999p", &["is not a number"]),

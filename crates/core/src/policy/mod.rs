@@ -9,7 +9,7 @@
 //! invented; if requests are held while nothing is in flight, there is a future wake-up; early, late and repeated
 //! wake-ups change nothing; the same calls give the same results; no allocation per request once warm.
 //!
-//! `iofair-policies` has the policies for servers, `iofair-historical` those of the literature. A policy of your own is a type that
+//! `iofair-policies` has the policies for servers, `iofair-baselines` those of the literature. A policy of your own is a type that
 //! implements [`Policy`], a [`Row`] that describes it, and a [`Table`] that contains the row; `examples/own_policy.rs` is one.
 
 use alloc::boxed::Box;

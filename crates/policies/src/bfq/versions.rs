@@ -1,5 +1,5 @@
 //! Other versions of BFQ: the same code with other parameters ([`super::settings`]). They are in the table of
-//! `iofair-historical`.
+//! `iofair-baselines`.
 
 use iofair_core::policy::{Claim, Judgement, Role, Row};
 

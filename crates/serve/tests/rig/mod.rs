@@ -61,7 +61,7 @@ pub(crate) fn stored(pool: &str, volume: &str) -> Vec<u8> {
 }
 
 pub(crate) fn parse(text: &str) -> Contracts {
-    Contracts::parse_with(&iofair_historical::TABLE, "test.toml", text)
+    Contracts::parse_with(&iofair_baselines::TABLE, "test.toml", text)
         .unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -1,0 +1,143 @@
+//! `iofair-lab compare`: which policy for which drive?
+
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iofair_baselines::TABLE;
+use iofair_core::time::Nanos;
+use iofair_core::unit::{self, UnitError};
+use iofair_simulator::experiment::Runner;
+use iofair_simulator::scenario::Scenario;
+use iofair_simulator::scorecard::{self, DRIVES, Question, STACKS, Scorecard, ScorecardError};
+
+use iofair_cli::failure::Usage;
+use iofair_cli::interrupt;
+use iofair_cli::output::{Output, check_places, say, without_controls, write};
+
+/// Arguments of `iofair-lab compare`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  iofair-lab compare                                        six stacks on a SATA SSD, an NVMe SSD and a disk
+  iofair-lab compare prop-bfq promise --drive ./nvme0.toml  two stacks on a profile of your own (see `iofair calibrate`)
+  iofair-lab compare --drive samsung-970-pro --html compare.html
+  iofair-lab compare --drive plextor-px256m5s --repeats 5 --json > compare.json
+
+Four questions for each stack: what does an idle mechanism cost, are shares fair, is a minimum kept and how much of the
+drive is used meanwhile, and how fast is a client served that comes back. Everything is measured in the simulator; the
+same drive and seed give the same answer. See docs/compare.md.")]
+pub(crate) struct Args {
+    /// Policy stacks (see `iofair-lab list policies`). By default none-none, none-mq-deadline, prop-bfq, lat-none, cost-none and
+    /// promise.
+    #[arg(value_name = "STACK")]
+    stacks: Vec<String>,
+    /// Drive profile: a name (see `iofair-lab list drives`) or the path of a .toml file; may be repeated. By default
+    /// plextor-px256m5s, samsung-970-pro and hitachi-hts727550a9e364.
+    #[arg(long, value_name = "NAME|PATH")]
+    drive: Vec<String>,
+    /// Measured time of each run, such as 1s; by default 1 s on flash and 10 s on disks.
+    #[arg(long, value_parser = time)]
+    time: Option<Nanos>,
+    /// Seed of the first repeat.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Runs of each mix, with different seeds.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    repeats: u32,
+    /// Number of concurrent runs; by default one per core.
+    #[arg(long, short)]
+    jobs: Option<NonZeroUsize>,
+    /// Write a self-contained HTML page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print neither progress nor tables.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+fn time(text: &str) -> Result<Nanos, UnitError> {
+    unit::parse_time(text)
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    check_places(&args.html)?;
+    let questions = questions(args)?;
+    let interrupted = interrupt::flag()?;
+    let runs = questions.iter().map(scorecard::runs).sum::<usize>();
+    let bar = ProgressBar::new(runs as u64);
+    if args.quiet || !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} runs, {eta} left  {msg}");
+    bar.set_style(style.expect("the template is a constant that a test draws"));
+    let simulate = |scenario: &Scenario| match interrupted.load(Relaxed) {
+        true => Err("interrupted".to_owned()),
+        false => iofair_simulator::simulate(scenario).map_err(|error| error.to_string()),
+    };
+    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok());
+    let jobs = jobs.map_or(1, NonZeroUsize::get);
+    let runner = Runner { jobs, simulate: &simulate, finished: &|_| bar.inc(1) };
+    let mut cards: Vec<Scorecard> = Vec::new();
+    for question in &questions {
+        bar.set_message(question.drive.clone());
+        match scorecard::scorecard(question, &runner) {
+            Ok(card) => cards.push(card),
+            Err(_) if interrupted.load(Relaxed) => {
+                say(format_args!(
+                    "interrupted after {} of {runs} runs; nothing was written",
+                    bar.position()
+                ));
+                return Ok(ExitCode::from(interrupt::EXIT_CODE));
+            }
+            Err(ScorecardError::Run(error)) => return Err(anyhow!("{}: {error}", question.drive)),
+            Err(error @ ScorecardError::Drive(_)) => {
+                return Err(Usage(format!("--drive: {error}")).into());
+            }
+            Err(error) => return Err(Usage(error.to_string()).into()),
+        }
+    }
+    bar.finish_and_clear();
+    if let Some(path) = &args.html {
+        std::fs::write(path, scorecard::page(&cards))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if output.json {
+        write(&(serde_json::to_string_pretty(&cards)? + "\n"))?;
+    } else if !args.quiet {
+        write(&without_controls(&scorecard::text(&cards)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn questions(args: &Args) -> Result<Vec<Question>> {
+    if args.time == Some(Nanos::ZERO) {
+        return Err(Usage("--time 0s measures nothing; allowed: more than 0s".into()).into());
+    }
+    let named = |given: &[String], usual: &[&str]| match given {
+        [] => usual.iter().map(|it| (*it).to_owned()).collect(),
+        given => given.to_vec(),
+    };
+    let mut stacks = named(&args.stacks, &STACKS);
+    let mut seen: Vec<String> = Vec::new();
+    stacks.retain(|it| {
+        !seen.contains(it) && {
+            seen.push(it.clone());
+            true
+        }
+    });
+    for name in &stacks {
+        TABLE.stack(name)?;
+    }
+    let question = |drive| Question {
+        stacks: stacks.clone(),
+        drive,
+        time: args.time,
+        seed: args.seed,
+        repeats: args.repeats,
+    };
+    Ok(named(&args.drive, &DRIVES).into_iter().map(question).collect())
+}

@@ -1,0 +1,142 @@
+//! Measures the processor time of the page cache: copies into and out of it, and the flusher's work.
+//!
+//! Lone clients run on the emulated drive with `none`; what counts is fio's processor time for each byte. A client that calls
+//! `fdatasync` collects its pages itself, so the difference to another writer is the flusher's time. Both write the same pages
+//! again and again.
+//!
+//! What copies take depends on where the pages come from: in a virtual machine, the host may have to find memory for them. So the
+//! warm-up is as long as that of the mixes.
+
+use anyhow::{Result, bail};
+use iofair_core::time::Nanos;
+use iofair_core::unit::Sectors;
+use iofair_simulator::experiment::{Overrides, parse};
+use iofair_simulator::scenario::Work;
+
+use super::execute::kernel;
+use crate::live::Watch;
+
+/// The host's dirty limits are so low that pages are written from the beginning.
+const PROBES: &str = r#"
+title = "Copies"
+source = "a probe"
+drive = "DRIVE"
+time = "1200ms"
+ramp = "1300ms"
+repeats = 3
+stacks = ["none-none"]
+[host]
+memory = "1GiB"
+dirty_background_percent = 5
+dirty_percent = 10
+writeback = "root"
+read_ahead = "256KiB"
+[[client]]
+name = "probe"
+size = "2GiB"
+job = "read"
+buffered = true
+[[variant]]
+name = "reader"
+[[variant]]
+name = "reader of 256 KiB"
+client.probe.block = "256KiB"
+[[variant]]
+name = "writer"
+client.probe.job = "write"
+[[variant]]
+name = "writer of old pages"
+client.probe.job = "write"
+client.probe.size = "64MiB"
+[[variant]]
+name = "writer with fdatasync"
+client.probe.job = "write"
+client.probe.size = "64MiB"
+client.probe.fdatasync = 256
+"#;
+const VARIANTS: usize = 5;
+/// Bytes that the times are for.
+const WINDOW: u64 = 256 << 10;
+
+/// Processor time for 256 KiB of page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Copies {
+    /// A reader's, in calls of 4 KiB.
+    pub(crate) consume: Nanos,
+    /// What of that does not depend on the number of calls.
+    pub(crate) consume_copy: Nanos,
+    /// A writer's.
+    pub(crate) produce: Nanos,
+    /// The flusher's.
+    pub(crate) collect: Nanos,
+    /// The server's for what is read into the page cache, beyond what it takes for a client's buffer.
+    pub(crate) new_pages: Nanos,
+}
+
+impl Copies {
+    /// From the time of a reader in calls of 4 KiB and of 256 KiB, of a writer, of one of old pages, and of one that writes them back
+    /// itself.
+    fn of([calls, call, writer, old, synced]: [u64; VARIANTS], new_pages: Nanos) -> Self {
+        // The long call has one of 64 calls.
+        let copy = call.saturating_sub(calls.saturating_sub(call) / 63).min(calls);
+        let collect = Nanos(synced.saturating_sub(old));
+        let (consume, consume_copy, produce) = (Nanos(calls), Nanos(copy), Nanos(writer));
+        Self { consume, consume_copy, produce, collect, new_pages }
+    }
+    /// In words.
+    pub(crate) fn text(&self) -> String {
+        let us = |time: Nanos| time.0 as f64 / 1e3;
+        format!(
+            " Processor time for 256 KiB of page cache in us: {:.0} of a reader ({:.0} in one call), {:.0} of a writer, {:.0} of the \
+             flusher, and {:.0} of the server in addition for what is read.",
+            us(self.consume),
+            us(self.consume_copy),
+            us(self.produce),
+            us(self.collect),
+            us(self.new_pages)
+        )
+    }
+}
+
+/// Measures them, over the drive with this profile; `None` where the kernel does not count processor time. `server` is the work of
+/// the server without a page cache.
+pub(super) fn measure(drive: &str, server: Option<Work>, watch: &Watch) -> Result<Option<Copies>> {
+    let Some(server) = server else { return Ok(None) };
+    // It takes two turns for a request.
+    let direct = server.turn * 2 + server.of(Sectors::from_kib(256));
+    let mut new_pages = Nanos::ZERO;
+    let probes = parse("copies.toml", &PROBES.replace("DRIVE", drive), &Overrides::default())?;
+    let mut times = [0; VARIANTS];
+    for (variant, time) in times.iter_mut().enumerate() {
+        let (outcome, used) = kernel(&probes, variant, watch)?;
+        let bytes = outcome.clients[0].bytes;
+        if bytes == 0 {
+            bail!("a buffered client moved nothing");
+        }
+        let of_window = |time: u64| {
+            let work = u128::from(time) * u128::from(WINDOW) / u128::from(bytes);
+            u64::try_from(work).unwrap_or(u64::MAX)
+        };
+        *time = of_window(used.usage.client);
+        if variant == 0 {
+            new_pages = Nanos(of_window(used.usage.server)).saturating_sub(direct);
+        }
+    }
+    Ok(times.iter().all(|time| *time > 0).then(|| Copies::of(times, new_pages)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: calls and copies are told apart, and disturbed numbers become no nonsense. Method: by hand, with calls of 1 us.
+    #[test]
+    fn calls_are_no_copies() {
+        let us = Nanos::from_micros;
+        let it = Copies::of([104_000, 41_000, 131_000, 90_000, 170_000], us(7));
+        assert_eq!((it.consume, it.consume_copy), (us(104), us(40)));
+        assert_eq!((it.produce, it.collect), (us(131), us(80)));
+        let odd = Copies::of([50_000, 60_000, 100_000, 100_000, 90_000], us(7));
+        assert_eq!((odd.consume_copy, odd.collect), (us(50), us(0)));
+    }
+}

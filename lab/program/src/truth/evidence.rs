@@ -1,0 +1,274 @@
+//! What was measured, in a file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use iofair_simulator::experiment::{Experiment, Metric, Quantity, Results};
+use serde::{Deserialize, Serialize};
+
+use super::path::PathTimes;
+use crate::linux::{self, Here};
+use iofair_cli::stolen::Disturbed;
+
+/// What was measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Evidence {
+    pub(crate) experiments: Vec<Part>,
+    /// Experiments that the page was asked for and that are not measured.
+    #[serde(skip)]
+    pub(crate) missing: Vec<String>,
+}
+
+/// What was measured of one experiment, in one pass or several.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// Name of the experiment: its file without extension.
+    pub(crate) experiment: String,
+    /// Of what was asked for: drive, clients, groups, stacks, times.
+    pub(crate) fingerprint: String,
+    /// Machine, fio, groups.
+    pub(crate) place: String,
+    /// The path, once for each pass.
+    pub(crate) paths: Vec<PathTimes>,
+    /// How often the machine's host disturbed the kernel's runs, and the live server's.
+    #[serde(default)]
+    pub(crate) disturbed: [Disturbed; 2],
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One client in one variant on one stack.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) variant: String,
+    pub(crate) stack: String,
+    pub(crate) client: String,
+    #[serde(default, skip_serializing_if = "Numbers::is_empty")]
+    pub(crate) kernel: Numbers,
+    #[serde(default, skip_serializing_if = "Numbers::is_empty")]
+    pub(crate) live: Numbers,
+    /// Never saved: the simulator runs whenever the page is written.
+    #[serde(skip)]
+    pub(crate) lab: Numbers,
+}
+
+/// Numbers of one world, one for each run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Numbers {
+    /// MB/s.
+    pub(crate) rate: Vec<f64>,
+    /// Of what all clients of the run got.
+    pub(crate) share_percent: Vec<f64>,
+    pub(crate) mean_ms: Vec<f64>,
+    pub(crate) p99_ms: Vec<f64>,
+}
+
+impl Numbers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rate.is_empty()
+    }
+    /// With more runs.
+    fn extend(&mut self, other: Self) {
+        self.rate.extend(other.rate);
+        self.share_percent.extend(other.share_percent);
+        self.mean_ms.extend(other.mean_ms);
+        self.p99_ms.extend(other.p99_ms);
+    }
+}
+
+impl Row {
+    fn key(&self) -> (&str, &str, &str) {
+        (&self.variant, &self.stack, &self.client)
+    }
+}
+
+/// The numbers of a client, with six significant digits.
+fn numbers(results: &Results, (variant, stack): (usize, usize), client: &str) -> Numbers {
+    let mut numbers = Numbers::default();
+    let it = &results.experiment;
+    let digits = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
+    for outcome in results.repeats(variant, stack) {
+        let read = |name: &str, metric| Quantity::of(name, metric).read(outcome, it.units);
+        let all =
+            it.variants[variant].subjects.iter().map(|name| read(name, Metric::Rate)).sum::<f64>();
+        let rate = read(client, Metric::Rate);
+        numbers.rate.push(digits(rate));
+        numbers.share_percent.push(digits(if all > 0.0 { rate / all * 100.0 } else { 0.0 }));
+        numbers.mean_ms.push(digits(read(client, Metric::Mean)));
+        numbers.p99_ms.push(digits(read(client, Metric::P99)));
+    }
+    numbers
+}
+
+/// Rows of all clients, with their numbers where `put` puts them.
+fn rows(results: &Results, put: impl Fn(&mut Row, Numbers)) -> Vec<Row> {
+    let it = &results.experiment;
+    let mut rows = Vec::new();
+    for (v, variant) in it.variants.iter().enumerate() {
+        for (s, (stack, _)) in it.stacks.iter().enumerate() {
+            for client in &variant.subjects {
+                let mut row = Row {
+                    variant: variant.name.clone(),
+                    stack: stack.clone(),
+                    client: client.clone(),
+                    kernel: Numbers::default(),
+                    live: Numbers::default(),
+                    lab: Numbers::default(),
+                };
+                put(&mut row, numbers(results, (v, s), client));
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+/// FNV-1a of what an experiment asks of Linux, but for the number of repeats. What only the simulator has (its host, the
+/// parameters of policies that Linux decides itself) may change without another measurement.
+pub(super) fn fingerprint(experiment: &Experiment) -> Result<String> {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for variant in 0..experiment.variants.len() {
+        for stack in 0..experiment.stacks.len() {
+            let scenario = experiment.scenario(variant, stack, 0);
+            for byte in linux::described(&scenario)?.bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            }
+        }
+    }
+    Ok(format!("{hash:016x}"))
+}
+
+impl Part {
+    /// Of the kernel's results.
+    pub(crate) fn kernel(results: &Results, here: &Here) -> Result<Self> {
+        let path = here.path.as_ref().context("--evidence needs an emulated drive")?;
+        Ok(Self {
+            experiment: results.experiment.name.clone(),
+            fingerprint: fingerprint(&results.experiment)?,
+            place: here.place(),
+            paths: vec![PathTimes::new(path)],
+            disturbed: [here.disturbed, Disturbed::default()],
+            rows: rows(results, |row, numbers| row.kernel = numbers),
+        })
+    }
+    /// Takes numbers of rows that both have.
+    fn take(&mut self, rows: Vec<Row>, take: impl Fn(&mut Row, Row)) {
+        for row in rows {
+            if let Some(own) = self.rows.iter_mut().find(|own| own.key() == row.key()) {
+                take(own, row);
+            }
+        }
+    }
+    /// Adds the kernel's numbers of another pass.
+    pub(super) fn add_kernel(&mut self, other: Self) {
+        self.paths.extend(other.paths);
+        self.disturbed[0].add(&other.disturbed[0]);
+        self.take(other.rows, |own, row| own.kernel.extend(row.kernel));
+    }
+    /// Takes the live numbers of the same experiment.
+    pub(super) fn take_live_of(&mut self, other: Self) {
+        self.disturbed[1] = other.disturbed[1];
+        self.take(other.rows, |own, row| own.live = row.live);
+    }
+    /// Fills in live numbers.
+    pub(crate) fn take_live(&mut self, results: &Results, disturbed: Disturbed) {
+        self.disturbed[1] = disturbed;
+        let rows = rows(results, |row, numbers| row.live = numbers);
+        self.take(rows, |own, row| own.live = row.live);
+    }
+}
+
+impl Evidence {
+    /// Reads a file.
+    pub(crate) fn read(file: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is no evidence", file.display()))
+    }
+    /// Writes it, all or nothing.
+    pub(super) fn write(&self, file: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        let cannot = || format!("cannot write {}", file.display());
+        let new = file.with_extension("new");
+        std::fs::write(&new, text).with_context(cannot)?;
+        std::fs::rename(&new, file).with_context(cannot)
+    }
+    pub(super) fn paths(&self) -> impl Iterator<Item = &PathTimes> {
+        self.experiments.iter().flat_map(|it| &it.paths)
+    }
+    pub(super) fn part(&self, experiment: &str) -> Option<&Part> {
+        self.experiments.iter().find(|it| it.experiment == experiment)
+    }
+    /// Puts the path that was measured with an experiment into it, whatever else has changed in it.
+    pub(crate) fn apply(&self, experiment: &mut Experiment) -> Result<()> {
+        let part = self.part(&experiment.name);
+        let part = part.with_context(|| format!("{} is not in the evidence", experiment.name))?;
+        self.path(part).fitted(&experiment.variants[0].drive)?.apply_shared(experiment);
+        Ok(())
+    }
+    /// The path of a part's machine: each number is the median of those that were measured there, since a single
+    /// measurement of some seconds varies.
+    pub(crate) fn path(&self, part: &Part) -> PathTimes {
+        let here = self.experiments.iter().filter(|it| it.place == part.place);
+        let mut path = PathTimes::medians(&here.flat_map(|it| &it.paths).collect::<Vec<_>>());
+        if part.paths.iter().all(|it| it.copies_ns.is_none()) {
+            path.copies_ns = None;
+        }
+        path
+    }
+    /// The part of an experiment that has not changed since.
+    pub(crate) fn measured(&self, experiment: &Experiment) -> Result<&Part> {
+        let name = &experiment.name;
+        let again = "measure it with `iofair-lab run --on linux FILE --evidence EVIDENCE`";
+        let part =
+            self.part(name).with_context(|| format!("{name} is not in the evidence; {again}"))?;
+        let now = fingerprint(experiment)?;
+        if part.fingerprint != now {
+            let then = &part.fingerprint;
+            bail!("{name} is {now}, but {then} was measured; {again}");
+        }
+        Ok(part)
+    }
+    /// Notes which of these experiments are not measured, and puts the measured path into the others, which it returns.
+    pub(crate) fn prepare(&mut self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
+        let (mut prepared, mut fitted) = (Vec::new(), BTreeMap::new());
+        for mut it in experiments {
+            if self.part(&it.name).is_none() {
+                self.missing.push(it.name);
+                continue;
+            }
+            let (part, drive) = (self.measured(&it)?, it.variants[0].drive.clone());
+            let mut path = self.path(part);
+            let copies = path.copies_ns.take();
+            let key = (part.place.clone(), drive.clone());
+            if !fitted.contains_key(&key) {
+                fitted.insert(key.clone(), path.fitted(&drive)?);
+            }
+            let path = PathTimes { copies_ns: copies, ..fitted[&key].clone() };
+            path.apply_shared(&mut it);
+            prepared.push(it);
+        }
+        Ok(prepared)
+    }
+    /// Fills in the simulator's numbers, and leaves out experiments that it did not run.
+    pub(crate) fn take_lab(&mut self, results: &[Results]) {
+        let ran = |part: &Part| results.iter().any(|it| it.experiment.name == part.experiment);
+        self.experiments.retain(ran);
+        for results in results {
+            let rows = rows(results, |row, numbers| row.lab = numbers);
+            let name = &results.experiment.name;
+            for part in self.experiments.iter_mut().filter(|it| it.experiment == *name) {
+                part.take(rows.clone(), |own, row| own.lab = row.lab);
+            }
+        }
+    }
+    /// Adds a part, or puts it in the place of the one of the same experiment.
+    pub(super) fn put(&mut self, part: Part) {
+        match self.experiments.iter_mut().find(|it| it.experiment == part.experiment) {
+            Some(own) => *own = part,
+            None => {
+                self.experiments.push(part);
+                self.experiments.sort_by(|a, b| a.experiment.cmp(&b.experiment));
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The evidence while it is measured. Every finished experiment is saved in a file beside the evidence, so that an
+//! interrupted comparison goes on where it was; at the end, what was measured replaces the same experiments in the
+//! evidence.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use iofair_simulator::experiment::Experiment;
+
+use super::evidence::{Evidence, Part, Row, fingerprint};
+
+use iofair_cli::output::say;
+
+/// Whose numbers are measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum World {
+    Kernel,
+    /// The kernel's, which are added to those that the file has.
+    Added,
+    Live,
+}
+
+/// Evidence that is being measured.
+pub(crate) struct Store {
+    file: PathBuf,
+    partial: PathBuf,
+    world: World,
+    done: Evidence,
+}
+
+fn read_if_there(file: &Path) -> Result<Evidence> {
+    if file.exists() { Evidence::read(file) } else { Ok(Evidence::default()) }
+}
+
+impl Store {
+    /// For the evidence in `file`; continues what was interrupted.
+    pub(crate) fn open(file: &Path, world: World) -> Result<Self> {
+        let mut partial = OsString::from(file);
+        partial.push(match world {
+            World::Kernel => ".kernel-partial",
+            World::Added => ".added-partial",
+            World::Live => ".live-partial",
+        });
+        let partial = PathBuf::from(partial);
+        // A file that is no evidence is noticed before anything is measured.
+        read_if_there(file)?;
+        let done = read_if_there(&partial)?;
+        Ok(Self { file: file.to_owned(), partial, world, done })
+    }
+    /// Runs can be added to an experiment only if it has not changed since.
+    pub(crate) fn check(&self, experiments: &[Experiment]) -> Result<()> {
+        let known = read_if_there(&self.file)?;
+        let mut are_there = experiments.iter().filter(|it| known.part(&it.name).is_some());
+        are_there.try_for_each(|it| known.measured(it).map(|_| ()))
+    }
+    /// The experiments that are not measured yet.
+    pub(crate) fn missing(&self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
+        let runs = |row: &Row| match self.world {
+            World::Kernel | World::Added => row.kernel.rate.len(),
+            World::Live => row.live.rate.len(),
+        };
+        let mut missing = Vec::new();
+        for it in experiments {
+            let now = fingerprint(&it)?;
+            let done = self.done.part(&it.name).is_some_and(|part| {
+                let complete = part.rows.iter().all(|row| runs(row) == it.repeats as usize);
+                part.fingerprint == now && complete
+            });
+            if !done {
+                missing.push(it);
+            }
+        }
+        if !self.done.experiments.is_empty() {
+            let (count, file) = (self.done.experiments.len(), self.partial.display());
+            say(format_args!(
+                "continues: {count} experiments are in {file}; delete it to start again"
+            ));
+        }
+        Ok(missing)
+    }
+    /// Saves what was measured of an experiment; refuses to add what another machine measured.
+    pub(crate) fn put(&mut self, part: Part) -> Result<()> {
+        if let (World::Added, Some(known)) =
+            (self.world, read_if_there(&self.file)?.part(&part.experiment))
+            && known.place != part.place
+        {
+            let (name, here, there) = (&part.experiment, &part.place, &known.place);
+            bail!("{name} was measured on {there}; this is {here}, whose runs --add cannot add");
+        }
+        self.done.put(part);
+        self.done.write(&self.partial)
+    }
+    /// Everything is measured.
+    pub(crate) fn close(self) -> Result<()> {
+        let mut evidence = read_if_there(&self.file)?;
+        for part in self.done.experiments {
+            let known = evidence.experiments.iter_mut().find(|it| it.experiment == part.experiment);
+            match (self.world, known) {
+                (World::Live, Some(known)) => known.take_live_of(part),
+                (World::Added, Some(known)) => known.add_kernel(part),
+                (World::Kernel, Some(known)) => {
+                    let known = std::mem::replace(known, part);
+                    if let Some(own) = evidence.experiments.iter_mut().find(|it| {
+                        it.experiment == known.experiment && it.fingerprint == known.fingerprint
+                    }) {
+                        own.take_live_of(known);
+                    }
+                }
+                (_, None) => evidence.put(part),
+            }
+        }
+        evidence.write(&self.file)?;
+        let cannot = || format!("cannot remove {}", self.partial.display());
+        if self.partial.exists() {
+            std::fs::remove_file(&self.partial).with_context(cannot)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iofair_simulator::experiment::{Overrides, parse};
+
+    use super::super::evidence::Numbers;
+    use super::super::path::PathTimes;
+    use super::*;
+    use iofair_cli::stolen::Disturbed;
+
+    const FILE: &str = r#"
+title = "Two readers"
+source = "none"
+drive = "plextor-px256m5s"
+time = "1s"
+stacks = ["prop-bfq"]
+[[client]]
+name = "a"
+job = "randread"
+buffered = false
+"#;
+
+    fn experiment(name: &str, text: &str) -> Experiment {
+        parse(name, text, &Overrides::default()).expect("a good file")
+    }
+    fn part(experiment: &Experiment, kernel: f64, live: f64) -> Part {
+        let of = |rate: f64| match rate > 0.0 {
+            true => Numbers { rate: vec![rate], ..Numbers::default() },
+            false => Numbers::default(),
+        };
+        let [variant, stack, client] = ["", "prop-bfq", "a"].map(str::to_owned);
+        let disturbed =
+            [kernel, live].map(|it| Disturbed { most_percent: it, ..Disturbed::default() });
+        let (kernel, live, lab) = (of(kernel), of(live), Numbers::default());
+        Part {
+            experiment: experiment.name.clone(),
+            fingerprint: fingerprint(experiment).expect("Linux has it"),
+            place: String::new(),
+            paths: vec![PathTimes::default()],
+            disturbed,
+            rows: vec![Row { variant, stack, client, kernel, live, lab }],
+        }
+    }
+
+    /// Goal: an interrupted comparison continues, a changed experiment is measured again, and other experiments and the
+    /// live numbers stay. Method: two experiments, of which one is measured, one changed, one measured live.
+    #[test]
+    fn interrupted_comparisons_continue() {
+        let directory = std::env::temp_dir().join(format!("iofair-store-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let file = directory.join("truth.json");
+        let (a, b) = (experiment("a", FILE), experiment("b", FILE));
+        let open = |world| Store::open(&file, world).expect("a store");
+        let names = |store: &Store, of: Vec<Experiment>| {
+            store.missing(of).expect("known").into_iter().map(|it| it.name).collect::<Vec<_>>()
+        };
+        let mut first = open(World::Kernel);
+        first.put(part(&a, 1.0, 0.0)).expect("saved");
+        drop(first);
+        assert!(!file.exists(), "interrupted");
+        let mut second = open(World::Kernel);
+        assert_eq!(names(&second, vec![a.clone(), b.clone()]), [b.name.as_str()]);
+        let changed = FILE.replace("randread", "read");
+        assert_eq!(names(&second, vec![experiment("a", &changed)]).len(), 1);
+        second.put(part(&b, 2.0, 0.0)).expect("saved");
+        second.close().expect("merged");
+        let mut live = open(World::Live);
+        live.put(part(&a, 7.0, 3.0)).expect("saved");
+        live.close().expect("merged");
+        let mut again = open(World::Kernel);
+        assert_eq!(names(&again, vec![a.clone()]).len(), 1, "a complete one is measured again");
+        again.put(part(&a, 4.0, 0.0)).expect("saved");
+        again.close().expect("merged");
+        let evidence = Evidence::read(&file).expect("evidence");
+        let rates = |name: &str| {
+            let row = &evidence.part(name).expect("a part").rows[0];
+            (row.kernel.rate.clone(), row.live.rate.clone())
+        };
+        assert_eq!(rates(&a.name), (vec![4.0], vec![3.0]));
+        assert_eq!(rates(&b.name), (vec![2.0], vec![]));
+        let mut added = open(World::Added);
+        added.check(&[a.clone(), b.clone()]).expect("they are the same");
+        assert!(added.check(&[experiment("a", &changed)]).is_err());
+        added.put(part(&a, 5.0, 0.0)).expect("saved");
+        added.close().expect("merged");
+        let evidence = Evidence::read(&file).expect("evidence");
+        let it = evidence.part(&a.name).expect("a part");
+        assert_eq!((it.rows[0].kernel.rate.as_slice(), it.paths.len()), (&[4.0, 5.0][..], 2));
+        assert_eq!(it.rows[0].live.rate, [3.0]);
+        let most = it.disturbed.map(|it| it.most_percent);
+        assert_eq!(most, [5.0, 3.0], "of both passes, and of the live one");
+        let mut elsewhere = open(World::Added);
+        let other = Part { place: "elsewhere".into(), ..part(&a, 6.0, 0.0) };
+        assert!(elsewhere.put(other).is_err(), "another machine");
+        elsewhere.put(part(&a, 6.0, 0.0)).expect("saved");
+        drop(elsewhere);
+        let names = |world| names(&open(world), vec![a.clone()]);
+        assert_eq!((names(World::Added).len(), names(World::Kernel).len()), (0, 1));
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+}

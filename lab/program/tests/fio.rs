@@ -1,0 +1,316 @@
+//! `iofair-lab run JOB.fio`: the page `docs/fio.md` with its commands, agreement with the real fio, output that fio's scripts read,
+//! and errors.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../../crates/cli/tests/script/mod.rs"]
+mod script;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value as Json;
+
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("iofair-jobs-{name}-{}", std::process::id()));
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn iofair(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iofair-lab"));
+    command.arg("run").args(arguments).current_dir(directory).output().unwrap()
+}
+
+fn json(path: &Path) -> Json {
+    let text = fs::read_to_string(path).unwrap();
+    // fio may print warnings first.
+    serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap()
+}
+
+const JOBS: &str = "[global]\ndirect=1\nioengine=libaio\nsize=8m\nlog_avg_msec=5\n\
+    [mixed]\nrw=randrw\nrwmixread=70\niodepth=8\nnumjobs=2\ngroup_reporting\n\
+    [writer]\nstonewall\nrw=write\nfdatasync=16\ndescription=a writer\n";
+
+/// Goal: every command of the page works, and the real fio over the server and the simulator agree in what does not depend on
+/// time. Method: the page; then the two results of its last part, job by job.
+#[test]
+#[ignore = "needs clients: fio"]
+fn needs_clients_the_page_works_and_fio_agrees() {
+    let page = fs::read_to_string("../../docs/fio.md").unwrap();
+    let kept = scratch("page");
+    let kept_text = kept.display();
+    let keep = format!("```console\n$ cp -r real.json simulated {kept_text}\n```\n");
+    assert!(script::run("fio", &(page + &keep)) >= 10, "the page has lost its commands");
+    let real = json(&kept.join("real.json"));
+    let simulated = json(&kept.join("simulated/promise/fio.json"));
+    let jobs = |told: &Json| told["jobs"].as_array().unwrap().clone();
+    let (real, simulated) = (jobs(&real), jobs(&simulated));
+    let names: Vec<&Json> = real.iter().map(|job| &job["jobname"]).collect();
+    assert_eq!(names, simulated.iter().map(|job| &job["jobname"]).collect::<Vec<_>>());
+    assert_eq!(names, ["mixed", "split", "synced", "synced"]);
+    let count = |job: &Json, side: &str, of: &str| job[side][of].as_u64().unwrap();
+    for (real, simulated) in real.iter().zip(&simulated) {
+        assert_eq!(real["groupid"], simulated["groupid"]);
+        let all = |job: &Json, of: &str| count(job, "read", of) + count(job, "write", of);
+        // Without a random map, the last call may reach beyond what is asked.
+        let beyond = if real["jobname"] == "split" { 12 << 10 } else { 0 };
+        for job in [real, simulated] {
+            assert!((4 << 20..=(4 << 20) + beyond).contains(&all(job, "io_bytes")), "{job}");
+        }
+        let (calls, ours) = (all(real, "total_ios") as f64, all(simulated, "total_ios") as f64);
+        // Sizes are drawn by both: of 1 MiB of calls, a tenth more or less.
+        let tolerance = if real["jobname"] == "split" { 0.15 } else { 0.0 };
+        assert!((ours / calls - 1.0).abs() <= tolerance, "{calls} {ours}");
+        let part =
+            |job: &Json| count(job, "read", "total_ios") as f64 / all(job, "total_ios") as f64;
+        assert!((part(real) - part(simulated)).abs() < 0.06, "{} {}", part(real), part(simulated));
+    }
+    // Of 512 writes, one after each sixteenth but the last.
+    assert_eq!(simulated[2]["sync"]["total_ios"], 31);
+    assert_eq!(real[2]["sync"]["lat_ns"]["N"], 31);
+    fs::remove_dir_all(&kept).unwrap();
+}
+
+/// Goal: results in fio's formats have all of a run, and the same run writes the same bytes. Method: two stacks, clones that
+/// report together, walls; sums, percentiles, bins and logs compared.
+#[test]
+fn results_are_written_as_fio_does() {
+    let directory = scratch("formats");
+    fs::write(directory.join("a.fio"), JOBS).unwrap();
+    let arguments = ["a.fio", "--stack", "none-none,promise", "--fio", "out"];
+    let told = iofair(&directory, &arguments);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let text = String::from_utf8_lossy(&told.stdout);
+    assert!(
+        text.contains("promise") && text.contains("writer") && text.contains("mixed"),
+        "{text}"
+    );
+    let file = directory.join("out/promise/fio.json");
+    let told = json(&file);
+    assert_eq!(told["global options"]["size"], "8m");
+    let jobs = told["jobs"].as_array().unwrap();
+    assert_eq!(jobs.len(), 2, "two clones report together");
+    let (mixed, writer) = (&jobs[0], &jobs[1]);
+    assert_eq!((&mixed["job options"]["rwmixread"], &writer["groupid"]), (&"70".into(), &1.into()));
+    assert_eq!(writer["desc"], "a writer");
+    let sum = |side: &str| mixed[side]["io_bytes"].as_u64().unwrap();
+    assert_eq!(sum("read") + sum("write"), 16 << 20);
+    assert_eq!(writer["write"]["total_ios"], 2048);
+    assert_eq!(writer["sync"]["total_ios"], 127);
+    let bins = writer["write"]["clat_ns"]["bins"].as_object().unwrap();
+    assert_eq!(bins.values().map(|it| it.as_u64().unwrap()).sum::<u64>(), 2048);
+    let shares = ["latency_ns", "latency_us", "latency_ms"].map(|unit| {
+        writer[unit].as_object().unwrap().values().map(|it| it.as_f64().unwrap()).sum::<f64>()
+    });
+    assert!((shares.iter().sum::<f64>() - 100.0).abs() < 1e-6, "{shares:?}");
+    let p99 = writer["write"]["clat_ns"]["percentile"]["99.000000"].as_u64().unwrap();
+    assert!(p99 > 0 && p99 <= writer["write"]["clat_ns"]["max"].as_u64().unwrap());
+    let samples = &writer["write"]["bw_samples"];
+    assert!(samples.as_u64().unwrap() > 1 && writer["write"]["bw_mean"].as_f64().unwrap() > 0.0);
+    assert!(told["disk_util"][0]["write_ios"].as_u64().unwrap() > 0);
+    let log = fs::read_to_string(directory.join("out/promise/mixed.1_bw.2.log")).unwrap();
+    let fields: Vec<&str> = log.lines().next().unwrap().split(", ").collect();
+    assert!(fields.len() == 5 && fields[0] == "5", "{log}");
+    for name in ["mixed.0_iops.1.log", "writer_lat.3.log"] {
+        assert!(directory.join("out/none-none").join(name).exists(), "{name}");
+    }
+    let before = fs::read(&file).unwrap();
+    assert!(iofair(&directory, &arguments).status.success());
+    assert_eq!(fs::read(&file).unwrap(), before);
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: fio's own scripts read what is written. Method: fio2gnuplot makes the data of plots from the logs of bandwidth and I/Os,
+/// fio_jsonplus_clat2csv a CSV of latencies that it validates itself.
+#[test]
+#[ignore = "needs clients: fio"]
+fn needs_clients_fios_scripts_read_the_results() {
+    let directory = scratch("scripts");
+    fs::write(directory.join("a.fio"), JOBS).unwrap();
+    assert!(iofair(&directory, &["a.fio", "--fio", "out"]).status.success());
+    let place = directory.join("out/promise");
+    let run = |program: &str, arguments: &[&str]| {
+        let told = Command::new(program).args(arguments).current_dir(&place).output().unwrap();
+        let text = String::from_utf8_lossy(&told.stdout) + String::from_utf8_lossy(&told.stderr);
+        assert!(told.status.success(), "{program}: {text}");
+        text.into_owned()
+    };
+    for (kind, log) in [("-b", "bw"), ("-i", "iops")] {
+        let told = run("fio2gnuplot", &[kind, "-d", log, "-k"]);
+        assert!(!told.contains("Traceback"), "{told}");
+        let made: Vec<_> = fs::read_dir(place.join(log)).unwrap().flatten().collect();
+        assert!(!made.is_empty(), "{told}");
+    }
+    run("fio_jsonplus_clat2csv", &["fio.json", "latencies.csv"]);
+    let told = run("fio_jsonplus_clat2csv", &["--validate", "fio.json", "latencies.csv"]);
+    assert!(told.contains("latencies_job0.csv validated"), "{told}");
+    let csv = fs::read_to_string(place.join("latencies_job0.csv")).unwrap();
+    assert!(csv.lines().count() > 10, "{csv}");
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: a job file runs live, and does there what it does in the simulator. Method: a mix, trims and a wall for a part of a second;
+/// the bytes of each.
+#[test]
+fn a_job_file_runs_live() {
+    let directory = scratch("live");
+    let jobs = "[global]\ndirect=1\nioengine=libaio\nsize=1m\n[mixed]\nrw=randrw\niodepth=4\n[trim]\nstonewall\nrw=trim\n";
+    fs::write(directory.join("a.fio"), jobs).unwrap();
+    let told = iofair(
+        &directory,
+        &["a.fio", "--on", "serve", "--json", "--quiet", "--stack", "none-none"],
+    );
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let told: Json = serde_json::from_slice(&told.stdout).unwrap();
+    assert!(told["experiments"].as_array().is_some_and(|all| all.len() == 1), "{told}");
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: a job file runs on the kernel with fio, which does the bytes that it says. Method: a mix with two sizes, a wall, a reader of
+/// the same file for a while.
+#[test]
+#[ignore = "needs root and clients: loop devices, FUSE, groups, and fio"]
+fn needs_root_needs_clients_a_job_file_runs_on_linux() {
+    let directory = scratch("linux");
+    let jobs = "[global]\ndirect=1\nioengine=libaio\nfilename=data\nsize=4m\n[mixed]\nrw=randrw\nrwmixread=70\niodepth=4\n\
+        [reader]\nstonewall\nrw=randread\ntime_based\nruntime=300ms\n";
+    fs::write(directory.join("a.fio"), jobs).unwrap();
+    let arguments =
+        ["a.fio", "--on", "linux", "--quiet", "--stack", "none-mq-deadline", "--fio", "out"];
+    let told = iofair(&directory, &arguments);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let told = json(&directory.join("out/none-mq-deadline/fio.json"));
+    let bytes = |side: &str| told["jobs"][0][side]["io_bytes"].as_u64().unwrap();
+    assert_eq!(bytes("read") + bytes("write"), 4 << 20, "{told}");
+    assert!(bytes("read") > bytes("write"), "{told}");
+    assert!(told["jobs"][1]["read"]["total_ios"].as_u64().unwrap() > 0, "{told}");
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: what is wrong with a file is said with its place, and the exit code is that of wrong usage. Method: an option that is
+/// misspelt, a variable that is not set, `--set` of a group that is not there.
+#[test]
+fn errors_name_their_place() {
+    let directory = scratch("errors");
+    let refuse = |text: &str, arguments: &[&str]| {
+        fs::write(directory.join("a.fio"), text).unwrap();
+        let told = iofair(&directory, &[&["a.fio"], arguments].concat());
+        assert_eq!(told.status.code(), Some(2), "{text}");
+        String::from_utf8_lossy(&told.stderr).into_owned()
+    };
+    let error = refuse("[a]\nsize=1m\niodeph=4\n", &[]);
+    assert!(
+        error.contains("a.fio:3:1: unsupported option `iodeph`") && error.contains("`iodepth`")
+    );
+    assert!(refuse("[a]\nsize=${IOFAIR_NO_SUCH}\n", &[]).contains("no variable `IOFAIR_NO_SUCH`"));
+    let error = refuse("[a]\nsize=1m\ncgroup=x\n", &["--set", "group.y.min=1MB/s"]);
+    assert!(error.contains("no `group` is called `y`"), "{error}");
+    let error = refuse("[a]\nsize=1m\n", &["--drive", "floppy"]);
+    assert!(error.contains("floppy"), "{error}");
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: a file that leaves sizes to the command line, and asks for what the simulator does not have, runs with arguments; what was
+/// left out is said in the table and in the JSON. Method: such a file, first without them.
+#[test]
+fn arguments_complete_a_file() {
+    let directory = scratch("arguments");
+    let text = "[global]\nhipri ; polling\n[a]\nrw=randwrite # anywhere\nverify=md5\n[b]\nioengine=cpuio\n";
+    fs::write(directory.join("a.fio"), text).unwrap();
+    let told = iofair(&directory, &["a.fio"]);
+    let error = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert_eq!(told.status.code(), Some(2));
+    for part in ["a.fio:5:8: option `verify`", "a.fio:7:10: option `ioengine`", "no `size`"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let arguments = ["a.fio", "--set", "size=1m", "--ignore-unsupported", "--stack", "none-none"];
+    let told = iofair(&directory, &arguments);
+    let table = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let note = "Without effect here: hipri. LEFT OUT, although fio would do it: ioengine=cpuio, verify=md5.";
+    assert!(table.contains(note), "{table}");
+    let told = iofair(&directory, &[&arguments[..], &["--json"]].concat());
+    let json: Json = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(json["note"], note);
+    assert_eq!(json["runs"][0]["clients"][0]["directions"]["write"]["calls"], 256);
+    // `explain` watches the same run.
+    let explain = |arguments: &[&str]| {
+        let arguments = [&["explain"], arguments].concat();
+        Command::new(env!("CARGO_BIN_EXE_iofair-lab"))
+            .args(arguments)
+            .current_dir(&directory)
+            .output()
+            .unwrap()
+    };
+    assert_eq!(explain(&["a.fio"]).status.code(), Some(2));
+    let drive = ["--drive", "samsung-970-pro", "--seed", "7", "--json"];
+    let told = explain(&[&arguments[..], &drive].concat());
+    let json: Json = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(
+        (&json["run"]["drive"], &json["run"]["seed"]),
+        (&"samsung-970-pro".into(), &7.into())
+    );
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: nothing in a job file reaches the terminal as a command. Method: escape sequences in a name and in a description; what is
+/// printed has line breaks as its only control characters.
+#[test]
+fn names_are_no_commands() {
+    let directory = scratch("names");
+    let text = "[a\u{1b}[2J]\ndescription=x\u{1b}]0;y\u{7}\nsize=64k\n";
+    fs::write(directory.join("a.fio"), text).unwrap();
+    let told = iofair(&directory, &["a.fio", "--stack", "none-none"]);
+    let table = String::from_utf8(told.stdout).unwrap();
+    assert!(told.status.success() && table.contains("a\\u{1b}[2J"), "{table}");
+    assert!(table.split('\n').all(|line| !line.contains(char::is_control)), "{table:?}");
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: what is a comment, how many calls and how many syncs a job makes are as with the real fio. Method: a file of jobs that ask
+/// for parts of files and for syncs, run by both; calls, bytes and syncs job by job.
+#[test]
+#[ignore = "needs clients: fio"]
+fn needs_clients_calls_are_those_of_fio() {
+    let directory = scratch("calls");
+    let text = "[global] ; as people write it\nioengine=psync # one at a time\nsize=1m\nfallocate=none\n\
+        create_only=0\nverify=0\nnrfiles=1 ; one\n\
+        [half]\nfilename=half#1\nio_size=50%\n[part]\nio_size=10k\nrw=randread\n[twelve]\nbs=12k\nio_size=50%\nloops=3\n\
+        [more]\nrw=write\nio_size=1500k\n[synced]\nrw=write\nfsync=16\n[each]\nrw=randwrite\nfsync=1\nend_fsync=1\n\
+        [few]\nrw=write\nfsync=16\nnumber_ios=32\n[back]\nrw=read:-8k\ndirect=1\n[durable]\nrw=write\nsync=1\n\
+        [after]\nwait_for=each\nfilesize=2m\nsize=1m\nrw=randread\n\
+        [gap]\nrw=write:8k\ndirect=1\n[round]\nrw=write:12k\ndirect=1\nsize=66k\n[again]\nrw=randwrite\nbs=12k\nnorandommap\nloops=2\n\
+        [aligned]\nrw=randread\nbs=12k\nba=4k\n[plain]\nrw=write\nrandom_distribution=zipf:1.2\ntime_based\n";
+    fs::write(directory.join("a.fio"), text).unwrap();
+    let fio = ["--output-format=json", "--output=real.json", "a.fio"];
+    let status = Command::new("fio").args(fio).current_dir(&directory).status().unwrap();
+    assert!(status.success());
+    let told = iofair(&directory, &["a.fio", "--stack", "none-none", "--fio", "out"]);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let real = json(&directory.join("real.json"));
+    let ours = json(&directory.join("out/none-none/fio.json"));
+    let jobs = |told: &Json| told["jobs"].as_array().unwrap().clone();
+    let (real, ours) = (jobs(&real), jobs(&ours));
+    assert_eq!((real.len(), ours.len()), (15, 15));
+    for (real, ours) in real.iter().zip(&ours) {
+        let name = &real["jobname"];
+        assert_eq!(*name, ours["jobname"]);
+        for side in ["read", "write"] {
+            for of in ["total_ios", "io_bytes"] {
+                assert_eq!(real[side][of], ours[side][of], "{name} {side} {of}");
+            }
+        }
+        assert_eq!(real["sync"]["total_ios"], ours["sync"]["total_ios"], "{name}");
+    }
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: the page lists the options that there are. Method: every name of both lists stands on it.
+#[test]
+fn the_page_lists_all_options() {
+    let page = fs::read_to_string("../../docs/fio.md").unwrap();
+    for name in iofair_config::fio::SUPPORTED.iter().chain(iofair_config::fio::IGNORED) {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}

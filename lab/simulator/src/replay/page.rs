@@ -1,0 +1,85 @@
+//! The result as one page that works offline: the agreement, the table, and the distribution of latencies of each group
+//! under every stack.
+
+use core::fmt::Write;
+
+use iofair_trace::source::Notes;
+
+use super::agreement::Agreement;
+use super::tally::{GroupResult, Played};
+use super::text::{HEADER, NUMBERS, agreement_text, notes_text, rows};
+use crate::report::{FOOT, STYLE, escape, latencies, latency_legend};
+
+/// Groups that get a chart.
+const CHARTS_MAX: usize = 24;
+
+/// The page.
+pub fn page(
+    title: &str,
+    agreement: Option<&Agreement>,
+    played: &[Played],
+    notes: &Notes,
+) -> String {
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>iofair-lab replay</title>\n<style>\n{STYLE}</style></head>\n<body>\n\
+         <h1>Replay</h1>\n<p class=\"soft\">{}</p>\n",
+        escape(title)
+    );
+    if let Some(agreement) = agreement {
+        let text = escape(&agreement_text(agreement)).trim_end().replace('\n', "<br>");
+        let _ = writeln!(html, "<p>{text}</p>");
+    }
+    html.push_str("<div class=\"card\"><h2>Stacks side by side</h2>");
+    push_table(&mut html, played);
+    html.push_str("</div>\n<div class=\"card\"><h2>Latencies</h2>\n");
+    let names: Vec<&str> = played.iter().map(|it| it.stack.as_str()).collect();
+    html.push_str(&latency_legend(&names));
+    let all = |it: &Played| Some(it.all.clone());
+    let _ = writeln!(html, "{}", chart("all", played, all));
+    let first = played.first().map(|it| it.groups.as_slice()).unwrap_or_default();
+    for group in first.iter().take(CHARTS_MAX) {
+        let of = |it: &Played| it.groups.iter().find(|it| it.name == group.name).cloned();
+        let _ = writeln!(html, "{}", chart(&group.name, played, of));
+    }
+    html.push_str("</div>\n");
+    for note in notes_text(played, notes) {
+        let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(&note));
+    }
+    html.push_str(FOOT);
+    html
+}
+
+fn push_table(html: &mut String, played: &[Played]) {
+    let class = |index: usize| if NUMBERS.contains(&index) { " class=\"n\"" } else { "" };
+    html.push_str("<div class=\"scroll\"><table><tr>");
+    for (index, name) in HEADER.iter().enumerate() {
+        let _ = write!(html, "<th{}>{name}</th>", class(index));
+    }
+    html.push_str("</tr>\n");
+    for row in rows(played) {
+        html.push_str("<tr>");
+        for (index, cell) in row.iter().enumerate() {
+            let _ = write!(html, "<td{}>{}</td>", class(index), escape(cell));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</table></div>\n");
+}
+
+fn chart(name: &str, played: &[Played], of: impl Fn(&Played) -> Option<GroupResult>) -> String {
+    let curves: Vec<(String, Vec<(u64, f64)>)> = played
+        .iter()
+        .map(|it| {
+            let points = of(it).map(|group| group.distribution).unwrap_or_default();
+            let points = points.into_iter().map(|(part, nanos)| (nanos, part as f64 / 1e6));
+            (it.stack.clone(), points.collect())
+        })
+        .collect();
+    format!(
+        "<figure><figcaption>{}</figcaption>{}</figure>",
+        escape(name),
+        latencies(name, &curves)
+    )
+}
