@@ -170,7 +170,9 @@ impl Random {
 /// over the stacks; at the end all that is inside is served.
 #[test]
 fn random_calls_never_panic() {
-    for (seed, stack) in ["none-none", "promise", "max+prop-bfq", "max-kyber"].iter().enumerate() {
+    for (seed, stack) in
+        ["none-none", "promise", "max+prop-bfq", "max-mq-deadline"].iter().enumerate()
+    {
         let engine = Owned::new(stack);
         let mut random = Random(seed as u64);
         let mut clients = vec![engine.add_client()];

@@ -1,6 +1,5 @@
 //! Policies for servers, for the engine of `iofair-core`. Schedulers: [`promise`], which keeps guaranteed minimums
-//! and keeps the drive busy, and Linux's [`none`], [`mq_deadline`], [`kyber`] and [`bfq`]. Throttles:
-//! [`throttle_max`], [`io_latency`], [`io_cost`] and [`wbt`].
+//! and keeps the drive busy, and Linux's [`none`], [`mq_deadline`] and [`bfq`]. Throttle: [`throttle_max`].
 //!
 //! ```
 //! let stack = iofair_policies::TABLE.stack("promise").expect("a stack of this table");
@@ -17,15 +16,11 @@ extern crate alloc;
 extern crate std;
 
 pub mod bfq;
-pub mod io_cost;
-pub mod io_latency;
-pub mod kyber;
 pub mod mq_deadline;
 pub mod none;
 pub mod parts;
 pub mod promise;
 pub mod throttle_max;
-pub mod wbt;
 
 use iofair_core::policy::{Named, Table};
 
@@ -68,17 +63,7 @@ const STACKS: &[Named] = &[
 
 /// All of this crate.
 pub static TABLE: Table = Table {
-    policies: &[
-        &none::ROW,
-        &mq_deadline::ROW,
-        &kyber::ROW,
-        &bfq::ROW,
-        &io_latency::ROW,
-        &throttle_max::ROW,
-        &io_cost::ROW,
-        &promise::ROW,
-        &wbt::ROW,
-    ],
+    policies: &[&none::ROW, &mq_deadline::ROW, &bfq::ROW, &throttle_max::ROW, &promise::ROW],
     stacks: STACKS,
 };
 

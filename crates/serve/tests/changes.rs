@@ -184,7 +184,7 @@ fn changes_upon_changes_under_load() {
         text.contains(&format!("weight = {weight} # thrice")) && text.contains("# spare"),
         "{text}"
     );
-    let contracts = Contracts::parse("after.toml", &text).unwrap();
+    let contracts = Contracts::parse_with(&iofair_baselines::TABLE, "after.toml", &text).unwrap();
     assert_eq!(contracts.groups.len(), 2, "{text}");
     assert_eq!(contracts.drive.stack.name(), rig.get("/v1/stack")["stack"]["name"]);
     let before = settled(&rig);

@@ -1,5 +1,5 @@
-//! Policies from the literature, for experiments: schedulers and throttles that Linux once had or that were proposed
-//! for it. Policies for servers are in `iofair-policies`.
+//! Policies to compare with: schedulers and throttles that Linux has, once had, or that were proposed for it. The policies of
+//! servers are in `iofair-policies`.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(clippy::float_arithmetic)]
@@ -13,17 +13,19 @@ pub mod cfq;
 pub mod cfq_group;
 pub mod deadline;
 pub mod fair;
+pub mod io_cost;
+pub mod io_latency;
 pub mod io_throttle;
 pub mod ioband;
+pub mod kyber;
 pub mod noop;
 pub mod parts;
 pub mod proportional;
 pub mod throttle_low;
+pub mod wbt;
 
 use iofair_core::policy::Table;
-use iofair_policies::{
-    bfq, io_cost, io_latency, kyber, mq_deadline, none, promise, throttle_max, wbt,
-};
+use iofair_policies::{bfq, mq_deadline, none, promise, throttle_max};
 
 /// All policies of this crate and of `iofair-policies`, and its stacks.
 pub static TABLE: Table = Table {

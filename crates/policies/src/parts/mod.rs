@@ -9,7 +9,6 @@ pub mod positions;
 pub mod priority_slice;
 pub mod scale;
 pub mod seeks;
-pub mod shares;
 pub mod sorted_fifo;
 pub mod token_bucket;
 pub mod tree;

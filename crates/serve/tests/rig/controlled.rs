@@ -44,7 +44,8 @@ impl Controlled {
     /// Starts what the directory's file says.
     pub(crate) fn over(directory: Directory) -> Self {
         let path = directory.path("contracts.toml");
-        let contracts = Contracts::open(Path::new(&path)).unwrap_or_else(|e| panic!("{e}"));
+        let contracts = Contracts::open_with(&iofair_baselines::TABLE, Path::new(&path))
+            .unwrap_or_else(|e| panic!("{e}"));
         let control = Control::start(Path::new(&path), contracts);
         Self { control: control.unwrap_or_else(|error| panic!("{error}")), directory }
     }

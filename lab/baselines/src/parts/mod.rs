@@ -6,5 +6,6 @@ pub mod cfq_parameters;
 pub mod habits;
 pub mod hw_tag;
 pub mod noop_queue;
+pub mod shares;
 pub mod sharing;
 pub mod slots;

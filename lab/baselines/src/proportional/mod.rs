@@ -53,6 +53,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::parts::shares::{WHOLE, Weights, group_node, own_node};
 use estimate::{Estimate, Follow};
 use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::group::{Change, Groups};
@@ -64,7 +65,6 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_policies::parts::levels::{Account, Levels, TOP, cost, level_of, level_of_index};
 use iofair_policies::parts::meter::{Limit, Rule};
-use iofair_policies::parts::shares::{WHOLE, Weights, group_node, own_node};
 
 /// The row of the table.
 pub static ROW: Row = Row {

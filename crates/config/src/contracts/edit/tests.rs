@@ -98,9 +98,9 @@ fn stacks_change_with_their_parameters() {
     let stack = |name: &str, policy: Option<Json>| {
         after(&Edit::Stack { name: name.into(), policy: policy.map(keys), give_up: false })
     };
-    let wbt = stack("wbt+max+prop-bfq", None);
-    assert_eq!(wbt, FILE.replace("max+prop-bfq", "wbt+max+prop-bfq"));
-    let other = stack("max+cost-kyber", None);
+    let named = stack("complete", None);
+    assert_eq!(named, FILE.replace("max+prop-bfq", "complete"));
+    let other = stack("max+prop-promise", None);
     assert!(!other.contains("slice_idle") && other.contains("# enough"), "{other}");
     let given = stack("max+prop-bfq", Some(json!({"bfq": {"slice_idle": "2ms"}})));
     assert_eq!(given, FILE.replace("4ms", "2ms"));
@@ -111,7 +111,7 @@ fn stacks_change_with_their_parameters() {
 /// and the file says so. Method: no control, with a minimum that says what it reaches alone, too.
 #[test]
 fn a_stack_gives_up_only_what_is_agreed_to() {
-    let stack = |give_up| Edit::Stack { name: "none-kyber".into(), policy: None, give_up };
+    let stack = |give_up| Edit::Stack { name: "none-mq-deadline".into(), policy: None, give_up };
     let text = FILE.replace("max = ", "min = \"9MB/s\"\nalone = \"90MB/s\"\nmax = ");
     let before = Contracts::parse("pool.toml", &text).expect("a good file");
     let error = before.edited(&stack(false)).expect_err("promises are lost");
@@ -122,7 +122,7 @@ fn a_stack_gives_up_only_what_is_agreed_to() {
     let gone = ["weight = 300          # paid for\n", "max = \"50MB/s\"\n"];
     let lines = gone.iter().fold(FILE.to_string(), |text, line| text.replace(line, ""));
     let table = "[drive.policy.bfq]\nslice_idle = \"4ms\"    # measured\n";
-    let lines = lines.replace(table, "").replace("max+prop-bfq", "none-kyber");
+    let lines = lines.replace(table, "").replace("max+prop-bfq", "none-mq-deadline");
     assert_eq!(after.text(), lines);
     let same = |name: &str| Edit::Stack { name: name.into(), policy: None, give_up: true };
     let kept = file().edited(&same("max+prop-bfq")).expect("nothing is lost");

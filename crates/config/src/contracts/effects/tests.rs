@@ -67,9 +67,9 @@ fn lost_promises_are_named() {
         "group \"a\" is no longer guaranteed 100 I/Os a second",
         "group \"a\" no longer has reads completed within 2ms",
         "group \"a\" is no longer limited",
-        "the stack \"none-kyber\" does not share the drive by weight: a group gets what others leave",
+        "the stack \"none-mq-deadline\" does not share the drive by weight: a group gets what others leave",
     ];
-    let none = read("stack = 'none-kyber'", &group("a", ""));
+    let none = read("stack = 'none-mq-deadline'", &group("a", ""));
     assert_eq!(texts(&full, &none, &known(false)), want);
 }
 

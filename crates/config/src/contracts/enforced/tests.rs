@@ -33,10 +33,7 @@ fn only_what_is_enforced_may_be_written() {
         ("prop-bfq", "min weight class"),
         ("max+prop-bfq", "min weight max class"),
         ("prop-promise", "min min_iops weight latency class"),
-        ("lat-none", "latency"),
-        ("lat+wbt-mq-deadline", "latency"),
-        ("cost-none", "min weight"),
-        ("max+cost-kyber", "min weight max"),
+        ("max-mq-deadline", "max"),
     ] {
         for (key, text) in KEYS {
             let line = format!("stack = '{stack}'");

@@ -3,11 +3,11 @@
 
 use alloc::vec::Vec;
 
-use crate::parts::tree::{Arena, NodeId, Summary, Tree};
 use iofair_core::id::{ClientId, RequestId};
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
+use iofair_policies::parts::tree::{Arena, NodeId, Summary, Tree};
 
 /// Longest sleep at a time.
 pub(super) const SLEEP_MAX: Nanos = Nanos::from_millis(250);

@@ -1,10 +1,10 @@
 //! One group's account: its own virtual time, its waiters, its debt.
 
 use crate::parts::shares::Share;
-use crate::parts::tree::{NodeId, Summary};
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_policies::parts::tree::{NodeId, Summary};
 
 use super::vrate::Virtual;
 

@@ -34,7 +34,7 @@ pub struct Share {
     pub inuse: u64,
 }
 
-/// The state of an inner node during the computation of donations (io-cost's `donation.rs`).
+/// The state of an inner node during the computation of donations (`donation.rs` of io-cost).
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Inner {
     /// Whether the computation has visited it.

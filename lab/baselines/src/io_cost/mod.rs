@@ -71,7 +71,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::parts::shares::{Weights, group_node};
-use crate::parts::tree::{Arena, Tree};
 use account::{Account, Due, Entry};
 use debt::Forgiveness;
 use donation::Donor;
@@ -81,6 +80,7 @@ use iofair_core::id::{GroupId, RequestId};
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use iofair_core::time::Instant;
+use iofair_policies::parts::tree::{Arena, Tree};
 use latency::Latency;
 use settings::Settings;
 use vrate::{Clock, WHOLE_RATE};
