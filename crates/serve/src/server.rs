@@ -524,7 +524,9 @@ pub(crate) fn ask(line: &ReactorHandle, reset: bool) -> Result<Snapshot, ServeEr
 /// Passes opened files of the mounted directory to the reactor.
 fn opener(reactor: ReactorHandle) -> Opener {
     // A reactor that is gone drops the reply, which is an error for whoever opens the file.
-    Opener(Box::new(move |opening| drop(reactor.send(Message::File(opening)))))
+    Opener(Box::new(move |opening| {
+        drop(reactor.send(opening.map_or(Message::Refused, Message::File)));
+    }))
 }
 
 /// A copy of a plan for comparison with the next one. It keeps no files open, so that the file of a removed volume is freed.

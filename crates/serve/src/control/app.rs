@@ -101,7 +101,7 @@ pub(super) struct App {
     pub(super) files: Files,
     gate: Mutex<Arc<Gate>>,
     pub(super) audit: Audit,
-    /// Callers whose connections were refused.
+    /// Callers who were refused.
     refusals: Mutex<Refusals>,
     /// The name of the recording.
     pub(super) recording: Mutex<Option<String>>,
@@ -449,8 +449,8 @@ impl App {
         Ok(ApiResponse { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
     }
 
-    /// Counts a caller whose connection was refused, and tells the operator from time to time.
-    pub(super) fn refuse_connection(&self, refusal: Refusal) {
+    /// Counts a caller who was refused, and tells the operator from time to time.
+    pub(super) fn refuse(&self, refusal: Refusal) {
         let mut refusals = lock(&self.refusals);
         refusals.count(refusal);
         refusals.tell(self.clock.now(), "control");

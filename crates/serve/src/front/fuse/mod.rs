@@ -93,8 +93,8 @@ impl Opening {
     }
 }
 
-/// Hands an opened file to the reactor.
-pub(crate) struct Opener(pub(crate) Box<dyn Fn(Opening) + Send + Sync>);
+/// Hands an opened file to the reactor; `None`: there were no descriptors for one.
+pub(crate) struct Opener(pub(crate) Box<dyn Fn(Option<Opening>) + Send + Sync>);
 
 impl std::fmt::Debug for Opener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -310,9 +310,12 @@ impl Filesystem for Volumes {
         if file.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
-        let Ok((handle, calls, wake)) = self.handle() else { return reply.error(Errno::ENFILE) };
+        let Ok((handle, calls, wake)) = self.handle() else {
+            (self.opener.0)(None);
+            return reply.error(Errno::ENFILE);
+        };
         // If the reactor is gone, dropping the reply is an error for whoever opens.
-        (self.opener.0)(Opening { volume, calls, wake, handle, reply });
+        (self.opener.0)(Some(Opening { volume, calls, wake, handle, reply }));
     }
     fn release(
         &self,
