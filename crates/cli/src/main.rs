@@ -146,7 +146,7 @@ fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
 
 fn main() -> ExitCode {
     let code = match Cli::try_parse() {
-        Ok(cli) => dispatch(&cli).unwrap_or_else(|error| failure::report(&error)),
+        Ok(cli) => dispatch(&cli).unwrap_or_else(|error| failure::report(&error, cli.json)),
         Err(message) => parsed(&message),
     };
     log::flush();
@@ -155,9 +155,21 @@ fn main() -> ExitCode {
 
 /// Prints help, the version or a wrong usage.
 fn parsed(message: &clap::Error) -> ExitCode {
-    match message.print() {
+    // The arguments were not understood, so nothing else says whether JSON is wanted.
+    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    let printed = match json && message.use_stderr() {
+        true => {
+            let text = message.to_string();
+            let text = text.trim_end().trim_start_matches("error: ");
+            let first = text.lines().next().unwrap_or_default();
+            output::say(failure::as_json("usage", first, text));
+            Ok(())
+        }
+        false => message.print(),
+    };
+    match printed {
         // Nobody reads standard error, so nobody can be told.
-        Err(error) if !message.use_stderr() => failure::report(&output::unwritten(error)),
+        Err(error) if !message.use_stderr() => failure::report(&output::unwritten(error), json),
         _ => u8::try_from(message.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
 }
