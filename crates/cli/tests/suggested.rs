@@ -59,7 +59,10 @@ impl Scene {
         (output.status.success(), text)
     }
     fn serve(&mut self) {
-        let mut program = Command::new(PROGRAM);
+        self.serve_by(Path::new(PROGRAM));
+    }
+    fn serve_by(&mut self, program: &Path) {
+        let mut program = Command::new(program);
         program.args(["serve", "my contracts.toml"]).current_dir(&self.directory);
         let mut child = program.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -133,10 +136,11 @@ impl Scene {
     }
 }
 
-/// Goal: a program under another name suggests commands by that name. Method: a pool that is missing, by a link to the program.
+/// Goal: a program under another name suggests commands by that name, and a check finds its server. Method: a pool that is
+/// missing, and a server, by a link to the program.
 #[test]
 fn commands_have_the_name_of_the_program() {
-    let scene = Scene::new("renamed");
+    let mut scene = Scene::new("renamed");
     let program = scene.directory.join("iofair-next");
     symlink(PROGRAM, &program).unwrap();
     let output = scene.run(&program, &["pool", "show", "none.img"]);
@@ -145,6 +149,12 @@ fn commands_have_the_name_of_the_program() {
     assert!(command.contains("iofair-next' pool create none.img"), "{told}");
     let (works, told) = scene.shell(command, &scene.directory);
     assert!(works, "{told}");
+    scene.write("directory", &[("a", "g", "1MiB")]);
+    scene.serve_by(&program);
+    let output = scene.run(&program, &["serve", "--check", "my contracts.toml"]);
+    let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success() && told.contains("a server runs with this file"), "{told}");
+    scene.stop();
 }
 
 /// Goal: kept data of a pool directory is shown and can be deleted, by nobody while a server has the directory. Method: two
