@@ -18,8 +18,8 @@ mod calls;
 mod program;
 
 pub use calls::{
-    Batches, Calls, DepthSearch, Direction, Distribution, Exit, Hits, LeastRate, Mix, Sizes, Step,
-    Turn, Urgent,
+    Batches, Calls, DepthSearch, Direction, Distribution, Exit, Files, Gap, Hits, LeastRate, Mix,
+    Sizes, Step, Turn, Urgent,
 };
 pub use program::{Action, Program, Script, Seat, SharedProgram};
 

@@ -4,6 +4,7 @@ use core::fmt::Write;
 
 use super::chart::{Bar, COLOURS, Curve, Group, bars, percentiles};
 use super::clients::ClientRow;
+use super::jobs;
 use super::number::{differs_too_much, measured, published};
 use super::summary::{ClaimRow, Row, Summary};
 use super::svg::escape;
@@ -137,10 +138,16 @@ fn bar(summary: &Summary, row: &Row, it: Statistics, subject: &impl Fn(&Subject)
 pub(super) fn numbers(html: &mut String, summary: &Summary) {
     let (variants, unit) = (summary.has_variants(), summary.rate_unit);
     let columns = Columns::of(summary);
-    let mut titles = vec![unit];
-    titles.extend(columns.each.then_some("each process"));
-    titles.extend(columns.drive.then_some("at the drive"));
-    titles.extend(["mean ms", "p50", "p99", "longest", "drive busy %"]);
+    let mut titles = Vec::new();
+    if columns.jobs {
+        titles.extend(jobs::TITLES);
+    } else {
+        titles.push(unit);
+        titles.extend(columns.each.then_some("each process"));
+        titles.extend(columns.drive.then_some("at the drive"));
+        titles.extend(["mean ms", "p50", "p99", "longest"]);
+    }
+    titles.push("drive busy %");
     let open = if summary.claims.is_empty() { " open" } else { "" };
     let first = if variants { "<th>variant</th>" } else { "" };
     let _ = write!(

@@ -53,6 +53,8 @@ pub struct Row {
     pub stack: String,
     /// The clients that do I/O, in the file's order.
     pub clients: Vec<ClientRow>,
+    /// Of a job file: each job in each direction, as cells.
+    pub jobs: Vec<Vec<String>>,
     /// Single requests of the first repeat, if they were kept.
     pub requests: Vec<Timeline>,
     /// Rate of the drive.
