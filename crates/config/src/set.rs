@@ -59,7 +59,7 @@ fn place(table: &DeTable, before: Option<&Table>, keys: &[String]) -> Option<Ran
             };
             let at = items.iter().position(|item| name(item).as_ref() == Some(&rest[0]))?;
             let known = known.and_then(|known| known.get(at)?.as_table());
-            place(items.iter().nth(at)?.get_ref().as_table()?, known, &rest[1..])?
+            place(items.get(at)?.get_ref().as_table()?, known, &rest[1..])?
         }
         _ => return None,
     };

@@ -71,10 +71,13 @@ pub(crate) fn container(head: &[u8]) -> Option<&'static str> {
     CONTAINERS.iter().find(|(at, magic, _)| is(*at, magic)).map(|(_, _, what)| *what)
 }
 
+/// Opens a compressed file.
+type Decoder = fn(Raw) -> Box<dyn Read + Send>;
+
 /// A format of compressed files.
 pub(crate) struct Compression {
     name: &'static str,
-    decoder: fn(Raw) -> Box<dyn Read + Send>,
+    decoder: Decoder,
 }
 
 /// How a file is compressed that begins like this; `None` if it is not. Files that were cut off may have a part of the first
@@ -82,7 +85,7 @@ pub(crate) struct Compression {
 pub(crate) fn compression(start: &[u8]) -> Option<Compression> {
     let begins =
         |magic: &[u8]| start.starts_with(magic) || (start.len() > 1 && magic.starts_with(start));
-    let (name, decoder): (_, fn(Raw) -> Box<dyn Read + Send>) = if begins(GZIP) {
+    let (name, decoder): (_, Decoder) = if begins(GZIP) {
         ("gzip", |raw| Box::new(MultiGzDecoder::new(raw)))
     } else if begins(&ZSTD) || is_skipped(start) {
         ("zstd", |raw| Box::new(Zstd { raw: Some(raw), frame: None }))

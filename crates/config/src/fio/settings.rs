@@ -420,7 +420,8 @@ impl Settings {
     pub(super) fn has_zones(&self) -> bool {
         let Zones { size, range, .. } = self.zones;
         let whole = self.fixed_block().is_some_and(|block| size.is_multiple_of(block));
-        let fits = size > 0 && (range == 0 || range >= size) && self.zones.gap() % 512 == 0;
+        let fits =
+            size > 0 && (range == 0 || range >= size) && self.zones.gap().is_multiple_of(512);
         self.zones.strided && self.is_one_sequence() && whole && fits && self.nr_files == 1
     }
     /// Bytes between its calls in a zone and those in the next one; 0 without zones.

@@ -4,9 +4,8 @@ use core::fmt::Write;
 
 use super::chart::{Bar, COLOURS, Curve, Group, bars, percentiles};
 use super::clients::ClientRow;
-use super::jobs;
 use super::number::{differs_too_much, measured, published};
-use super::summary::{ClaimRow, Row, Summary};
+use super::summary::{ClaimRow, JOB_TITLES, Row, Summary};
 use super::svg::escape;
 use super::table::{Columns, row_cells};
 use super::timeline::{Line, timeline};
@@ -140,7 +139,7 @@ pub(super) fn numbers(html: &mut String, summary: &Summary) {
     let columns = Columns::of(summary);
     let mut titles = Vec::new();
     if columns.jobs {
-        titles.extend(jobs::TITLES);
+        titles.extend(JOB_TITLES);
     } else {
         titles.push(unit);
         titles.extend(columns.each.then_some("each process"));

@@ -3,15 +3,11 @@
 use comfy_table::{CellAlignment, Table};
 
 use super::number::number;
-use super::summary::Summary;
+use super::summary::{JOB_TITLES, Summary};
 use super::table::STYLE;
 use crate::experiment::Results;
 use crate::experiment::quantity::is_process_of;
 use iofair_core::stats::histogram::Histogram;
-
-/// Columns of the rows of a job, after its name.
-pub(super) const TITLES: [&str; 9] =
-    ["calls", "MB/s", "IOPS", "mean ms", "p50", "p99", "max", "MB", "s"];
 
 /// Results of a job file as text. Numbers are those of all clones of a job together, and means over the repeats. `summary` is
 /// of the same results.
@@ -26,8 +22,8 @@ pub fn jobs_table(results: &Results, summary: &Summary) -> String {
     }
     text.push('\n');
     let mut table = Table::new();
-    table.load_style(STYLE).set_header(["stack", "job"].into_iter().chain(TITLES));
-    for index in 3..2 + TITLES.len() {
+    table.load_style(STYLE).set_header(["stack", "job"].into_iter().chain(JOB_TITLES));
+    for index in 3..2 + JOB_TITLES.len() {
         let column = table.column_mut(index).expect("the header made this column");
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -78,7 +74,7 @@ fn too_slow(results: &Results) -> Vec<&str> {
     jobs.filter(|job| slow.iter().any(|client| is_process_of(client, job))).collect()
 }
 
-/// The rows of a stack: each job and direction, and their numbers ([`TITLES`]).
+/// The rows of a stack: each job and direction, and their numbers ([`JOB_TITLES`]).
 pub(super) fn rows(results: &Results, stack: usize) -> Vec<Vec<String>> {
     let jobs =
         results.experiment.jobs.iter().flat_map(|_| &results.experiment.variants[0].subjects);

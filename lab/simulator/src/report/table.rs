@@ -2,9 +2,8 @@
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-use super::jobs;
 use super::number::{band, measured, number, published};
-use super::summary::{ClaimRow, Row, Summary};
+use super::summary::{ClaimRow, JOB_TITLES, Row, Summary};
 use super::tally::{Tally, headline};
 use crate::experiment::{Kind, Verdict};
 
@@ -185,7 +184,7 @@ fn job_cells(row: &Row) -> Vec<Vec<String>> {
     let job = |cells: &Vec<String>| [&[String::new()], &cells[..], &[String::new()]].concat();
     let mut lines: Vec<Vec<String>> = row.jobs.iter().map(job).collect();
     let line = |name: String, cells: &[(usize, String)]| {
-        let mut line = vec![String::new(); 3 + jobs::TITLES.len()];
+        let mut line = vec![String::new(); 3 + JOB_TITLES.len()];
         line[1] = name;
         cells.iter().for_each(|(at, cell)| line[*at].clone_from(cell));
         line
@@ -195,7 +194,7 @@ fn job_cells(row: &Row) -> Vec<Vec<String>> {
         let cells = latencies.map(|it| (5..9).zip(it).collect::<Vec<_>>());
         lines.extend(cells.map(|cells| line(format!("{} fdatasync", client.name), &cells)));
     }
-    let busy = 2 + jobs::TITLES.len();
+    let busy = 2 + JOB_TITLES.len();
     let total = [(3, measured(&row.total)), (busy, number(row.busy.mean))];
     lines.push(line("total".to_owned(), &total));
     lines[0][0] = row.stack.clone();

@@ -280,7 +280,7 @@ fn the_page_has_all_directions() {
     let rows = &summary.rows[0].jobs;
     let told: Vec<_> = rows.iter().map(|row| (&row[0][..], &row[1][..])).collect();
     assert_eq!(told, [("a", "read"), ("a", "write"), ("b", "trim")]);
-    let page = report::page("jobs", &[summary.clone()]);
+    let page = report::page("jobs", std::slice::from_ref(&summary));
     assert!(
         page.contains(
             "<th class=\"n\">calls</th><th class=\"n\">MB/s</th><th class=\"n\">IOPS</th>"
