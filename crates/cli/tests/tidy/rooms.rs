@@ -7,18 +7,30 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("policies", &["core"]),
     ("historical", &["core", "policies"]),
+    ("draw", &[]),
     ("drive", &["core"]),
     ("trace", &["core"]),
     ("config", &["core", "policies"]),
     ("host", &["core", "config"]),
     ("capi", &["core", "policies", "config"]),
-    ("lab", &["core", "policies", "historical", "drive", "config", "trace"]),
+    ("lab", &["core", "policies", "historical", "draw", "drive", "config", "trace"]),
     ("serve", &["core", "policies", "drive", "config", "trace"]),
     ("csi", &["core", "serve"]),
     ("python", &["core", "drive", "historical", "lab"]),
     (
         "cli",
-        &["core", "policies", "historical", "drive", "config", "host", "lab", "serve", "trace"],
+        &[
+            "core",
+            "policies",
+            "historical",
+            "draw",
+            "drive",
+            "config",
+            "host",
+            "lab",
+            "serve",
+            "trace",
+        ],
     ),
 ];
 /// What the inner rooms of serve may import of each other, so that data flows one way: a request goes from a front end
@@ -35,9 +47,9 @@ const SERVE_ABOVE: &[&str] = &["server", "control", "disks", "blocks", "places",
 /// The one file that reads a clock.
 const CLOCK: &str = "crates/serve/src/clock.rs";
 /// Rooms whose every run is the same as the last one.
-const DETERMINISTIC: &[&str] = &["core", "policies", "historical", "drive", "lab", "trace"];
+const DETERMINISTIC: &[&str] = &["core", "policies", "historical", "draw", "drive", "lab", "trace"];
 /// Rooms that depend on no other crate.
-const BARE: &[&str] = &["core", "policies", "historical"];
+const BARE: &[&str] = &["core", "policies", "historical", "draw"];
 /// The files that write to standard output and standard error. The macros panic when that fails, and wait while nobody reads.
 const PRINTS: &[&str] = &["crates/serve/src/log.rs", "crates/cli/src/output.rs"];
 /// Rooms with unsafe code: what talks to the kernel, and the boundaries to C and Python.
