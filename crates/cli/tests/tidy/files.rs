@@ -16,10 +16,10 @@ impl File {
     pub(crate) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
-    /// `crates/core/src/...`: `core`.
+    /// `crates/core/src/...`: `core`. What tests share is none.
     pub(crate) fn room_of_source(&self) -> Option<&str> {
         let (room, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
-        (rest.starts_with("src/") && self.is_rust()).then_some(room)
+        (rest.starts_with("src/") && self.is_rust() && room != "testkit").then_some(room)
     }
     /// Numbered lines with comments cut off.
     pub(crate) fn code(&self) -> impl Iterator<Item = (usize, &str)> {

@@ -8,6 +8,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("policies", &["core"]),
     ("historical", &["core", "policies"]),
     ("draw", &[]),
+    ("testkit", &["core"]),
     ("drive", &["core"]),
     ("trace", &["core"]),
     ("config", &["core", "policies"]),
