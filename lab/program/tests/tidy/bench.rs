@@ -1,7 +1,7 @@
 //! Rules about benches: each has its place in docs/performance.md.
 
 use crate::files::{File, all, assert_none};
-use crate::page::{replace, table};
+use iofair_testkit::page::{replace, table};
 
 const PAGE: &str = "docs/performance.md";
 
