@@ -32,7 +32,6 @@ impl Controller {
     /// Sends on the flushes that wait for no write any more.
     pub(super) fn start_flushes(&mut self, now: Instant) {
         while let Some(id) = self.flushes.pop_freed(&mut self.requests) {
-            self.kernel.on_flush();
             self.start(now, id);
         }
         self.send_plugged(now);

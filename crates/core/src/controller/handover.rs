@@ -10,7 +10,7 @@
 //! The alternative, which the kernel chooses, is to drain the old stack first. Everybody would wait for the slowest
 //! request in the drive.
 
-use super::{Controller, Stack, live, simulation};
+use super::{Controller, Stack, live};
 use crate::id::RequestId;
 use crate::time::Instant;
 
@@ -22,7 +22,6 @@ impl Controller {
         let now = self.present(now);
         (self.throttles, self.scheduler) = live::build(&self.setup, &stack);
         self.stack = stack;
-        self.kernel = simulation::Kernel::new(self.throttles.len(), self.per_client.len());
         // Nothing that the old policies decided holds a request now.
         self.trace.forget();
         let (waiting, tags_used) = self.requests.hand_over(&mut self.cut);

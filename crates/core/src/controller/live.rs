@@ -181,7 +181,6 @@ impl Controller {
         self.tags.add_client(id);
         self.plugged.add_client(id);
         self.slots.add_client(id);
-        self.kernel.resize(self.per_client.len());
         self.tell(now, Change::ClientAdded(id));
         Ok(id)
     }

@@ -18,7 +18,6 @@ mod flush_path;
 mod handover;
 mod live;
 mod plug;
-mod simulation;
 mod slots;
 mod stack;
 mod tags;
@@ -141,7 +140,6 @@ pub struct Controller {
     tags: tags::Tags,
     flushes: flush::Flushes,
     flush_cost: flush_cost::FlushCost,
-    kernel: simulation::Kernel,
     /// Whether a command was dispatched before flushes that were ready.
     flush_passed: bool,
     /// By client: where its last read or write ended.
@@ -223,7 +221,6 @@ impl Controller {
         let (throttles, scheduler) = live::build(&setup, &stack);
         let mut this = Self {
             setup,
-            kernel: simulation::Kernel::new(stack.throttles.len(), 0),
             stack,
             groups: Groups::new(),
             requests: Requests::new(),
@@ -354,7 +351,6 @@ impl Controller {
         self.note(now, id, EventKind::Entered { stage: stage as u8 });
         self.requests[id].stage = stage as u8;
         if let Some(throttle) = self.throttles.get_mut(stage) {
-            self.kernel.holds(stage, self.requests[id].client);
             throttle.submit(&mut context!(self, now), id);
             self.let_go(now, stage, Some((sender, id)));
             return;
@@ -391,12 +387,11 @@ impl Controller {
     }
 
     /// Passes on the requests that a throttle releases. The sender of the request that just arrived (`came`) stays its sender
-    /// if it is released at once. A request that was held is sent by the throttle's worker or, if the throttle made the
-    /// client sleep, by the client.
+    /// if it is released at once. A request that was held is sent by the throttle's worker or, if the throttle has none
+    /// for this client, by the client.
     fn let_go(&mut self, now: Instant, stage: usize, came: Option<(Sender, RequestId)>) {
         while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
             let client = self.requests[id].client;
-            self.kernel.lets_go(stage, client);
             if self.requests[id].is_cancelled() {
                 self.end_cancelled(now, (stage + 1, id));
                 continue;
@@ -507,8 +502,6 @@ impl Controller {
         done: &mut Vec<Completion>,
     ) {
         self.in_flight -= 1;
-        let is_orphan = self.requests.is_orphan(id);
-        self.kernel.on_complete(is_orphan);
         let Request { operation, length, .. } = self.requests[id];
         if operation == Operation::Flush {
             self.note(now, id, EventKind::Completed);
@@ -516,7 +509,7 @@ impl Controller {
             return;
         }
         self.watch_complete(now, operation, length);
-        if !is_orphan {
+        if !self.requests.is_orphan(id) {
             self.scheduler.complete(&mut context!(self, now), id);
         }
         if !self.requests.is_piece(id) {
@@ -533,6 +526,11 @@ impl Controller {
         // While the drive is full the scheduler is not called, so its wake-up does not matter.
         let room = self.in_flight < self.setup.facts.depth;
         throttles.chain(self.scheduler.next_wakeup().filter(|_| room)).min()
+    }
+    /// Whether a request waits that no policy holds: for a tag, or a flush for its command. A completion may let it go on.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.tags.has_waiters() || self.flushes.is_ready()
     }
 
     fn note(&mut self, now: Instant, id: RequestId, kind: EventKind) {

@@ -5,7 +5,7 @@
 //! it ([`Trace::remember`](crate::trace::Trace::remember)).
 
 use super::Controller;
-use crate::id::RequestId;
+use crate::id::{ClientId, RequestId};
 use crate::policy::{Gauges, HoldInfo};
 use crate::request::{NO_STAGE, Request, SHARES};
 use crate::time::Instant;
@@ -90,6 +90,18 @@ impl Controller {
             throttle.observe(gauges);
         }
         self.scheduler.observe(gauges);
+    }
+    /// Whether the next request of a client would wait behind one that waits already: for a tag, or in a throttle that
+    /// makes the client wait. False for an unknown client.
+    #[must_use]
+    pub fn is_held_up(&self, client: ClientId) -> bool {
+        let in_throttle = |request: &Request| match place(request) {
+            (Place::Throttle(stage), _) => !self.throttles[stage].has_worker(client),
+            _ => false,
+        };
+        let mut own = self.requests.heads().filter(|(_, request)| request.client == client);
+        self.groups.try_client(client).is_some()
+            && (self.tags.is_waiting(client) || own.any(|(_, request)| in_throttle(request)))
     }
     fn holds<'a>(&'a self, id: RequestId, request: &'a Request) -> Held<'a> {
         let (place, since) = place(request);
