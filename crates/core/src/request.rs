@@ -237,6 +237,15 @@ pub struct Part {
     pub submitted: Instant,
 }
 
+/// A piece that failed.
+#[derive(Debug)]
+struct Failed {
+    whole: u32,
+    start: Sectors,
+    end: Sectors,
+    status: i32,
+}
+
 /// The pool of live requests. It grows to the largest number alive at once, and then allocates nothing.
 #[derive(Debug)]
 pub struct Requests {
@@ -249,7 +258,7 @@ pub struct Requests {
     /// The last merge's winner, and the last request with a tag that was merged away.
     last_merge: (RequestId, RequestId),
     /// Failed pieces of live requests.
-    failed: Vec<pieces::Failed>,
+    failed: Vec<Failed>,
 }
 
 impl Default for Requests {

@@ -139,8 +139,7 @@ impl Tags {
         let heads = TagClass::ALL.into_iter().filter_map(|class| {
             let id = self.waiting[class as usize].front()?;
             let sender = requests.place(id) as usize;
-            self.has_room(scheduler, class)
-                .then(|| (self.lines[sender].ticket, class, sender, id))
+            self.has_room(scheduler, class).then(|| (self.lines[sender].ticket, class, sender, id))
         });
         let (_, class, sender, id) = heads.min_by_key(|(ticket, ..)| *ticket)?;
         self.waiting[class as usize].remove(requests, id);

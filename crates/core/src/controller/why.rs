@@ -5,45 +5,12 @@
 //! it ([`Trace::remember`](crate::trace::Trace::remember)).
 
 use super::Controller;
+use super::exchange::{Held, Place};
 use crate::id::{ClientId, RequestId};
 use crate::policy::{Gauges, HoldInfo};
 use crate::request::{NO_STAGE, Request, SHARES};
 use crate::time::Instant;
 use crate::trace::{Decision, Subject};
-
-/// Where a request is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[non_exhaustive]
-pub enum Place {
-    /// In a throttle, numbered from 0.
-    Throttle(usize),
-    /// It waits for a tag.
-    Tag,
-    /// In the scheduler.
-    Scheduler,
-    /// A flush that waits for its client's writes, or for the flush before it.
-    Flush,
-    /// In flight at the drive.
-    Drive,
-}
-
-/// A pending request, and why it waits.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Held<'a> {
-    /// The request.
-    pub request: &'a Request,
-    /// Number of submissions merged into it, itself included.
-    pub parts: usize,
-    /// Where it is.
-    pub place: Place,
-    /// Since when it is there. For a throttle after another one, since its submission.
-    pub since: Instant,
-    /// The report of the policy that holds it.
-    pub info: HoldInfo,
-    /// The last decision about this very request.
-    pub decision: Option<Decision>,
-}
 
 impl Controller {
     /// Starts to remember the last decision about each request, for [`Self::held`].

@@ -1,17 +1,8 @@
 //! Requests that go to the drive in pieces: each piece is a command, and the request is completed with the last one.
 
-use super::{NIL, Part, Request, Requests, Slot};
+use super::{Failed, NIL, Part, Request, Requests, Slot};
 use crate::id::RequestId;
 use crate::unit::Sectors;
-
-/// A piece that failed.
-#[derive(Debug)]
-pub(super) struct Failed {
-    whole: u32,
-    start: Sectors,
-    end: Sectors,
-    status: i32,
-}
 
 impl Requests {
     /// Schedulers: cuts a piece of at most `length` sectors off the front of a request, as a command of its own: to be
