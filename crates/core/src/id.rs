@@ -3,8 +3,8 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-/// Identifies something in a table: by an index, which another gets later, and by the number of those that had the index before. So
-/// (for the next 2^32 of them) calls with the id of what is gone are refused.
+/// Identifies something in a table: by an index, which another gets later, and by the number of those that had the index
+/// before. So (for the next 2^32 of them) calls with the id of what is gone are refused.
 ///
 /// ```
 /// use iofair_core::id::GroupId;

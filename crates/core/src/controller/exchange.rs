@@ -14,18 +14,20 @@ use super::flush::FlushRule;
 pub const CAPACITY_MAX: Sectors = Sectors(1 << 54);
 /// Longest request without data (a trim or write-zeroes): 512 TiB, so that sums of a few thousand of them are a `u64`.
 pub const DATALESS_MAX: Sectors = Sectors(1 << 40);
-/// Latest time that a call may pass: 550 years after the epoch. The rest of the range of [`Instant`] leaves room for deadlines, and
-/// for values that mean "never". A later time is ignored and counted ([`Controller::times_went_back`]).
+/// Latest time that a call may pass: 550 years after the epoch. The rest of the range of [`Instant`] leaves room for
+/// deadlines, and for values that mean "never". A later time is ignored and counted
+/// ([`Controller::times_went_back`](super::Controller::times_went_back)).
 pub const TIME_MAX: Instant = Instant(550 * 365 * 86_400 * 1_000_000_000);
 /// Longest command: 1 GiB.
 pub const MAX_REQUEST_MAX: Sectors = Sectors(1 << 21);
 
-/// The settings of a [`Controller`].
+/// The settings of a [`Controller`](super::Controller).
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// The drive.
     pub facts: DriveFacts,
-    /// Limit on the requests that the scheduler and the drive have together. [`Stack::tags`](super::Stack::tags) gives a stack's default.
+    /// Limit on the requests that the scheduler and the drive have together. [`Stack::tags`](super::Stack::tags) gives a
+    /// stack's default.
     pub tags: u32,
     /// Request slots that the groups share by weight, beyond those guaranteed ([`crate::quota`]). A request whose group has
     /// no free slot is refused ([`EngineError::Full`]).
@@ -58,11 +60,11 @@ pub struct Submission {
     pub length: Sectors,
 }
 
-/// A command for the drive. Pass it to [`Controller::complete`] when the drive has completed it.
+/// A command for the drive. Pass it to [`Controller::complete`](super::Controller::complete) when the drive has completed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Dispatch {
-    /// Identifies the command in [`Controller::complete`].
+    /// Identifies the command in [`Controller::complete`](super::Controller::complete).
     pub command: CommandId,
     /// The request that it carries out, as traces and policies name it. The id is reused after the completion.
     pub id: RequestId,

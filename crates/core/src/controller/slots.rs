@@ -1,8 +1,8 @@
 //! Request slots, which bound the number of requests of each group and of each client.
 //!
-//! Every request holds one slot of its group from admission (or [`Controller::gather`](super::Controller::gather)) to completion, also if it was
-//! merged into another one. Groups share slots by weight ([`crate::quota`]); a client may hold at most
-//! [`Setup::client_limit`] of them.
+//! Every request holds one slot of its group from admission (or [`Controller::gather`](super::Controller::gather)) to
+//! completion, also if it was merged into another one. Groups share slots by weight ([`crate::quota`]); a client may hold
+//! at most [`Setup::client_limit`] of them.
 
 use alloc::vec::Vec;
 

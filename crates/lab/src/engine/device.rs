@@ -183,8 +183,8 @@ mod tests {
         device.run_at.take().is_some()
     }
 
-    /// Goal: where the driver does not run the queue, a completion brings about a dispatch by itself when it leaves the drive empty
-    /// and BFQ does not wait for its queue, or when the drive was full. Method: single completions, by hand.
+    /// Goal: where the driver does not run the queue, a completion brings about a dispatch by itself when it leaves the drive
+    /// empty and BFQ does not wait for its queue, or when the drive was full. Method: single completions, by hand.
     #[test]
     fn bfq_runs_the_queue_of_an_empty_drive() {
         let drive = Fixed::new(Nanos(100_000), None);
