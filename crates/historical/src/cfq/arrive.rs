@@ -4,7 +4,7 @@ use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
 use iofair_core::request::Flags;
 
-use super::Early;
+use super::state::Early;
 use crate::parts::cfq::queue::QueueId;
 use crate::parts::cfq::{Arrivals, Cfq};
 use crate::parts::habits::WaitRules;

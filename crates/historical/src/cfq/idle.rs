@@ -2,7 +2,7 @@
 
 use iofair_core::policy::Context;
 
-use super::Early;
+use super::state::Early;
 use crate::parts::cfq::queue::QueueId;
 use crate::parts::cfq::{Cfq, Idling, Slices};
 

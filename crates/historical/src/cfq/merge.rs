@@ -9,7 +9,7 @@
 use iofair_core::policy::Context;
 use iofair_core::time::{Instant, Nanos};
 
-use super::Early;
+use super::state::Early;
 use crate::parts::cfq::queue::QueueId;
 use crate::parts::cfq::{Cfq, Splits};
 

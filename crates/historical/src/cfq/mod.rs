@@ -57,18 +57,16 @@ mod merge;
 mod order;
 mod select;
 mod settings;
+mod state;
 #[cfg(test)]
 mod tests;
 
 use alloc::boxed::Box;
 
-use crate::parts::cfq::queue::Member;
-use crate::parts::cfq::{Cfq, Version};
-use crate::parts::habits::Habits;
+use crate::parts::cfq::Cfq;
 use crate::parts::hw_tag::HwTag;
 use iofair_core::policy::{Build, Claim, Judgement, Policy, Role, Row};
 use iofair_core::time::Instant;
-use iofair_policies::parts::tree::NodeId;
 
 /// The row of the table.
 pub static ROW: Row = Row {
@@ -117,36 +115,10 @@ pub static ROW: Row = Row {
 };
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
-    let version = Early {
+    let version = state::Early {
         queue_merge: build.values.bool("queue_merge"),
-        order: order::Order::default(),
+        order: state::Order::default(),
         last_sync_completion: Instant::ZERO,
     };
     Box::new(Cfq::new(build, HwTag::new(false), version))
-}
-
-/// The state of this version.
-struct Early {
-    queue_merge: bool,
-    order: order::Order,
-    last_sync_completion: Instant,
-}
-
-/// What a queue has in this version.
-#[derive(Debug)]
-struct Own {
-    habits: Habits,
-    /// Its position in the order of service, while it has requests.
-    place: Option<NodeId>,
-    /// Since when it has been shared and seeky.
-    seeky_since: Option<Instant>,
-    /// Whether it was served out of turn by a jump.
-    jumped_to: bool,
-}
-
-impl Version for Early {
-    type Own = Own;
-    fn own(now: Instant, _member: &Member) -> Own {
-        Own { habits: Habits::new(now), place: None, seeky_since: None, jumped_to: false }
-    }
 }

@@ -1,16 +1,14 @@
 //! The order of service: one tree of all queues that hold requests, the urgent class first, and in a
 //! class by a time at which each is about due.
 
-use crate::parts::slots::SlotId;
 use iofair_core::group::Change;
 use iofair_core::policy::Context;
 use iofair_core::priority::{Class, Priority};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_policies::parts::positions::Marker;
-use iofair_policies::parts::tree::{Arena, Tree};
 
-use super::Early;
+use super::state::{Early, Key, Order};
 use crate::parts::cfq::queue::QueueId;
 use crate::parts::cfq::{self, Cfq};
 
@@ -19,27 +17,11 @@ const IDLE_DELAY: Nanos = Nanos::from_millis(200);
 /// A preempting queue is placed this far before the first one.
 const AHEAD: Nanos = Nanos::from_secs(1);
 
-/// Class, and a time in nanoseconds that may be before the epoch.
-type Key = (Class, i64);
-
-/// The tree of queues with requests.
-#[derive(Debug, Default)]
-pub(super) struct Order {
-    arena: Arena<Key, Marker>,
-    tree: Tree,
-}
-
 fn nanos(time: Nanos) -> i64 {
     i64::try_from(time.0).unwrap_or(i64::MAX)
 }
 fn at(now: Instant) -> i64 {
     i64::try_from(now.0).unwrap_or(i64::MAX)
-}
-
-impl Order {
-    pub(super) fn first(&self) -> Option<QueueId> {
-        self.arena.first(&self.tree).map(|node| SlotId(self.arena.value(node).0))
-    }
 }
 
 impl cfq::Order for Cfq<Early> {

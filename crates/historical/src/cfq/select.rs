@@ -5,7 +5,7 @@ use iofair_core::policy::Context;
 use iofair_core::request::Flags;
 use iofair_core::time::Instant;
 
-use super::Early;
+use super::state::Early;
 use crate::parts::cfq::queue::QueueId;
 use crate::parts::cfq::{Cfq, Idling, Order, Slices};
 

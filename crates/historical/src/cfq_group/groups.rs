@@ -14,8 +14,9 @@ use iofair_policies::parts::ewma::Pauses;
 use iofair_policies::parts::positions::Marker;
 use iofair_policies::parts::tree::{Arena, NodeId, Tree};
 
+use super::Grouped;
 use super::queue::{TREES, Workload};
-use super::{Grouped, TICK};
+use super::settings::TICK;
 use crate::parts::cfq::Cfq;
 use crate::parts::cfq::queue::QueueId;
 

@@ -4,7 +4,8 @@
 use iofair_core::policy::Context;
 use iofair_core::time::Nanos;
 
-use super::{Grouped, TICK};
+use super::Grouped;
+use super::settings::TICK;
 use crate::parts::cfq::queue::QueueId;
 use crate::parts::cfq::{Cfq, Idling, Slices};
 

@@ -73,17 +73,15 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::parts::cfq::Cfq;
+use crate::parts::cfq::queue::Member;
+use crate::parts::cfq::{Cfq, Version};
 use crate::parts::hw_tag::HwTag;
 use iofair_core::id::GroupId;
 use iofair_core::policy::{Build, Claim, Judgement, Policy, Role, Row};
 use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 
-use queue::Workload;
-
-/// What the original calls a tick (`HZ` 1000).
-const TICK: Nanos = Nanos::from_millis(1);
+use queue::{Own, Workload};
 
 /// The row of the table.
 pub static ROW: Row = Row {
@@ -172,6 +170,13 @@ struct Grouped {
     busy_sync: u32,
     /// When a synchronous request was last completed that had waited for `fifo_expire_sync`.
     last_late_completion: Option<Instant>,
+}
+
+impl Version for Grouped {
+    type Own = Own;
+    fn own(now: Instant, member: &Member) -> Own {
+        Own::new(now, member)
+    }
 }
 
 impl Cfq<Grouped> {

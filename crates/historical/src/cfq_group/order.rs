@@ -11,9 +11,10 @@ use iofair_core::trace::Subject;
 use iofair_policies::parts::positions::Marker;
 use iofair_policies::parts::tree::{Arena, NodeId};
 
+use super::Grouped;
 use super::groups::GroupState;
 use super::queue::{Workload, tree_index};
-use super::{Grouped, TICK};
+use super::settings::TICK;
 use crate::parts::cfq::queue::QueueId;
 use crate::parts::cfq::{Cfq, Order};
 

@@ -6,8 +6,6 @@ use iofair_policies::parts::ewma::Pauses;
 use iofair_policies::parts::seeks::SeekHistory;
 use iofair_policies::parts::tree::NodeId;
 
-use super::Grouped;
-use crate::parts::cfq::Version;
 use crate::parts::cfq::queue::{Member, Queue};
 
 /// More seeks than this among the last 32 requests make a queue seeky.
@@ -47,10 +45,9 @@ pub(super) struct Own {
     pub(super) wait_busy: bool,
 }
 
-impl Version for Grouped {
-    type Own = Own;
-    fn own(now: Instant, member: &Member) -> Own {
-        Own {
+impl Own {
+    pub(super) fn new(now: Instant, member: &Member) -> Self {
+        Self {
             split_asked: false,
             pauses: Pauses::new(now),
             seeks: SeekHistory::default(),
@@ -63,9 +60,6 @@ impl Version for Grouped {
             wait_busy: false,
         }
     }
-}
-
-impl Own {
     pub(super) fn seeky(&self) -> bool {
         self.seeks.seeks() > SEEKY_ABOVE
     }

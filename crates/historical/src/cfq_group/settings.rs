@@ -7,6 +7,9 @@ use crate::parts::cfq_parameters::{
 use iofair_core::params::{Parameter, Values};
 use iofair_core::time::Nanos;
 
+/// What the original calls a tick (`HZ` 1000).
+pub(super) const TICK: Nanos = Nanos::from_millis(1);
+
 /// The kernel's own parameters.
 pub(super) static PARAMETERS: &[Parameter] = &[
     Parameter::count(
@@ -67,7 +70,7 @@ impl Settings {
     pub(super) fn new(values: &Values) -> Self {
         Self {
             group_idle: values.time("group_idle"),
-            target_latency: values.time("target_latency").max(super::TICK),
+            target_latency: values.time("target_latency").max(TICK),
             leaf_weight: values.count("leaf_weight"),
         }
     }
