@@ -1,11 +1,6 @@
 //! Names of all stacks that a table of policies gives.
 
-<<<<<<<< HEAD:lab/baselines/tests/support/stacks.rs
-use iofair_baselines::TABLE;
-use iofair_core::policy::Role;
-========
 use iofair_core::policy::{Role, Table};
->>>>>>>> w-draw:crates/testkit/src/stacks.rs
 
 /// Each scheduler alone, and sharing between groups if it can.
 pub fn schedulers(table: &Table) -> Vec<String> {

@@ -9,7 +9,6 @@ mod broken;
 use std::collections::VecDeque;
 
 use iofair_baselines::TABLE;
-use iofair_baselines::TABLE;
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Controller, FlushRule, Setup, Stack, Submission};
 use iofair_core::id::{ClientId, CommandId, RequestId};

@@ -11,7 +11,6 @@ use std::alloc::System;
 
 use cpu_time::ThreadTime;
 use iofair_baselines::TABLE;
-use iofair_baselines::TABLE;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::priority::Priority;

@@ -7,7 +7,7 @@ use iofair_draw::{Bar, Group, STACKS, bar_chart, escape, legend_of_stacks};
 use super::clients::ClientRow;
 use super::latencies::{Curve, Line, percentiles, timeline};
 use super::number::{differs_too_much, measured, number, published};
-use super::summary::{ClaimRow, Row, Summary};
+use super::summary::{ClaimRow, JOB_TITLES, Row, Summary};
 use super::table::{Columns, row_cells};
 use crate::experiment::{Statistics, Subject};
 
