@@ -285,7 +285,8 @@ impl Controller {
     /// for this client, by the client.
     fn let_go(&mut self, now: Instant, stage: usize, came: Option<(Sender, RequestId)>) {
         while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
-            let client = self.requests[id].client;
+            let Request { client, stage: held_in, .. } = self.requests[id];
+            assert!(usize::from(held_in) == stage, "a throttle let go of what it does not hold");
             if self.requests[id].is_cancelled() {
                 self.end_cancelled(now, (stage + 1, id));
                 continue;
