@@ -94,7 +94,6 @@ pub use access::Access;
 pub use check::{check_alone, check_burst};
 pub use contents::{Back, Contracts, Drive, Group, Ublk, Volume};
 pub use control::{Admin, Control, ControlTls, Detail, Metrics, Who};
-pub use enforced::Key;
 pub use guests::GuestMemory;
 pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};
 // Experiments spell classes and ceilings the same way.

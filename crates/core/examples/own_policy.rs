@@ -51,6 +51,7 @@ static ROW: Row = Row {
     name: "shortest-first",
     short: "shortest-first",
     role: Role::SCHEDULER,
+    enforces: |_, _| false,
     summary: "the shortest request first",
     file: "own_policy.rs",
     parameters: PARAMETERS,

@@ -33,6 +33,7 @@
 //!     name: "in-order",
 //!     short: "in-order",
 //!     role: Role::SCHEDULER,
+//!     enforces: |_, _| false,
 //!     summary: "serves in order of arrival",
 //!     file: "lib.rs",
 //!     parameters: &[],
@@ -86,6 +87,7 @@ pub mod controller;
 pub mod error;
 pub mod group;
 pub mod id;
+pub mod key;
 pub mod minimum;
 pub mod params;
 pub mod parts;

@@ -34,6 +34,7 @@ pub static ROW: Row = Row {
     name: "mq-deadline",
     short: "mq-deadline",
     role: Role::SCHEDULER,
+    enforces: |_, _| false,
     summary: "batches by sector, reads first, deadlines for both",
     file: "mq_deadline.rs",
     parameters: PARAMETERS,

@@ -14,7 +14,8 @@ use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role
 pub static ROW: Row = Row {
     name: "none",
     short: "none",
-    role: Role::Scheduler { groups: false, tags: Tags::Depth, flushes: false, minimums: false },
+    role: Role::Scheduler { groups: false, tags: Tags::Depth, flushes: false },
+    enforces: |_, _| false,
     summary: "first come, first served; the drive chooses the order",
     file: "none.rs",
     parameters: &[],

@@ -58,6 +58,7 @@ use ceilings::Ceilings;
 use iofair_core::contract::Limits;
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::{ClientId, GroupId, RequestId};
+use iofair_core::key::Key;
 use iofair_core::params::{Kind, Parameter};
 use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
 use iofair_core::request::Requests;
@@ -69,6 +70,7 @@ pub static ROW: Row = Row {
     name: "throttle-max",
     short: "max",
     role: Role::Throttle,
+    enforces: |key, _| matches!(key, Key::Max | Key::MaxTotal | Key::MaxBurst),
     summary: "ceilings in bytes and requests a second, hierarchical, as in blk-throttle",
     file: "throttle_max.rs",
     parameters: PARAMETERS,

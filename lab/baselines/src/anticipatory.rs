@@ -78,6 +78,7 @@ pub static ROW: Row = Row {
     name: "anticipatory",
     short: "anticipatory",
     role: Role::SCHEDULER,
+    enforces: |_, _| false,
     summary: "after a read, idles briefly for the next one of the same process (Linux 2.6.32)",
     file: "anticipatory.rs",
     parameters: PARAMETERS,

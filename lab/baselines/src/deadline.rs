@@ -37,6 +37,7 @@ pub static ROW: Row = Row {
     name: "deadline",
     short: "deadline",
     role: Role::SCHEDULER,
+    enforces: |_, _| false,
     summary: "batches by sector, reads first, deadlines for both (single queue, Linux 2.6.32)",
     file: "deadline.rs",
     parameters: PARAMETERS,

@@ -46,6 +46,7 @@ use alloc::vec::Vec;
 use iofair_core::contract::Limits;
 use iofair_core::group::Change;
 use iofair_core::id::{ClientId, RequestId};
+use iofair_core::key::Key;
 use iofair_core::params::{Kind, Parameter};
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
@@ -59,6 +60,7 @@ pub static ROW: Row = Row {
     name: "io-throttle",
     short: "iothrottle",
     role: Role::Throttle,
+    enforces: |key, _| matches!(key, Key::Max),
     summary: "ceilings at which the submitter sleeps, with a leaky or token bucket, as in Righi's \
         patches",
     file: "io_throttle.rs",

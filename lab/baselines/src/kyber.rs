@@ -55,6 +55,7 @@ pub static ROW: Row = Row {
     name: "kyber",
     short: "kyber",
     role: Role::SCHEDULER,
+    enforces: |_, _| false,
     summary: "tokens for reads and writes, scaled by two latency targets",
     file: "kyber.rs",
     parameters: PARAMETERS,

@@ -25,6 +25,7 @@ pub static ROW: Row = Row {
     name: "noop",
     short: "noop",
     role: Role::SCHEDULER,
+    enforces: |_, _| false,
     summary: "first come, first served, with merging",
     file: "noop.rs",
     parameters: PARAMETERS,

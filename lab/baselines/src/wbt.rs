@@ -71,6 +71,7 @@ pub static ROW: Row = Row {
     name: "wbt",
     short: "wbt",
     role: Role::Throttle,
+    enforces: |_, _| false,
     summary: "limits buffered writes so that reads stay fast (writeback throttling)",
     file: "wbt.rs",
     parameters: PARAMETERS,

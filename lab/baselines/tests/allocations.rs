@@ -121,6 +121,7 @@ static HOARDER: Row = Row {
     name: "hoarder",
     short: "hoarder",
     role: Role::SCHEDULER,
+    enforces: |_, _| false,
     summary: "remembers every request for ever",
     file: "none",
     parameters: &[],

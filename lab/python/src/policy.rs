@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use iofair_baselines::TABLE;
 use iofair_core::controller::Stack;
 use iofair_core::id::RequestId;
+use iofair_core::key::Key;
 use iofair_core::params::Parameter;
 use iofair_core::policy::{Build, Context, Judgement, Policy, Role, Row, Table, Tags};
 use iofair_core::request::Requests;
@@ -81,11 +82,11 @@ fn check(name: &str) -> PyResult<()> {
 fn row(name: String, number: u64) -> &'static Row {
     let name: &'static str = Box::leak(name.into_boxed_str());
     let parameter = Parameter::count(FACTORY, number, (number, number), "set by the package");
-    let minimums = true;
     Box::leak(Box::new(Row {
         name,
         short: name,
-        role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: false, minimums },
+        role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: false },
+        enforces: |key, _| matches!(key, Key::Min | Key::MinIops | Key::Weight | Key::Latency),
         summary: "a policy in Python",
         file: "",
         parameters: Box::leak(Box::new([parameter])),

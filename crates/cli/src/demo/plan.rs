@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use iofair_config::contracts::Key;
+use iofair_core::key::Key;
 use iofair_policies::DEFAULT_STACK;
 use iofair_policies::TABLE;
 
@@ -106,7 +106,7 @@ impl Plan {
 
 /// The server takes no promise that its stack does not enforce.
 fn enforces(stack: &str, key: Key) -> bool {
-    TABLE.stack(stack).is_ok_and(|stack| key.is_enforced_by(&stack))
+    TABLE.stack(stack).is_ok_and(|stack| stack.enforces(key))
 }
 
 /// Ceilings are the means of stacks that keep promises by nothing else. The default stack has a throttle for them too, and the

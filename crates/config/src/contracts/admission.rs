@@ -15,9 +15,9 @@ use iofair_core::contract::{Contract, Refusal, Sibling, admit};
 use iofair_core::controller::Stack;
 use iofair_core::priority::Class;
 
-use super::enforced::Key;
 use super::{Back, Contracts, Group};
 use crate::ConfigError;
+use iofair_core::key::Key;
 
 /// A group's path and its contract with the weight that keeps its minimum.
 pub type Admitted = Vec<(String, Contract)>;
@@ -240,7 +240,7 @@ pub fn shares(groups: &[(String, Contract)]) -> Vec<f64> {
 
 /// Whether a stack shares by weight. Where it does not, no share is promised.
 pub fn shares_by_weight(stack: &Stack) -> bool {
-    Key::Weight.is_enforced_by(stack)
+    stack.enforces(Key::Weight)
 }
 
 /// [`shares`] under a stack; `None` for every group if it does not share by weight.

@@ -4,12 +4,13 @@
 //! A change gives a new text, and the text is checked like any other. So a change is refused with the
 //! same words as a file that a person got wrong: the place it would have, and what is allowed.
 
+use iofair_core::key::Key;
 use iofair_core::policy::Table as Policies;
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::enforced::Unenforced;
-use super::{Contracts, Key, check};
+use super::enforced::{Unenforced, place};
+use super::{Contracts, check};
 use crate::{ConfigError, Source};
 
 #[cfg(test)]
@@ -269,7 +270,7 @@ fn forget(document: &mut DocumentMut, unenforced: &[Unenforced]) {
     let list = tables(document, Kind::Group);
     for Unenforced { group, key, .. } in unenforced {
         let Some(table) = list.iter_mut().find(|table| name_of(table) == group) else { continue };
-        let (word, inner) = key.place();
+        let (word, inner) = place(*key);
         match table.get_mut(word).and_then(Item::as_table_like_mut).filter(|_| !inner.is_empty()) {
             Some(of) => {
                 inner.iter().for_each(|word| drop(of.remove(word)));

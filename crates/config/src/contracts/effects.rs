@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 
 use iofair_core::attainable::load;
 use iofair_core::contract::{Contract, Limits, Rate};
+use iofair_core::key::Key;
 
+use super::Contracts;
 use super::admission::{Admitted, Basis, Known, claimants, shares};
-use super::{Contracts, Key};
 
 /// Groups that are named one by one.
 const NAMED_MAX: usize = 16;
@@ -67,7 +68,7 @@ pub struct State<'a> {
 /// What is given up by going from one state to another.
 pub fn given_up(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Effect> {
     let mut found = lost(before, after);
-    let shared = |state: State<'_>| Key::Weight.is_enforced_by(&state.contracts.drive.stack);
+    let shared = |state: State<'_>| state.contracts.drive.stack.enforces(Key::Weight);
     match (shared(before), shared(after)) {
         (true, true) => found.extend(smaller_shares(before.groups, after.groups)),
         (true, false) => found.push(Effect {
@@ -273,7 +274,7 @@ fn room(state: State<'_>, known: &Known) -> Option<Room> {
 fn heavy(state: State<'_>, known: &Known) -> Vec<String> {
     let State { contracts, groups } = state;
     let Some(drive) = contracts.drive.reaches.over(known.reaches) else { return Vec::new() };
-    if !Key::Weight.is_enforced_by(&contracts.drive.stack) {
+    if !contracts.drive.stack.enforces(Key::Weight) {
         return Vec::new();
     }
     let streams = drive.reads.min(drive.writes);

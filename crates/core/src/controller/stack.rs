@@ -9,6 +9,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::key::Key;
 use crate::params::{ParameterError, Values};
 use crate::policy::{Build, DriveFacts, Named, Policy, Role, Row, Table};
 
@@ -117,6 +118,11 @@ impl Stage {
     fn new(row: &'static Row) -> Self {
         Self { row, values: Values::new(row.parameters, row.overrides) }
     }
+    /// Does it enforce this key of contracts?
+    #[must_use]
+    pub fn enforces(&self, key: Key) -> bool {
+        (self.row.enforces)(key, &self.values)
+    }
 }
 
 impl Table {
@@ -204,7 +210,13 @@ impl Stack {
     /// Does its scheduler keep minimums as such, in I/Os a second too, and not by weights?
     #[must_use]
     pub fn keeps_minimums(&self) -> bool {
-        self.groups && matches!(self.scheduler.row.role, Role::Scheduler { minimums: true, .. })
+        self.groups && self.scheduler.enforces(Key::MinIops)
+    }
+    /// Does some stage enforce this key of contracts?
+    #[must_use]
+    pub fn enforces(&self, key: Key) -> bool {
+        self.throttles.iter().any(|stage| stage.enforces(key))
+            || self.groups && self.scheduler.enforces(key)
     }
     /// Its name as given.
     pub fn name(&self) -> &str {

@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 
 use crate::group::{Change, Groups};
 use crate::id::{ClientId, GroupId, RequestId};
+use crate::key::Key;
 use crate::params::{Parameter, Values};
 use crate::request::Requests;
 use crate::time::Instant;
@@ -186,18 +187,16 @@ pub enum Role {
         tags: Tags,
         /// Does it get flushes in experiments, too? In the kernel, flushes bypass schedulers.
         flushes: bool,
-        /// Does it enforce minimums directly, including those in I/Os a second, instead of by weights?
-        minimums: bool,
     },
 }
 
 impl Role {
     /// A scheduler like those in the kernel.
     pub const SCHEDULER: Self =
-        Self::Scheduler { groups: false, tags: Tags::Kernel, flushes: false, minimums: false };
+        Self::Scheduler { groups: false, tags: Tags::Kernel, flushes: false };
     /// The same, with sharing between groups.
     pub const SHARING_SCHEDULER: Self =
-        Self::Scheduler { groups: true, tags: Tags::Kernel, flushes: false, minimums: false };
+        Self::Scheduler { groups: true, tags: Tags::Kernel, flushes: false };
 }
 
 /// The default limit on requests in the scheduler and the drive together (`nr_requests`).
@@ -274,6 +273,8 @@ pub struct Row {
     pub short: &'static str,
     /// The role of a policy in a stack.
     pub role: Role,
+    /// Whether it enforces a key of contracts with these parameters; a scheduler: where it shares between groups.
+    pub enforces: fn(Key, &Values) -> bool,
     /// One line for lists.
     pub summary: &'static str,
     /// Its source file, under `src/` of its crate. The `//!` comment of that file is its manual page.

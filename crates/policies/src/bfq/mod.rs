@@ -155,6 +155,7 @@ use crate::parts::sorted_fifo::Sorted;
 use crate::parts::wf2q::Hierarchy;
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::{GroupId, RequestId};
+use iofair_core::key::Key;
 use iofair_core::policy::{
     Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
 };
@@ -169,6 +170,7 @@ pub static ROW: Row = Row {
     name: "bfq",
     short: "bfq",
     role: Role::SHARING_SCHEDULER,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight | Key::Class),
     summary: "budget fair queueing: shares by weight, with injection (Linux 5.14)",
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,

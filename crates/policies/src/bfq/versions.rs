@@ -1,6 +1,7 @@
 //! Other versions of BFQ: the same code with other parameters ([`super::settings`]). They are in the table of
 //! `iofair-baselines`.
 
+use iofair_core::key::Key;
 use iofair_core::policy::{Claim, Judgement, Role, Row};
 
 use super::{build, settings};
@@ -10,6 +11,7 @@ pub static ROW_6_18: Row = Row {
     name: "bfq-6.18",
     short: "bfq-6.18",
     role: Role::SHARING_SCHEDULER,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight | Key::Class),
     summary: "budget fair queueing as in Linux 6.18; takes no think times while it idles",
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,
@@ -34,6 +36,7 @@ pub static ROW_5_3: Row = Row {
     name: "bfq-5.3",
     short: "bfq-5.3",
     role: Role::SHARING_SCHEDULER,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight | Key::Class),
     summary: "budget fair queueing as in Linux 5.3, injecting on less evidence",
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,
@@ -70,6 +73,7 @@ pub static ROW_4_20: Row = Row {
     name: "bfq-4.20",
     short: "bfq-4.20",
     role: Role::SHARING_SCHEDULER,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight | Key::Class),
     summary: "budget fair queueing as in Linux 4.20, the first with injection",
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,
@@ -103,6 +107,7 @@ pub static ROW_4_18: Row = Row {
     name: "bfq-4.18",
     short: "bfq-4.18",
     role: Role::SHARING_SCHEDULER,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight | Key::Class),
     summary: "budget fair queueing as in stock Linux 4.18, without injection",
     file: "bfq/mod.rs",
     parameters: settings::PARAMETERS,

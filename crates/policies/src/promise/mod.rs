@@ -54,6 +54,7 @@ use alloc::vec::Vec;
 use crate::parts::tree::{Arena, NodeId, Tree};
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::RequestId;
+use iofair_core::key::Key;
 use iofair_core::minimum::Amount;
 use iofair_core::policy::{
     Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, Tags,
@@ -80,7 +81,10 @@ use window::Window;
 pub static ROW: Row = Row {
     name: "promise",
     short: "promise",
-    role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: true, minimums: true },
+    role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: true },
+    enforces: |key, _| {
+        matches!(key, Key::Min | Key::MinIops | Key::Weight | Key::Latency | Key::Class)
+    },
     summary: "keeps every feasible minimum, shares spare bandwidth by weight, keeps the drive busy",
     file: "promise/mod.rs",
     parameters: &[],

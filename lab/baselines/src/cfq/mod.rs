@@ -73,6 +73,7 @@ pub static ROW: Row = Row {
     name: "cfq",
     short: "cfq",
     role: Role::SCHEDULER,
+    enforces: |_, _| false,
     summary: "completely fair queueing: time slices by I/O priority, with idling (Linux 2.6.32)",
     file: "cfq/mod.rs",
     parameters: settings::PARAMETERS,

@@ -77,6 +77,7 @@ use crate::parts::cfq::queue::Member;
 use crate::parts::cfq::{Cfq, Version};
 use crate::parts::hw_tag::HwTag;
 use iofair_core::id::GroupId;
+use iofair_core::key::Key;
 use iofair_core::policy::{Build, Claim, Judgement, Policy, Role, Row};
 use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
@@ -88,6 +89,7 @@ pub static ROW: Row = Row {
     name: "cfq-group",
     short: "cfq-group",
     role: Role::SHARING_SCHEDULER,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight),
     summary: "completely fair queueing with groups that share time by weight (Linux 4.18)",
     file: "cfq_group/mod.rs",
     parameters: settings::PARAMETERS,

@@ -87,6 +87,7 @@ use alloc::vec::Vec;
 
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::RequestId;
+use iofair_core::key::Key;
 use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
 use iofair_core::request::Requests;
 use iofair_core::time::Instant;
@@ -109,6 +110,7 @@ pub static ROW_NOOP: Row = Row {
     name: "fair-noop",
     short: "fair-noop",
     role: Role::SHARING_SCHEDULER,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight | Key::Class),
     summary: "disk time shared by groups; first come, first served in each (IO controller V10)",
     file: "fair/mod.rs",
     parameters: &settings::NOOP,
@@ -144,6 +146,7 @@ pub static ROW_DEADLINE: Row = Row {
     name: "fair-deadline",
     short: "fair-deadline",
     role: Role::SHARING_SCHEDULER,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight | Key::Class),
     summary: "disk time shared by groups, deadline in each (IO controller V10)",
     file: "fair/mod.rs",
     parameters: &settings::DEADLINE,
@@ -194,6 +197,7 @@ pub static ROW_ANTICIPATORY: Row = Row {
     name: "fair-anticipatory",
     short: "fair-anticipatory",
     role: Role::SHARING_SCHEDULER,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight | Key::Class),
     summary: "disk time shared by groups, anticipatory in each (IO controller V10)",
     file: "fair/mod.rs",
     parameters: &settings::ANTICIPATORY,
@@ -229,6 +233,7 @@ pub static ROW_CFQ: Row = Row {
     name: "fair-cfq",
     short: "fair-cfq",
     role: Role::SHARING_SCHEDULER,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight | Key::Class),
     summary: "disk time shared by groups, and by clients in each (IO controller V10)",
     file: "fair/mod.rs",
     parameters: &settings::CFQ,

@@ -77,6 +77,7 @@ use donation::Donor;
 use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::group::Change;
 use iofair_core::id::{GroupId, RequestId};
+use iofair_core::key::Key;
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
 use iofair_core::time::Instant;
@@ -90,6 +91,7 @@ pub static ROW: Row = Row {
     name: "io-cost",
     short: "cost",
     role: Role::Throttle,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight),
     summary: "shares of device time by weight with a cost model and latency feedback, as in io.cost",
     file: "io_cost/mod.rs",
     parameters: settings::PARAMETERS,

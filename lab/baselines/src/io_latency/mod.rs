@@ -56,6 +56,7 @@ use alloc::vec::Vec;
 use delay::Sleepers;
 use iofair_core::group::Change;
 use iofair_core::id::{GroupId, RequestId};
+use iofair_core::key::Key;
 use iofair_core::params::Parameter;
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
@@ -69,6 +70,7 @@ pub static ROW: Row = Row {
     name: "io-latency",
     short: "lat",
     role: Role::Throttle,
+    enforces: |key, _| matches!(key, Key::Latency),
     summary: "latency targets, by shortening the queues of siblings, as in the kernel's io.latency",
     file: "io_latency/mod.rs",
     parameters: PARAMETERS,

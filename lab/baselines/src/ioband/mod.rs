@@ -70,6 +70,7 @@ use alloc::vec::Vec;
 
 use iofair_core::group::Change;
 use iofair_core::id::{ClientId, GroupId, RequestId};
+use iofair_core::key::Key;
 use iofair_core::params::Parameter;
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row};
@@ -85,6 +86,7 @@ pub static ROW: Row = Row {
     name: "ioband",
     short: "ioband",
     role: Role::Throttle,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight),
     summary: "tokens by weight, refilled when all groups have used theirs, as in dm-ioband",
     file: "ioband/mod.rs",
     parameters: PARAMETERS,
@@ -118,6 +120,7 @@ pub static ROW_RANGE: Row = Row {
     name: "ioband-range-bw",
     short: "rangebw",
     role: Role::Throttle,
+    enforces: |key, _| matches!(key, Key::Min | Key::Max),
     summary: "minimum and maximum bandwidth, as in dm-ioband's policy range-bw",
     file: "ioband/mod.rs",
     parameters: PARAMETERS,

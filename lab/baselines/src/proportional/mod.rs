@@ -58,6 +58,7 @@ use estimate::{Estimate, Follow};
 use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::{ClientId, RequestId};
+use iofair_core::key::Key;
 use iofair_core::params::{Kind, Parameter};
 use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
 use iofair_core::request::Requests;
@@ -71,6 +72,7 @@ pub static ROW: Row = Row {
     name: "proportional",
     short: "unified",
     role: Role::Throttle,
+    enforces: |key, _| matches!(key, Key::Min | Key::Weight),
     summary: "shares of an estimated bandwidth by weight through blk-throttle's limits",
     file: "proportional/mod.rs",
     parameters: PARAMETERS,

@@ -61,6 +61,7 @@ use device::{Device, jiffies, micros};
 use iofair_core::contract::Limits;
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::{ClientId, GroupId, RequestId};
+use iofair_core::key::Key;
 use iofair_core::params::{Kind, Parameter};
 use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row};
 use iofair_core::request::Requests;
@@ -75,6 +76,10 @@ pub static ROW: Row = Row {
     name: "throttle-low",
     short: "low",
     role: Role::Throttle,
+    enforces: |key, values| match key {
+        Key::Max => values.bool("ceilings"),
+        key => matches!(key, Key::Min | Key::Low),
+    },
     summary: "minimums, by limiting all groups to theirs while one is missed, as in blk-throttle's \
         io.low",
     file: "throttle_low/mod.rs",

@@ -11,6 +11,7 @@ pub(crate) const fn row(
         name,
         short: name,
         role: Role::SCHEDULER,
+        enforces: |_, _| false,
         summary: "broken on purpose",
         file: "none",
         parameters: &[],
