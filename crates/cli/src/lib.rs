@@ -5,6 +5,8 @@
 //! `Command` and its arm in `dispatch`. Only command lines print error chains and choose exit codes:
 //! 0 done, 1 failed, 2 wrong usage or a bad file.
 
+#![forbid(unsafe_code)]
+
 mod calibrate;
 pub mod completions;
 mod ctl;

@@ -159,8 +159,8 @@ mod tests {
             let text = plan(5).contracts(stack, Path::new("demo.sock"));
             Contracts::parse_with(&TABLE, "demo", &text).unwrap_or_else(|error| panic!("{error}"));
         }
-        let bfq = plan(5).contracts("prop-bfq-4.18", Path::new("demo.sock"));
-        let bfq = Contracts::parse_with(&TABLE, "demo", &bfq).expect("good with any scheduler");
+        let bfq = plan(5).contracts("prop-bfq", Path::new("demo.sock"));
+        let bfq = Contracts::parse_with(&TABLE, "demo", &bfq).expect("good");
         assert!(!bfq.drive.stack.scheduler.values.bool("low_latency"));
         let promise = plan(5).contracts("promise", Path::new("demo.sock"));
         let promise =

@@ -44,10 +44,15 @@ vhost = "scratch.sock"
 ublk = 3
 "#;
 
+/// With the policies of the laboratory, whose throttles enforce other keys.
+fn parse(path: &str, text: &str) -> Result<Contracts, ConfigError> {
+    Contracts::parse_with(&iofair_baselines::TABLE, path, text)
+}
+
 /// Goal: a good file means what it says. Method: every key once.
 #[test]
 fn a_good_file_is_read() {
-    let contracts = Contracts::parse("good.toml", GOOD).expect("a good file");
+    let contracts = parse("good.toml", GOOD).expect("a good file");
     assert_eq!(contracts.drive.back, Back::Memory(1 << 30));
     assert_eq!(contracts.drive.stack.name(), "lat+max+prop-bfq");
     assert_eq!(contracts.drive.worst_case, Some(160_000_000));
@@ -76,10 +81,10 @@ fn a_good_file_is_read() {
 fn a_file_without_a_stack_keeps_minimums() {
     let file = GOOD.replace("stack = \"lat+max+prop-bfq\"\n", "");
     assert_ne!(file, GOOD);
-    let contracts = Contracts::parse("good.toml", &file).expect("the stack may be left out");
+    let contracts = parse("good.toml", &file).expect("the stack may be left out");
     assert_eq!(contracts.drive.stack.name(), "promise");
     let file = format!("{file}\n[drive.policy.bfq]\nslice_idle = \"4ms\"\n");
-    let error = Contracts::parse("good.toml", &file).expect_err("no such policy in it");
+    let error = parse("good.toml", &file).expect_err("no such policy in it");
     assert!(error.to_string().contains("\"promise\" has no policy `bfq`"), "{error}");
 }
 
@@ -89,7 +94,7 @@ fn a_file_without_a_stack_keeps_minimums() {
 fn weights_are_raised_only_if_asked_for() {
     let raises = |more: &str| {
         let file = format!("[drive]\nback = 'memory:1GiB'\nstack = 'prop-bfq'\n{more}");
-        let contracts = Contracts::parse("bfq.toml", &file).expect("a good file");
+        let contracts = parse("bfq.toml", &file).expect("a good file");
         contracts.drive.stack.scheduler.values.bool("low_latency")
     };
     assert!(!raises(""));
@@ -103,7 +108,7 @@ fn weights_are_raised_only_if_asked_for() {
 fn back_ends_are_read() {
     let back = |text: &str| {
         let file = format!("[drive]\nback = \"{text}\"\nstack = \"none-none\"");
-        Contracts::parse("back.toml", &file).expect("a good back end").drive.back
+        parse("back.toml", &file).expect("a good back end").drive.back
     };
     assert_eq!(back("emulated:plextor-px256m5s:b"), Back::Emulated("plextor-px256m5s:b".into()));
     assert_eq!(back("file:pool.img"), Back::File("pool.img".into()));
@@ -124,7 +129,7 @@ fn paths_are_relative_to_the_file() {
              [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\nvhost = 'v.sock'\n\
              [fuse]\nmount = 'mnt'\n"
         );
-        Contracts::parse("/etc/iofair/c.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+        parse("/etc/iofair/c.toml", &text).unwrap_or_else(|error| panic!("{error}"))
     };
     let found = read("directory:pool");
     let own = |path: &str| Some(PathBuf::from("/etc/iofair").join(path));
@@ -319,7 +324,7 @@ fn bad_files_are_refused_with_line_and_what_is_allowed() {
     for Bad(good, bad, line, message, allowed) in BAD {
         assert!(GOOD.contains(good), "{good}");
         let text = GOOD.replacen(good, bad, 1);
-        let error = Contracts::parse("bad.toml", &text).expect_err(bad);
+        let error = parse("bad.toml", &text).expect_err(bad);
         let before = GOOD.split(good).next().unwrap_or_default();
         let line = if *line == 0 { before.matches('\n').count() + 1 } else { *line };
         assert_eq!(error.line(), line, "{bad}\n{error}");
@@ -335,7 +340,7 @@ fn bad_files_are_refused_with_line_and_what_is_allowed() {
 fn volumes_of_a_directory() {
     let read = |volumes: &str| {
         let text = "[drive]\nback = \"directory:pool\"\nstack = \"none-none\"\npaths = [\"/dev\", \"/srv/\"]\n[[group]]\nname = \"g\"\n";
-        Contracts::parse("directory.toml", &format!("{text}{volumes}"))
+        parse("directory.toml", &format!("{text}{volumes}"))
     };
     let volume = |name: &str, more: &str| {
         format!("[[volume]]\nname = \"{name}\"\ngroup = \"g\"\nsize = \"1MiB\"\n{more}\n")
@@ -368,11 +373,11 @@ fn typing_errors_in_contracts_are_recognised() {
         ("stack = \"lat+max+prop-bfq\"", "stack = \"none-nome\"", "none"),
     ];
     for (good, bad, meant) in slips {
-        let error = Contracts::parse("bad.toml", &GOOD.replacen(good, bad, 1)).expect_err(bad);
+        let error = parse("bad.toml", &GOOD.replacen(good, bad, 1)).expect_err(bad);
         assert_eq!(error.nearest.as_deref(), Some(meant), "{error}");
     }
     let file = "[drive]\nback = \"memory:1GiB\"\nstack = \"none-none\"\npolicy.none.x = 1\n";
-    let error = Contracts::parse("bad.toml", file).expect_err("no parameters");
+    let error = parse("bad.toml", file).expect_err("no parameters");
     assert_eq!(error.allowed.as_deref(), Some("none: this policy has no parameters"), "{error}");
 }
 
@@ -380,7 +385,7 @@ fn typing_errors_in_contracts_are_recognised() {
 /// Method: a capacity between the two.
 #[test]
 fn volumes_must_fit_on_the_drive() {
-    let contracts = Contracts::parse("good.toml", GOOD).expect("a good file");
+    let contracts = parse("good.toml", GOOD).expect("a good file");
     contracts.check_capacity(1 << 30).expect("both fit");
     let error = contracts.check_capacity(1 << 29).expect_err("only one fits");
     assert_eq!(error.line(), 30, "{error}");
@@ -390,7 +395,7 @@ fn volumes_must_fit_on_the_drive() {
 /// parents have no minimum of their own.
 #[test]
 fn admission_goes_level_by_level() {
-    let contracts = Contracts::parse("good.toml", GOOD).expect("a good file");
+    let contracts = parse("good.toml", GOOD).expect("a good file");
     let admitted = contracts.admitted(Some(160_000_000)).expect("10 of 160 MB/s fits");
     let paths: Vec<&str> = admitted.iter().map(|(path, _)| path.as_str()).collect();
     assert_eq!(paths, ["batch", "tenants", "tenants/alice"]);
@@ -419,7 +424,7 @@ fn admission_by_time() {
              [[group]]\nname = \"t/order\"\nmin = \"{second}\"\nalone = \"400MB/s\"\n\
              [[group]]\nname = \"batch\"\n"
         );
-        Contracts::parse("time.toml", &text).expect("a good file")
+        parse("time.toml", &text).expect("a good file")
     };
     let contracts = read("90MB/s");
     assert!(contracts.asks_worst_case().is_none(), "both say what they reach alone");

@@ -18,7 +18,7 @@ fn experiment(page: &str) -> &str {
 
 /// The page with what each of its commands prints now, in this directory.
 pub(crate) fn with_answers(page: &str, directory: &Path) -> String {
-    let mut pieces = page.split("```console\n$ iofair ");
+    let mut pieces = page.split("```console\n$ ");
     let mut fresh = pieces.next().expect("a split has a first piece").to_string();
     for piece in pieces {
         let (command, rest) = piece.split_once('\n').expect("a block has more lines");
@@ -27,12 +27,15 @@ pub(crate) fn with_answers(page: &str, directory: &Path) -> String {
         } else {
             rest.split_once(FENCE).expect("a block ends")
         };
-        let mut program = Command::new(env!("CARGO_BIN_EXE_iofair-lab"));
-        let output = program.args(command.split(' ')).current_dir(directory).output();
+        let mut words = command.split(' ');
+        let name = words.next().expect("a command has a program");
+        let mut program =
+            Command::new(Path::new(env!("CARGO_BIN_EXE_iofair-lab")).with_file_name(name));
+        let output = program.args(words).current_dir(directory).output();
         let output = output.expect("the program starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let answer = String::from_utf8(output.stdout).expect("text");
-        fresh += &format!("```console\n$ iofair {command}\n{}{FENCE}{after}", answer.trim_end());
+        fresh += &format!("```console\n$ {command}\n{}{FENCE}{after}", answer.trim_end());
     }
     fresh
 }

@@ -61,7 +61,7 @@ fn allowed(room: &str) -> Option<&'static [&'static str]> {
 
 fn forbidden_imports(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for file in files {
+    for file in files.iter().filter(|file| !file.path.ends_with("/tests.rs")) {
         let Some(room) = file.room_of_source() else { continue };
         let Some(allowed) = allowed(room) else {
             complaints.push(format!("{}: room {room} has no row in rooms.rs", file.path));

@@ -19,7 +19,8 @@ fn read(drive: &str, groups: &[(&str, &str)]) -> Contracts {
     for (name, keys) in groups {
         text += &format!("[[group]]\nname = '{name}'\n{keys}\n");
     }
-    Contracts::parse("c.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+    Contracts::parse_with(&iofair_baselines::TABLE, "c.toml", &text)
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 fn refused(contracts: &Contracts, before: Option<&Contracts>) -> ConfigError {
     match contracts.admit(&KNOWN, before) {
