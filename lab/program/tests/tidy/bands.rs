@@ -72,7 +72,8 @@ fn history() -> Option<String> {
         let git = Command::new("git").arg("-C").arg(root()).args(args).output().ok()?;
         git.status.success().then(|| String::from_utf8_lossy(&git.stdout).into_owned())
     };
-    let committed = git(&["log", "--format=", "--patch", "--unified=0", "--", BANDS, BANDS_BEFORE])?;
+    let committed =
+        git(&["log", "--format=", "--patch", "--unified=0", "--", BANDS, BANDS_BEFORE])?;
     Some(committed + &git(&["diff", "--unified=0", "HEAD", "--", BANDS, BANDS_BEFORE])?)
 }
 
