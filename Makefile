@@ -78,7 +78,7 @@ lint: ## format, clippy, documentation, licences
 docs: ## regenerate the generated pages
 	@scripts/setup demo
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
-	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control --test plan the_page
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-drive --test calibration
 
 book: ## all pages as a site, in target/book

@@ -31,8 +31,6 @@ mod machines;
 mod measured;
 #[path = "../../baselines/tests/support/page.rs"]
 mod page;
-#[path = "tidy/plan.rs"]
-mod plan;
 #[path = "tidy/registry.rs"]
 mod registry;
 #[path = "tidy/rooms.rs"]
