@@ -38,9 +38,9 @@ fuzz: ## the conformance suite over more seeds than in `make test`, then the tar
 CASES ?= 10000
 KEEP ?= target
 
-search: ## search random drives and workloads for what the scheduler promise breaks; writes docs/evidence/search.csv (1 hour)
+search: ## search random drives and workloads for what the scheduler promise breaks; writes reproduction/evidence/search.csv (1 hour)
 	@scripts/setup demo
-	IOFAIR_CASES=$(CASES) IOFAIR_KEEP="$$(realpath $(KEEP))" IOFAIR_FOUND="$(CURDIR)/docs/evidence/search.csv" \
+	IOFAIR_CASES=$(CASES) IOFAIR_KEEP="$$(realpath $(KEEP))" IOFAIR_FOUND="$(CURDIR)/reproduction/evidence/search.csv" \
 		cargo test --release --locked -p iofair-simulator --test search random -- --nocapture
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 
@@ -65,93 +65,94 @@ soak: ## kill servers and cut their power under verified load, thousands of time
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair --test crash -- --nocapture
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair-serve --test vhost killed
 
-hostile: ## hostile clients beside one with a contract; writes docs/isolation.md (12 minutes, on a quiet machine)
+hostile: ## hostile clients beside one with a contract; writes reproduction/isolation.md (12 minutes, on a quiet machine)
 	@scripts/setup demo
 	cargo build --release --locked -p iofair
-	IOFAIR_PROGRAM="$$(realpath $(IOFAIR))" IOFAIR_HOSTILE_PAGE="$(CURDIR)/docs/isolation.md" \
+	IOFAIR_PROGRAM="$$(realpath $(IOFAIR))" IOFAIR_HOSTILE_PAGE="$(CURDIR)/reproduction/isolation.md" \
 		cargo test --locked -p iofair-serve --test hostile needs_time -- --ignored --nocapture
 
 lint: ## format, clippy, documentation, licences
 	@scripts/setup lint
 	@scripts/lint
 
-docs: ## regenerate the generated pages under docs/
+docs: ## regenerate the generated pages
 	@scripts/setup demo
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
-	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control --test plan the_page
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-drive --test calibration
 
 book: ## all pages as a site, in target/book
 	@scripts/setup book
 	@scripts/book
 
-bench: ## benchmarks beside other software; writes docs/performance.md, and its numbers into docs/policies.md
+bench: ## benchmarks beside other software; writes docs/performance.md and lab/docs/performance.md, and costs into the pages of policies
 	@scripts/setup bench
-	IOFAIR_BENCH_PAGE="$(CURDIR)/docs/performance.md" cargo bench --locked --workspace --bench '*'
+	IOFAIR_BENCH_PAGE="$(CURDIR)/docs/performance.md" cargo bench --locked -p iofair-serve --bench '*'
+	IOFAIR_BENCH_PAGE="$(CURDIR)/lab/docs/performance.md" cargo bench --locked --workspace --exclude iofair-serve --bench '*'
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
 
-measured: ## measure the numbers in docs/policies.md and docs/promise.md; writes docs/measured.csv and both pages
+measured: ## measure the numbers that pages name; writes reproduction/measured.csv, the pages of policies and reproduction/promise.md
 	@scripts/setup demo
 	cargo build --release --locked -p iofair-lab
-	$(LAB) run --measured docs/measured.csv
+	$(LAB) run --measured reproduction/measured.csv
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 
-evidence: ## promise beside every stack, with many seeds, and step responses; writes docs/evidence and its tables in docs/promise.md
+evidence: ## promise beside every stack, with many seeds, and step responses; writes reproduction/evidence and its tables in reproduction/promise.md
 	@scripts/setup demo
 	cargo build --release --locked -p iofair-lab
-	$(LAB) run --quiet experiments/steps --stack promise --series docs/evidence/steps.csv
-	$(LAB) run --quiet experiments/promise --stack every --frontier docs/evidence/frontier.csv
-	$(LAB) run --quiet experiments/promise --stack promise --drive-variants --repeats 20 \
-		--frontier docs/evidence/seeds.csv
+	$(LAB) run --quiet reproduction/experiments/steps --stack promise --series reproduction/evidence/steps.csv
+	$(LAB) run --quiet reproduction/experiments/promise --stack every --frontier reproduction/evidence/frontier.csv
+	$(LAB) run --quiet reproduction/experiments/promise --stack promise --drive-variants --repeats 20 \
+		--frontier reproduction/evidence/seeds.csv
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 
-reproduce: ## the published experiments in simulation; writes docs/reproduction.md, charts as reproduction.html, and all of `measured`
+reproduce: ## the published experiments in simulation; writes the pages in reproduction/, charts as reproduction.html, and all of `measured`
 	@scripts/setup demo
 	cargo build --release --locked -p iofair-lab
-	$(LAB) run experiments --markdown docs/reproduction.md --pages docs/reproduction --html reproduction.html \
-		--measured docs/measured.csv \
-		$$(test -e docs/evidence/robust.csv && echo --robust docs/evidence/robust.csv) $(ARGS)
+	$(LAB) run reproduction/experiments --markdown reproduction/reproduction.md --pages reproduction/pages --html reproduction.html \
+		--measured reproduction/measured.csv \
+		$$(test -e reproduction/evidence/robust.csv && echo --robust reproduction/evidence/robust.csv) $(ARGS)
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
-	@echo "wrote docs/reproduction.md, docs/measured.csv and, with charts, $(CURDIR)/reproduction.html"
+	@echo "wrote reproduction/reproduction.md, reproduction/measured.csv and, with charts, $(CURDIR)/reproduction.html"
 
 ranges: ## what measured rows leave open of the numbers of drives and machines; writes profiles/machines/ranges.csv (10 minutes)
 	@scripts/setup demo
 	cargo build --release --locked -p iofair-lab
 	nice -n 19 $(LAB) fit --out profiles/machines/ranges.csv $(ARGS)
 
-# The number of draws, and what is drawn: make robust DRAWS=20 SOURCES=experiments/article-2018
+# The number of draws, and what is drawn: make robust DRAWS=20 SOURCES=reproduction/experiments/article-2018
 DRAWS ?= 200
-SOURCES ?= experiments/article-2018 experiments/survey-2019 experiments/comparison-2019 experiments/controller-2015 \
-	experiments/io-controller-2009 experiments/mails-2019
+SOURCES ?= $(addprefix reproduction/experiments/,article-2018 survey-2019 comparison-2019 controller-2015 \
+	io-controller-2009 mails-2019)
 
-robust: ## how often each published claim holds over seeds and open numbers; writes docs/evidence/robust.csv (1 to 2 hours; resumes)
+robust: ## how often each published claim holds over seeds and open numbers; writes reproduction/evidence/robust.csv (1 to 2 hours; resumes)
 	@scripts/setup demo
 	cargo build --release --locked -p iofair-lab
-	nice -n 19 $(LAB) run $(SOURCES) --draws $(DRAWS) --robust docs/evidence/robust.csv $(ARGS)
+	nice -n 19 $(LAB) run $(SOURCES) --draws $(DRAWS) --robust reproduction/evidence/robust.csv $(ARGS)
 
-# The experiments of docs/live.md: 68 runs of 8 s (14 minutes). With LIVE_TIMES=, runs take the time that their files give.
+# The experiments of reproduction/live.md: 68 runs of 8 s (14 minutes). With LIVE_TIMES=, runs take the time that their files give.
 LIVE_TIMES ?= --time 4s --ramp 2s --set history=2s
 LIVE = article-2018/figure-1 article-2018/figure-3 comparison-2019/plextor comparison-2019/samsung-970-pro \
 	comparison-2019/hitachi
 
-live: ## experiments in real time through real sockets, beside the simulator; writes docs/live.md
+live: ## experiments in real time through real sockets, beside the simulator; writes reproduction/live.md
 	@scripts/setup demo
 	cargo build --release --locked -p iofair-lab
 	nice -n -20 $(LAB) run --on serve \
-		$(LIVE:%=experiments/%.toml) --repeats 1 $(LIVE_TIMES) --markdown docs/live.md $(ARGS)
+		$(LIVE:%=reproduction/experiments/%.toml) --repeats 1 $(LIVE_TIMES) --markdown reproduction/live.md $(ARGS)
 
 PASSES ?= 1
-truth: ## experiments/truth on the kernel, live and simulated; as root; writes docs/truth.md (45 minutes; 35 more a pass, PASSES=1)
-drawn: ## the same with mixes that were drawn at random; as root; writes docs/drawn.md (40 minutes)
+truth: ## reproduction/experiments/truth on the kernel, live and simulated; as root; writes reproduction/truth.md (45 minutes; 35 more a pass, PASSES=1)
+drawn: ## the same with mixes that were drawn at random; as root; writes reproduction/drawn.md (40 minutes)
 truth drawn:
 	@scripts/setup test
 	cargo build --release --locked -p iofair-lab
-	$(LAB) run --on linux experiments/$@ --quiet --evidence docs/evidence/$@.json
+	$(LAB) run --on linux reproduction/experiments/$@ --quiet --evidence reproduction/evidence/$@.json
 	for pass in $$(seq 2 $(PASSES)); do \
-		$(LAB) run --on linux experiments/$@ --quiet --evidence docs/evidence/$@.json --add || exit; done
-	$(LAB) run --on serve experiments/$@ --quiet --repeats 1 --evidence docs/evidence/$@.json
-	$(LAB) run experiments/$@ --quiet --repeats 9 --truth docs/evidence/$@.json --markdown docs/$@.md
+		$(LAB) run --on linux reproduction/experiments/$@ --quiet --evidence reproduction/evidence/$@.json --add || exit; done
+	$(LAB) run --on serve reproduction/experiments/$@ --quiet --repeats 1 --evidence reproduction/evidence/$@.json
+	$(LAB) run reproduction/experiments/$@ --quiet --repeats 9 --truth reproduction/evidence/$@.json --markdown reproduction/$@.md
 
 kubernetes: ## the Helm chart on a real control plane; builds it with Go the first time (20 minutes, then 5; as root)
 	@scripts/setup test

@@ -66,12 +66,11 @@ fn needs_valgrind_pkg_config_knows_the_library() {
     assert!(library.pkg_config(&["--static", "--libs"]).contains(&"-lgcc_s".to_string()));
 }
 
-/// Goal: the program on the page about embedding compiles as it says, and does what it says. Method: both.
+/// Goal: the example compiles as the page about embedding says, and does what it says. Method: both.
 #[test]
 #[ignore = "needs valgrind: C programs, pkg-config, valgrind"]
 fn needs_valgrind_the_program_of_the_page_runs() {
-    let page = include_str!("../../../docs/embed.md");
-    let program = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let program = include_str!("../examples/read.c");
     let library = Installed::new();
     let (source, example) = (library.0.path("example.c"), library.0.path("example"));
     std::fs::write(&source, program).unwrap();

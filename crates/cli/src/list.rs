@@ -66,7 +66,7 @@ impl What {
     }
 }
 
-/// `docs/measured.csv`, written by `make measured`.
+/// `reproduction/measured.csv`, written by `make measured`.
 const MEASURED: &str = include_str!("measured.csv");
 
 #[derive(Serialize)]
@@ -105,7 +105,8 @@ impl Said {
         let (first, stacks) = self.shown_by.split_once(' ').unwrap_or((self.shown_by, ""));
         let mut shown = String::new();
         if !first.is_empty() {
-            let command = |name: &str| format!("iofair-lab run experiments/{name}.toml");
+            let command =
+                |name: &str| format!("iofair-lab run reproduction/experiments/{name}.toml");
             let commands = [format!("{} {stacks}", command(first)).trim_end().to_owned()];
             let commands = commands.into_iter().chain(self.besides.iter().map(|it| command(it)));
             shown = format!(" [{}]", commands.collect::<Vec<_>>().join("; "));
@@ -161,7 +162,7 @@ impl PolicyInfo {
         page.extend(self.promises.iter().map(|promise| promise.line("Promises:")));
         page += &format!("{:10}{}\n", "Needs:", self.needs);
         page.extend(self.fails.iter().map(|fails| fails.line("Fails:")));
-        page += &format!("{:10}docs/performance.md\n", "Costs:");
+        page += &format!("{:10}lab/docs/performance.md\n", "Costs:");
         if self.parameters.is_empty() {
             return page + "It has no parameters.\n";
         }
@@ -199,7 +200,7 @@ fn policies(names: &[String], output: &Output, known: &Table) -> Result<()> {
         names => names.iter().map(find).collect::<Result<_, _>>()?,
     };
     let measured =
-        Measured::parse(MEASURED).map_err(|error| anyhow!("docs/measured.csv: {error}"))?;
+        Measured::parse(MEASURED).map_err(|error| anyhow!("reproduction/measured.csv: {error}"))?;
     let infos: Vec<_> = chosen.into_iter().map(|row| PolicyInfo::new(row, &measured)).collect();
     output.print(&infos, || {
         if !names.is_empty() {

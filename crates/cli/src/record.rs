@@ -51,7 +51,7 @@ const FULL: usize = 256 << 10;
   iofair-lab replay monday.trace                            how well the simulator agrees with it
 
 The trace has the time, group, volume, operation, place on the drive, length, flags and latency of each request, and the
-contracts; never data. See docs/replay.md.")]
+contracts; never data. See docs/record.md.")]
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,

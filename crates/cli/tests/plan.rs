@@ -1,9 +1,12 @@
-//! `iofair plan` from outside: errors, JSON, files, Ctrl-C, and its verdict beside that of `iofair serve --check`.
+//! `iofair plan` from outside: errors, JSON, files, Ctrl-C, its verdict beside that of `iofair serve --check`, and
+//! `docs/plan.md`, whose commands print what it says. `make docs` (IOFAIR_BLESS=1) writes what they print anew.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+
+use iofair_simulator::plan::load::NEIGHBOURS;
 
 /// Short runs beside some of the neighbours, and no search for the number of drives.
 const SHORT: &[&str] = &[
@@ -52,6 +55,51 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plan.md");
+const PICTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/images/plan.svg");
+
+/// The page with what each of its commands prints now, in this directory.
+fn with_answers(page: &str, directory: &Directory) -> String {
+    let mut pieces = page.split("```console\n$ iofair ");
+    let mut fresh = pieces.next().unwrap().to_owned();
+    for piece in pieces {
+        let (command, rest) = piece.split_once('\n').unwrap();
+        let (_, after) = rest.split_once("\n```").unwrap();
+        let output = directory.run(&command.split(' ').collect::<Vec<_>>());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let answer = String::from_utf8(output.stdout).unwrap();
+        fresh += &format!("```console\n$ iofair {command}\n{}\n```{after}", answer.trim_end());
+    }
+    fresh
+}
+
+/// Goal: the page shows what its commands print, with the neighbours that there are, and its picture is theirs. Method: run them
+/// on the page's own contracts and loads, compare; IOFAIR_BLESS=1 writes them.
+#[test]
+fn the_page_shows_what_its_commands_print() {
+    let page = fs::read_to_string(PAGE).unwrap();
+    let directory = Directory::new("page");
+    let mut files = page.split("```toml\n").skip(1);
+    for name in ["contracts.toml", "loads.toml"] {
+        let (text, _) = files.next().and_then(|rest| rest.split_once("```")).unwrap();
+        fs::write(directory.0.join(name), text).unwrap();
+    }
+    let fresh = with_answers(&page, &directory);
+    let picture = fs::read_to_string(directory.0.join("plan.svg")).unwrap();
+    if std::env::var_os("IOFAIR_BLESS").is_some() {
+        fs::write(PAGE, &fresh).unwrap();
+        fs::write(PICTURE, &picture).unwrap();
+        return;
+    }
+    assert!(fresh.matches("$ iofair plan").count() >= 2, "the page has lost its commands");
+    assert!(page == fresh, "docs/plan.md is stale; run make docs\n{fresh}");
+    assert!(fs::read_to_string(PICTURE).unwrap() == picture, "docs/images/plan.svg is stale");
+    for neighbours in NEIGHBOURS {
+        let row = format!("| `{}` |", neighbours.name);
+        assert!(page.contains(&row), "docs/plan.md lacks the neighbours {}", neighbours.name);
     }
 }
 

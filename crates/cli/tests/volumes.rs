@@ -1,4 +1,4 @@
-//! `docs/volumes.md` and `docs/faults.md`: what the pages tell an operator to type works as it is written.
+//! `docs/volumes.md`, `docs/fuse.md` and `docs/faults.md`: what the pages tell an operator to type works as it is written.
 #![allow(clippy::unwrap_used)]
 
 mod script;
@@ -12,6 +12,14 @@ use std::fs;
 fn needs_root_the_page_about_volumes_is_true() {
     let page = fs::read_to_string("../../docs/volumes.md").unwrap();
     assert!(script::run("volumes", &page) > 20, "the page has lost its commands");
+}
+
+/// Goal: the same for the page about mounted files. Method: the same.
+#[test]
+#[ignore = "needs root: mount, loop device"]
+fn needs_root_the_page_about_files_is_true() {
+    let page = fs::read_to_string("../../docs/fuse.md").unwrap();
+    assert!(script::run("fuse", &page) > 10, "the page has lost its commands");
 }
 
 /// Goal: the same for the page about faults. Method: the same.

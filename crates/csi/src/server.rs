@@ -1,4 +1,4 @@
-//! A server, called over its control API (`docs/control.md`).
+//! A server, called over its control API (`docs/access.md`).
 
 use std::io;
 use std::path::PathBuf;

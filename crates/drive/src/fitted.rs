@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [[fitted_on]]
-//! experiment = "mails-2019/plextor"     # a file below experiments/, without .toml
+//! experiment = "mails-2019/plextor"     # a file below reproduction/experiments/, without .toml
 //! variant = "15 readers"                # one or several; all when absent
 //! stack = "none-none"                   # one or several; all when absent
 //! chose = "deep-queue.overtakes"        # what these rows chose
@@ -17,7 +17,7 @@ use serde::Deserialize;
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FittedOn {
-    /// The experiment: its file below `experiments/`, without `.toml`.
+    /// The experiment: its file below `reproduction/experiments/`, without `.toml`.
     pub experiment: String,
     /// The variants; all when absent.
     pub variant: Option<Names>,

@@ -1,6 +1,6 @@
 //! The calibration as a test: every measured row beside ours, no drift, and the table of the manual.
 //!
-//! `make docs` writes the generated parts of `docs/drives.md` anew.
+//! `make docs` writes the generated parts of `lab/docs/drives.md` anew.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -100,7 +100,7 @@ fn seeds_agree() {
 
 /// The manual's part between `<!-- NAME: generated -->` and `<!-- NAME: end -->` must be `fresh`.
 fn assert_fresh(name: &str, fresh: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/drives.md");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../lab/docs/drives.md");
     let text = std::fs::read_to_string(&path).expect("the manual is there");
     let (begin, end) = (format!("<!-- {name}: generated -->\n"), format!("<!-- {name}: end -->"));
     let from = text.find(&begin).expect("the manual has the part") + begin.len();
@@ -110,7 +110,7 @@ fn assert_fresh(name: &str, fresh: &str) {
     }
     assert!(
         std::env::var_os("IOFAIR_BLESS").is_some(),
-        "docs/drives.md: the part \"{name}\" is stale; `make docs` writes it anew"
+        "lab/docs/drives.md: the part \"{name}\" is stale; `make docs` writes it anew"
     );
     std::fs::write(&path, format!("{}{fresh}{}", &text[..from], &text[to..]))
         .expect("the manual can be written");

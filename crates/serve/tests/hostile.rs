@@ -1,7 +1,7 @@
 //! Clients that mean harm, through every front end, beside one that was promised something.
 //!
 //! `make hostile` measures what the victim gets beside 1, 8 and 64 attackers of each kind and writes
-//! `docs/isolation.md`. The tests run each attack for a moment and assert what holds on any machine: the victim is
+//! `reproduction/isolation.md`. The tests run each attack for a moment and assert what holds on any machine: the victim is
 //! served and the server lives.
 #![allow(clippy::unwrap_used, unsafe_code)]
 

@@ -194,7 +194,7 @@ fn bytes(snapshot: &Snapshot, volume: &str) -> u64 {
 
 /// Goal: the fourth test of the IO controller's text (V10, 2009), live: of two guests that write through their page
 /// caches, the one with twice the weight gets twice the drive. Method: the text's own scheduler, as in
-/// `experiments/io-controller-2009/test-4.toml`; both write without end; once both caches are full and write back,
+/// `reproduction/experiments/io-controller-2009/test-4.toml`; both write without end; once both caches are full and write back,
 /// what each moves in twelve of the heavier's seconds is counted by the server.
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, target/guest (scripts/guest)"]

@@ -29,7 +29,7 @@ use iofair_cli::output::{Output, check_places, say, without_controls, write};
 
 Four questions for each stack: what does an idle mechanism cost, are shares fair, is a minimum kept and how much of the
 drive is used meanwhile, and how fast is a client served that comes back. Everything is measured in the simulator; the
-same drive and seed give the same answer. See docs/compare.md.")]
+same drive and seed give the same answer. See lab/docs/compare.md.")]
 pub(crate) struct Args {
     /// Policy stacks (see `iofair-lab list policies`). By default none-none, none-mq-deadline, prop-bfq, lat-none, cost-none and
     /// promise.

@@ -34,7 +34,7 @@ const SLOWEST: u32 = 10;
   iofair-lab explain job.fio --set size=1g --ignore-unsupported
   iofair-lab explain figure-1.toml --variant 'random target, 4 readers' --repeat 2 --json
 
-Runs are reproducible, so a request has the same number in each run. See docs/explain.md.")]
+Runs are reproducible, so a request has the same number in each run. See lab/docs/explain.md.")]
 pub(crate) struct Args {
     /// Experiment file, or job file of fio.
     #[arg(value_name = "EXPERIMENT")]

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Drives and machines whose ranges are computed, such as drives/nvme-2015 or machines/sata-2009; all when absent.
     files: Vec<String>,
     /// The folder of the experiments that their lists name.
-    #[arg(long, value_name = "DIRECTORY", default_value = "experiments")]
+    #[arg(long, value_name = "DIRECTORY", default_value = "reproduction/experiments")]
     experiments: PathBuf,
     /// Write the ranges to this CSV file instead of printing them.
     #[arg(long, value_name = "FILE")]

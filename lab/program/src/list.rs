@@ -21,7 +21,7 @@ use crate::toml_files::collect_toml;
   iofair-lab list stacks                  named stacks, such as promise
   iofair-lab list drives                  emulated drives and their variants
   iofair-lab list drives samsung-970-pro  every parameter of a profile, with its source
-  iofair-lab list experiments --json      experiments under ./experiments, as JSON")]
+  iofair-lab list experiments --json      experiments in ./reproduction/experiments, as JSON")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -36,7 +36,7 @@ enum What {
     /// List experiment files.
     Experiments {
         /// Directory to search.
-        #[arg(default_value = "experiments")]
+        #[arg(default_value = "reproduction/experiments")]
         directory: PathBuf,
     },
 }

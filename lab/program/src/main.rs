@@ -39,7 +39,7 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  iofair-lab run experiments              simulate the published experiments
+  iofair-lab run reproduction/experiments              simulate the published experiments
   iofair-lab run --on serve figure-1.toml run one live, beside the simulation
   iofair-lab explain figure-1.toml        show where requests waited, and by which rules
   iofair-lab compare promise prop-bfq     compare policies on drives, in simulation

@@ -1,5 +1,5 @@
-//! The numbers that the sentences about the policies and two tables of `docs/promise.md` name: where they stand in the
-//! results. `iofair-lab run --measured` writes the table of them, `docs/measured.csv`, with which the programs are built.
+//! The numbers that the sentences about the policies and two tables of `reproduction/promise.md` name: where they stand in the
+//! results. `iofair-lab run --measured` writes the table of them, `reproduction/measured.csv`, with which the programs are built.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use iofair_simulator::report::{self, Measured};
 use crate::toml_files::collect_toml;
 use iofair_cli::failure::Usage;
 
-/// The experiments of a table of `docs/promise.md`.
+/// The experiments of a table of `reproduction/promise.md`.
 fn experiments(folder: &str) -> Result<Vec<Experiment>> {
     let mut files = Vec::new();
     let listed = collect_toml(Path::new(folder), &mut files);
@@ -20,7 +20,7 @@ fn experiments(folder: &str) -> Result<Vec<Experiment>> {
     files.iter().map(read).collect()
 }
 
-/// Every number that a sentence names, and those of the tables of `docs/promise.md`.
+/// Every number that a sentence names, and those of the tables of `reproduction/promise.md`.
 fn wanted() -> Result<BTreeSet<Spot>> {
     let mut all = report::promises_spots(&experiments(report::PROMISES)?);
     all.extend(report::cases_spots(&experiments(report::CASES)?));
@@ -32,13 +32,13 @@ fn wanted() -> Result<BTreeSet<Spot>> {
     Ok(all)
 }
 
-/// The runs that they need besides those of `run`, of the files under `experiments/`.
+/// The runs that they need besides those of `run`, of the files under `reproduction/experiments/`.
 pub(crate) fn missing(run: &[Experiment]) -> Result<Vec<Experiment>> {
     let wanted = wanted()?;
     let mut missing = Vec::new();
     for ((name, variant), stacks) in report::missing(run, &wanted) {
         let stacks = Some(stacks.into_iter().map(str::to_owned).collect());
-        let file = PathBuf::from(format!("experiments/{name}.toml"));
+        let file = PathBuf::from(format!("reproduction/experiments/{name}.toml"));
         let mut experiment =
             experiment::read(&file, &Overrides { stacks, ..Overrides::default() })?;
         experiment.keep_variants(&[variant.to_owned()]).map_err(Usage)?;

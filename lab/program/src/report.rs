@@ -23,7 +23,7 @@ const BYTES_MAX: u64 = 256 << 20;
   iofair-lab report before.json after.json --json --strict     for a script: fails if anything differs
 
 A difference is that of the last file to the first. With several repeats it has a 95 % interval, and counts if it is outside
-of it; otherwise it counts from 1 % on. See docs/experiments.md.")]
+of it; otherwise it counts from 1 % on. See lab/docs/experiments.md.")]
 pub(crate) struct Args {
     /// Files that `iofair-lab run --json` wrote.
     #[arg(required = true, value_name = "FILE")]

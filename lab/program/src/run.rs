@@ -27,11 +27,11 @@ use iofair_cli::output::{Output, check_places, say, without_controls, write};
 /// Arguments of `iofair-lab run`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  iofair-lab run experiments/article-2018/figure-1.toml      one figure
-  iofair-lab run experiments --html results.html             all experiments, with a page of results
+  iofair-lab run reproduction/experiments/article-2018/figure-1.toml      one figure
+  iofair-lab run reproduction/experiments --html results.html             all experiments, with a page of results
   iofair-lab run figure-1.toml --stack prop-bfq --repeats 1  one stack, one run
   iofair-lab run figure-1.toml --json > figure-1.json        results for a script
-  iofair-lab run experiments/suite/bandwidth-latency.toml --set client.interferer.count=7
+  iofair-lab run reproduction/experiments/suite/bandwidth-latency.toml --set client.interferer.count=7
       a template with another number of clients
   iofair-lab run figure-1.toml --draws 200 --robust figure-1.csv
       how often each claim holds, over seeds and over what no measured row decides
@@ -43,7 +43,7 @@ use iofair_cli::output::{Output, check_places, say, without_controls, write};
       the same, with results as fio writes them
   iofair-lab run job.fio --set size=1g --set filename=/dev/sdx --ignore-unsupported
       the same with arguments of the jobs, and without what the simulator does not have
-  iofair-lab run --on linux experiments/truth/random-weights.toml
+  iofair-lab run --on linux reproduction/experiments/truth/random-weights.toml
       on the kernel of this machine: an emulated drive, a loop device and fio
 
 The same file and seed give the same output on any machine. The seeds are printed.")]

@@ -17,8 +17,10 @@ fn json(args: &[&str]) -> serde_json::Value {
 #[test]
 fn mistakes_are_told_from_failures() {
     let null = "/dev/null";
-    let figure =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/article-2018/figure-1.toml");
+    let figure = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../reproduction/experiments/article-2018/figure-1.toml"
+    );
     let short = ["--time", "10ms", "--ramp", "0s"];
     let explain = |more: &[&'static str]| [&["explain", figure], &short[..], more].concat();
     let explained = [
@@ -50,7 +52,7 @@ fn mistakes_are_told_from_failures() {
 fn lists_are_json() {
     assert!(json(&["list", "policies", "--json"])[0]["name"].is_string());
     assert!(json(&["list", "clients", "--json"])["jobs"][0].is_string());
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reproduction/experiments");
     assert!(json(&["list", "experiments", directory, "--json"])[0]["title"].is_string());
 }
 
@@ -68,8 +70,10 @@ fn sentences_have_their_numbers() {
 /// Goal: what is explained is JSON too: a summary, or stories. Method: a short run, both ways.
 #[test]
 fn explanations_are_json() {
-    let figure =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/article-2018/figure-1.toml");
+    let figure = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../reproduction/experiments/article-2018/figure-1.toml"
+    );
     let short = ["explain", figure, "--time", "100ms", "--ramp", "0s", "--json"];
     let summary = json(&short);
     assert!(summary["summary"]["waits"][0]["mean_ns"].is_u64(), "{summary}");

@@ -1,4 +1,4 @@
-//! `iofair-lab run JOB.fio`: the page `docs/fio.md` with its commands, agreement with the real fio, output that fio's scripts read,
+//! `iofair-lab run JOB.fio`: the page `lab/docs/fio.md` with its commands, agreement with the real fio, output that fio's scripts read,
 //! and errors.
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +37,7 @@ const JOBS: &str = "[global]\ndirect=1\nioengine=libaio\nsize=8m\nlog_avg_msec=5
 #[test]
 #[ignore = "needs clients: fio"]
 fn needs_clients_the_page_works_and_fio_agrees() {
-    let page = fs::read_to_string("../../docs/fio.md").unwrap();
+    let page = fs::read_to_string("../../lab/docs/fio.md").unwrap();
     let kept = scratch("page");
     let kept_text = kept.display();
     let keep = format!("```console\n$ cp -r real.json simulated {kept_text}\n```\n");
@@ -312,7 +312,7 @@ fn needs_clients_calls_are_those_of_fio() {
 /// Goal: the page lists the options that there are. Method: every name of both lists stands on it.
 #[test]
 fn the_page_lists_all_options() {
-    let page = fs::read_to_string("../../docs/fio.md").unwrap();
+    let page = fs::read_to_string("../../lab/docs/fio.md").unwrap();
     for name in iofair_config::fio::SUPPORTED.iter().chain(iofair_config::fio::IGNORED) {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }

@@ -5,12 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-const READERS: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/truth/random-weights.toml");
+const READERS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../reproduction/experiments/truth/random-weights.toml"
+);
 const CEILINGS: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/truth/ceilings.toml");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../reproduction/experiments/truth/ceilings.toml");
 const BUFFERED: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/truth/buffered.toml");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../reproduction/experiments/truth/buffered.toml");
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_iofair-lab"));

@@ -5,12 +5,16 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 
-const FIGURE: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/article-2018/figure-1.toml");
-const STRIPE: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/io-controller-2009/stripe.toml");
+const FIGURE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../reproduction/experiments/article-2018/figure-1.toml"
+);
+const STRIPE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../reproduction/experiments/io-controller-2009/stripe.toml"
+);
 const JOURNAL: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/mails-2019/journal.toml");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../reproduction/experiments/mails-2019/journal.toml");
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_iofair-lab"));

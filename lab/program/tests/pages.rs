@@ -17,7 +17,7 @@ fn needs_chromium_reports_can_be_sorted_and_saved() {
     let [run, compare] = ["run.html", "compare.html"].map(|name| directory.path(name));
     let short = ["--time", "100ms", "--html"];
     for arguments in [
-        ["run", "--quiet", "../../experiments/promise/plextor.toml", "--ramp", "50ms"],
+        ["run", "--quiet", "../../reproduction/experiments/promise/plextor.toml", "--ramp", "50ms"],
         ["compare", "none-none", "promise", "--drive", "plextor-px256m5s"],
     ] {
         let page = if arguments[0] == "run" { &run } else { &compare };
@@ -77,7 +77,8 @@ fn saved_results_are_compared() {
     };
     let result = |name: &str, idle: &str| {
         let setting = format!("policy.bfq.slice_idle={idle}");
-        let run = ["run", "--quiet", "--json", "../../experiments/promise/plextor.toml"];
+        let run =
+            ["run", "--quiet", "--json", "../../reproduction/experiments/promise/plextor.toml"];
         let short = ["--variant", "4 readers", "--time", "100ms", "--ramp", "50ms"];
         let more = ["--repeats", "3", "--stack", "prop-bfq", "--set", &setting];
         let (code, json, error) = iofair(&[&run[..], &short, &more].concat());

@@ -72,7 +72,7 @@ fn a_server_runs_the_named_stack() {
 fn experiments_run_the_named_stack() {
     let named = shown(&TABLE.stack(DEFAULT_STACK).expect("a stack of the table"));
     let mut paths = Vec::new();
-    files(&root().join("experiments"), "toml", &mut paths);
+    files(&root().join("reproduction/experiments"), "toml", &mut paths);
     let mut with = 0;
     for path in paths {
         let experiment = experiment::read(&path, &Overrides::default());

@@ -198,7 +198,7 @@ $ test ! -e full.trace && iofair record after.trace --duration 1s; wait $!
 #[test]
 #[ignore = "needs clients: fio"]
 fn needs_clients_a_recording_agrees_with_its_replay() {
-    let page = fs::read_to_string("../../docs/replay.md").unwrap();
+    let page = fs::read_to_string("../../lab/docs/replay.md").unwrap();
     let kept = std::env::temp_dir().join(format!("iofair-recorded-{}", std::process::id()));
     fs::create_dir_all(&kept).unwrap();
     let keep = format!("```console\n$ cp load.trace shared.trace {}\n```\n", kept.display());

@@ -29,8 +29,6 @@ mod licences;
 mod machines;
 #[path = "tidy/measured.rs"]
 mod measured;
-#[path = "tidy/plan.rs"]
-mod plan;
 #[path = "tidy/registry.rs"]
 mod registry;
 #[path = "tidy/rooms.rs"]

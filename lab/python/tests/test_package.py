@@ -18,7 +18,7 @@ from random import Random
 
 import iofair
 
-FIGURE = os.path.join(os.path.dirname(__file__), "../../../experiments/article-2018/figure-1.toml")
+FIGURE = os.path.join(os.path.dirname(__file__), "../../../reproduction/experiments/article-2018/figure-1.toml")
 TRACE = os.path.join(os.path.dirname(__file__), "../../../crates/trace/tests/data/msr.csv.gz")
 SHORT = {"time": "200ms", "ramp": "100ms"}
 EXPERIMENT = {

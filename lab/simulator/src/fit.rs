@@ -276,7 +276,7 @@ mod tests {
     /// Goal: a range ends where a row leaves its band. Method: one row about a drive that reads 4 KiB in a known time.
     #[test]
     fn rows_end_a_range() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reproduction/experiments");
         let path = folder.join("survey-2019/alone.toml");
         let simulate = |scenario: &Scenario| {
             let mut short = scenario.clone();

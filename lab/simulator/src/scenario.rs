@@ -119,7 +119,7 @@ pub struct GroupSpec {
 #[derive(Clone, Debug)]
 pub struct Host {
     /// From a completion to the same process' next direct or random request ("h" of
-    /// docs/drives.md, the host rows).
+    /// lab/docs/drives.md, the host rows).
     pub turnaround: Nanos,
     /// The same for writes ("hostw").
     pub turnaround_write: Nanos,
@@ -296,7 +296,7 @@ pub enum Layout {
     },
     /// ext3 of 2009: cold indirect blocks cost a read of their own; direct writes into holes are
     /// allocated in the order of writing, the first touch of each 4 MiB piece costs one synchronous
-    /// random access, and only one is in flight a process (docs/drives.md, the host rows).
+    /// random access, and only one is in flight a process (lab/docs/drives.md, the host rows).
     Ext3 {
         /// Thousandths of the drive before the first file.
         base_permille: u32,

@@ -25,7 +25,7 @@ const SUBSET: &[(&str, &[&str])] = &[
 ];
 
 fn run(name: &str, stacks: &[&str], jobs: usize) -> Results {
-    let path = format!("{}/../../experiments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../reproduction/experiments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let overrides = Overrides {
         stacks: Some(stacks.iter().map(|stack| (*stack).to_owned()).collect()),
         repeats: Some(2),

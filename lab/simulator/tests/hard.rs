@@ -33,7 +33,7 @@ const HARD: &[&str] = &[
 /// Policies without a hard claim: no source says of them what must hold. Goldens and the law of the engine cover them.
 const WITHOUT: &[&str] = &["kyber", "bfq-6.18", "cfq-group", "ioband-range-bw", "io-throttle"];
 
-/// Hard claims that do not hold; docs/reproduction.md has the reasons. One that holds again leaves this list.
+/// Hard claims that do not hold; reproduction/reproduction.md has the reasons. One that holds again leaves this list.
 const KNOWN: &[&str] = &[
     "article-2018/figure-1: target: low-none < none-none",
     "controller-2015/inactive: busy: without handling [period 5] < without handling [period 4] < without handling [period 3] \
@@ -42,7 +42,7 @@ const KNOWN: &[&str] = &[
 
 /// The experiment with its hard claims only.
 fn hard(name: &str, settings: &[&str]) -> Experiment {
-    let path = format!("{}/../../experiments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../reproduction/experiments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let settings = settings.iter().map(|it| (*it).to_owned()).collect();
     let overrides = Overrides { repeats: Some(1), settings, ..Overrides::default() };
     let experiment = experiment::read(Path::new(&path), &overrides);

@@ -41,8 +41,10 @@ fn admitted_minimums_are_kept_at_the_edge() {
                 settings: settings.to_vec(),
                 ..Overrides::default()
             };
-            let path =
-                concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/survey-2019/complete.toml");
+            let path = concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../reproduction/experiments/survey-2019/complete.toml"
+            );
             let experiment = experiment::read(Path::new(path), &overrides);
             let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
             let variant = experiment.variants.iter().position(|variant| variant.name == VARIANT);

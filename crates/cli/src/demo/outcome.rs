@@ -108,7 +108,7 @@ impl Outcome {
             format!(
                 "this machine was busy: up to {worst:.1} threads of server and clients waited for a \
                  processor. A drive that waits for its clients looks idle; try again on a quiet machine, \
-                 or compare with iofair-lab run experiments/article-2018/figure-1.toml, in virtual time."
+                 or compare with iofair-lab run reproduction/experiments/article-2018/figure-1.toml, in virtual time."
             )
         })
     }

@@ -4,7 +4,7 @@
 //! has one, whether it is read at the start, at a reload or after a change of the stack. Experiments compare what policies
 //! make of the same contracts, so the lab does not ask.
 //!
-//! Some stages enforce a key only in part; `docs/control.md` says which.
+//! Some stages enforce a key only in part; `docs/contracts.md` says which.
 
 use std::ops::Range;
 

@@ -234,7 +234,7 @@ pub struct Build<'a> {
     pub groups: bool,
 }
 
-/// What a user should know before choosing a policy. Its cost is measured instead (docs/performance.md).
+/// What a user should know before choosing a policy. Its cost is measured instead (lab/docs/performance.md).
 pub struct Judgement {
     /// What it promises.
     pub promises: &'static [Claim],
@@ -257,10 +257,10 @@ impl Judgement {
 /// A statement about a policy, and the experiment that shows it.
 pub struct Claim {
     /// The statement. Measured numbers are not typed but referred to in braces, with the names of
-    /// docs/reproduction.md: `{target of none-none [15 readers]}`, `{total: prop-bfq / none-none}`; with
+    /// reproduction/reproduction.md: `{target of none-none [15 readers]}`, `{total: prop-bfq / none-none}`; with
     /// ` in EXPERIMENT` at the end, a number of another experiment. `make measured` writes their current values.
     pub says: &'static str,
-    /// An experiment (its file below `experiments/`, without `.toml`), followed by ` --stack NAME,NAME` if
+    /// An experiment (its file below `reproduction/experiments/`, without `.toml`), followed by ` --stack NAME,NAME` if
     /// the file does not run all stacks of the statement. Empty: the statement follows from the policy's rules.
     pub shown_by: &'static str,
 }

@@ -2,7 +2,7 @@
 //!
 //! [`rows`] runs the workloads with the minimal hosts of [`host`] directly on the drive, without the engine, and
 //! compares the result with the measured number. `solid_state` and `rotating` describe the rows and their sources;
-//! [`table`] prints them. The calibration test fails if a row becomes worse, and `docs/drives.md` contains the table.
+//! [`table`] prints them. The calibration test fails if a row becomes worse, and `lab/docs/drives.md` contains the table.
 
 pub mod host;
 mod rotating;

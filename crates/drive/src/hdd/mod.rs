@@ -1,6 +1,6 @@
 //! A hard disk: one arm, queued commands, read-ahead of streams, and a write-back cache.
 //!
-//! This is the simplest structure that fits the measured disks (docs/drives.md has the errors). The geometry has
+//! This is the simplest structure that fits the measured disks (lab/docs/drives.md has the errors). The geometry has
 //! zones and a seek curve. A command that arrives too late loses a revolution. The head reads ahead only after it has
 //! seen a stream three times. The next command is chosen when the arm becomes free: nearest first with ageing, or in
 //! order of arrival. Writes complete from memory, which the single processor handles between reads and destages.

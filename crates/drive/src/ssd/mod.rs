@@ -14,7 +14,7 @@
 //! free, because nothing else depends on them. Events of the same instant happen in the order of [`Event`]; a
 //! submission comes after all events up to its instant.
 //!
-//! `docs/drives.md` explains the parameters, what determines each of them, and the errors of the model.
+//! `lab/docs/drives.md` explains the parameters, what determines each of them, and the errors of the model.
 
 mod completion;
 mod flash;

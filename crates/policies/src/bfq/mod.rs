@@ -110,7 +110,7 @@
 //! that do not matter here (no idling for queues of a large burst, classes ignored for asymmetry, soft real-time's
 //! pace after interactive periods) follow the later code.
 //!
-//! **Later kernels.** `bfq-6.18` is what Linux 6.18 was found to do (docs/truth.md). It takes no think times while it idles
+//! **Later kernels.** `bfq-6.18` is what Linux 6.18 was found to do (reproduction/truth.md). It takes no think times while it idles
 //! (`think_in_waits = false`): a client that pauses for 5 ms between single requests keeps the drive to itself in most
 //! runs there, and a steady sequential reader gets 8 to 87 MB/s of 535. A queue's first request counts as a pause of twice
 //! `slice_idle`, so that its think time is long from the third sample to the fourth, however short the pauses. Three

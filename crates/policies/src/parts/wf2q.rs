@@ -25,7 +25,7 @@
 //! **Charged moves.** In the original, a group in service that is moved is charged with all service of its slot, each time
 //! ([`Hierarchy::charge_moves`]). It is moved when one of its other queues becomes active or empty. Injection from queues of
 //! the same group therefore costs the square of what was injected: after 26 requests of 64 KiB, one at a time, the group
-//! waited for seven slots of another one (Linux 6.18, docs/truth.md).
+//! waited for seven slots of another one (Linux 6.18, reproduction/truth.md).
 //!
 //! Other differences from the original. None of them changes the long-run shares:
 //! - The next entity of a group is determined again whenever the order may have changed. The original sometimes takes

@@ -3,7 +3,34 @@
 //! All numbers are little-endian; positions and lengths are in blocks of 4 KiB. The first MiB of a pool is reserved.
 //! A superblock is the first 512 bytes of the reserved area's first and last block, so that it fits in one sector. It
 //! gives the two slots for tables, with length, generation and checksum of each table, and which of them is in force.
-//! `docs/volumes.md` describes the layout byte by byte; a golden test fixes it.
+//! A golden test fixes the layout:
+//!
+//! | Superblock offset | Bytes | Contents |
+//! |---|---|---|
+//! | 0 | 8 | `IOFAIRPL` |
+//! | 8 | 4 | version, 1 |
+//! | 12 | 4 | CRC-32C of all 512 bytes, with zeroes here |
+//! | 16 | 16 | UUID of the pool |
+//! | 32 | 8 | generation: counts changes |
+//! | 40 | 8 | blocks of the pool |
+//! | 48 | 4 | blocks of a slot |
+//! | 52 | 4 | the slot in force, 0 or 1 |
+//! | 56 | 8, 8 | first block of each slot |
+//! | 72, 96 | 8, 8, 4, 4 | for the table in each slot: generation, bytes, CRC-32C, zero |
+//! | 120 | 392 | zero |
+//!
+//! | Table offset | Bytes | Contents |
+//! |---|---|---|
+//! | 0 | 8 | `IOFAIRTB` |
+//! | 8 | 4, 4 | version, number of volumes |
+//! | 16 | 16, 8 | UUID of the pool, generation |
+//! | 40 | 4, 4 | number of dirty extents, zero |
+//! | 48 | 8, 8 each | dirty extents: first block, number of blocks |
+//! | then, for each volume | 16, 8 | UUID, size in bytes |
+//! | | 2, 2, 2, 2 | state (0 live, 1 kept), bytes of name, bytes of group, zero |
+//! | | 4 | number of extents |
+//! | | | name, group |
+//! | | 8, 8 each | extents, in the order of the volume: first block, number of blocks |
 
 use uuid::Uuid;
 

@@ -1,4 +1,4 @@
-//! `docs/isolation.md`: every attack through every front end, measured and written down.
+//! `reproduction/isolation.md`: every attack through every front end, measured and written down.
 
 use std::env;
 use std::fmt::Write;

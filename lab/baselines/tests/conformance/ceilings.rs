@@ -1,7 +1,7 @@
 //! The law of ceilings: in any time, no group's clients get more through than burst and rate, counted in what they sent.
 //!
 //! The checker remembers when each request left the throttles. A change of contracts or of the stack begins a new *epoch*, for
-//! which alone a bound is known. Bounds are those of `docs/control.md`: `max(burst, largest request) + rate * t` for groups
+//! which alone a bound is known. Bounds are those of `docs/contracts.md`: `max(burst, largest request) + rate * t` for groups
 //! with a burst or a total, and some time slices more for others, as long as nobody around or inside them holds requests too.
 
 use iofair_core::contract::{BURST_DEFAULT, Limits};

@@ -14,7 +14,7 @@ use super::score::{Mix, Pair, mixes};
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Causes {
-    /// The page's beginning, in Markdown, instead of the one about `experiments/truth`.
+    /// The page's beginning, in Markdown, instead of the one about `reproduction/experiments/truth`.
     pub(super) head: Option<String>,
     #[serde(default, rename = "cause")]
     causes: Vec<Cause>,

@@ -1,5 +1,5 @@
-//! Rules about the bands of claims: `experiments/bands.csv` has all of them, and whoever changes or removes one says so in
-//! `experiments/CHANGES.md`, which the history of the repository is checked against.
+//! Rules about the bands of claims: `reproduction/experiments/bands.csv` has all of them, and whoever changes or removes one says so in
+//! `reproduction/experiments/CHANGES.md`, which the history of the repository is checked against.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -9,8 +9,10 @@ use iofair_simulator::experiment::Claim;
 use crate::evidence::experiments;
 use crate::files::{File, all, assert_none, root};
 
-const BANDS: &str = "experiments/bands.csv";
-const CHANGES: &str = "experiments/CHANGES.md";
+const BANDS: &str = "reproduction/experiments/bands.csv";
+/// Where it was before; the history of this path counts as well.
+const BANDS_BEFORE: &str = "experiments/bands.csv";
+const CHANGES: &str = "reproduction/experiments/CHANGES.md";
 const HEAD: &str = "experiment;claim;published;low;high;part;unit;hard\n";
 /// Cases of the search are our own, and become hard once they are fixed.
 const NOT_LISTED: &str = "search/";
@@ -25,9 +27,9 @@ fn line(experiment: &str, claim: &Claim) -> String {
 
 /// The table that the files give.
 fn table(files: &[File]) -> String {
-    let experiments = experiments(files, "experiments");
+    let experiments = experiments(files, "reproduction/experiments");
     let name = |path: &str| {
-        let name = path.strip_prefix("experiments/").unwrap_or(path);
+        let name = path.strip_prefix("reproduction/experiments/").unwrap_or(path);
         name.strip_suffix(".toml").unwrap_or(name).to_owned()
     };
     let listed = experiments.iter().map(|it| (name(&it.name), it));
@@ -70,8 +72,9 @@ fn history() -> Option<String> {
         let git = Command::new("git").arg("-C").arg(root()).args(args).output().ok()?;
         git.status.success().then(|| String::from_utf8_lossy(&git.stdout).into_owned())
     };
-    let committed = git(&["log", "--format=", "--patch", "--unified=0", "--", BANDS])?;
-    Some(committed + &git(&["diff", "--unified=0", "HEAD", "--", BANDS])?)
+    let committed =
+        git(&["log", "--format=", "--patch", "--unified=0", "--", BANDS, BANDS_BEFORE])?;
+    Some(committed + &git(&["diff", "--unified=0", "HEAD", "--", BANDS, BANDS_BEFORE])?)
 }
 
 /// The lines that a patch removes.

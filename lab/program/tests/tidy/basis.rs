@@ -10,23 +10,28 @@ use toml::{Table, Value};
 use crate::evidence::experiments;
 use crate::files::{File, all, assert_none};
 
-const PAGE: &str = "docs/reproduction.md";
+const PAGE: &str = "reproduction/reproduction.md";
 /// The folders whose sources are the texts beside the repository.
 const SOURCES: [&str; 5] =
     ["article-2018", "comparison-2019", "io-controller-2009", "survey-2019", "controller-2015"];
 
 fn known(files: &[File]) -> Vec<Experiment> {
-    let mut known = experiments(files, "experiments");
+    let mut known = experiments(files, "reproduction/experiments");
     for it in &mut known {
-        it.name = it.name.trim_start_matches("experiments/").trim_end_matches(".toml").to_owned();
+        it.name = it
+            .name
+            .trim_start_matches("reproduction/experiments/")
+            .trim_end_matches(".toml")
+            .to_owned();
     }
     known
 }
 
-/// Files under `experiments/` in which a claim does not say its basis. Elsewhere a claim without one is `own`.
+/// Files under `reproduction/experiments/` in which a claim does not say its basis. Elsewhere a claim without one is `own`.
 fn without_basis(files: &[File]) -> Vec<String> {
-    let ours =
-        files.iter().filter(|it| it.path.starts_with("experiments/") && it.path.ends_with(".toml"));
+    let ours = files.iter().filter(|it| {
+        it.path.starts_with("reproduction/experiments/") && it.path.ends_with(".toml")
+    });
     let complaint = |file: &File| {
         let table: Table = file.text.parse().unwrap_or_default();
         let claims = table.get("expect").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -236,7 +241,7 @@ fn no_fitted_row_counts_as_held_out() {
     let text = |path: &str| files.iter().find(|file| file.path == path).map(|file| &file.text);
     let mut page = text(PAGE).cloned().unwrap_or_default();
     for it in &known {
-        let own = text(&format!("docs/reproduction/{}.md", it.name.replace('/', "-")));
+        let own = text(&format!("reproduction/pages/{}.md", it.name.replace('/', "-")));
         if let Some((_, claims)) = own.and_then(|text| text.split_once("\n## All claims\n")) {
             page += &format!("\n## {}\n{claims}", it.name);
         }
@@ -265,13 +270,14 @@ fn canaries() {
     let text = "title = \"\"\nsource = \"\"\ndrive = \"plextor-px256m5s\"\ntime = \"1s\"\nstacks = [\"none-none\"]\n\
         [[client]]\nname = \"target\"\njob = \"read\"\n[[expect]]\nkind = \"within\"\nof = \"total\"\nstack = \"none-none\"\n\
         published = \"510MB/s\"\nband = \"5%\"\nbasis = \"published\"\nquote = \"it reaches 510\"\n";
-    let silent = |text: &str| without_basis(&[File::canary("experiments/a.toml", text)]).len();
+    let silent =
+        |text: &str| without_basis(&[File::canary("reproduction/experiments/a.toml", text)]).len();
     assert_eq!((silent(text), silent(&text.replace("basis =", "# basis ="))), (0, 1));
     let list = |experiment: &str| {
         let text = format!("[[fitted_on]]\nexperiment = \"{experiment}\"\nchose = \"link\"\n");
         lists(&[File::canary("profiles/drives/plextor-px256m5s.toml", &text)])
     };
-    let known = known(&[File::canary("experiments/survey-2019/a.toml", text)]);
+    let known = known(&[File::canary("reproduction/experiments/survey-2019/a.toml", text)]);
     let page = |basis: &str, headline: &str| {
         format!(
             "**{headline} held-out published claims hold.**\n\n## survey-2019/a\n\n| Claim | Verdict | Basis |\n\
@@ -305,6 +311,7 @@ fn canaries() {
         "basis = \"published\"\nquote = \"it reaches 510\"",
         "basis = \"implied\"\nfollows = \"x in a/b\"",
     );
-    let implied = self::known(&[File::canary("experiments/survey-2019/a.toml", &implied)]);
+    let implied =
+        self::known(&[File::canary("reproduction/experiments/survey-2019/a.toml", &implied)]);
     assert_eq!((follow_nothing(&implied).len(), follow_nothing(&known).len()), (1, 0));
 }

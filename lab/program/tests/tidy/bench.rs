@@ -1,20 +1,29 @@
-//! Rules about benches: each has its place in docs/performance.md.
+//! Rules about benches: each has its place in a page: those of the server in docs/performance.md, the others in
+//! lab/docs/performance.md.
 
 use crate::files::{File, all, assert_none};
 use iofair_testkit::page::{replace, table};
 
-const PAGE: &str = "docs/performance.md";
+/// The page of a bench, by its file. `make bench` does the same.
+fn page_of(bench: &str) -> &'static str {
+    if bench.starts_with("crates/serve/") {
+        "docs/performance.md"
+    } else {
+        "lab/docs/performance.md"
+    }
+}
 
 /// Names of sections that benches publish and the page has no place for.
 fn homeless(files: &[File]) -> Vec<String> {
-    let page = files.iter().find(|file| file.path == PAGE).map_or("", |page| &page.text);
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| file.is_rust() && file.path.contains("/benches/")) {
+        let path = page_of(&file.path);
+        let page = files.iter().find(|file| file.path == path).map_or("", |page| &page.text);
         let names = file.text.split("publish(\"").skip(1).filter_map(|rest| rest.split('"').next());
         for name in names {
             let markers = [format!("<!-- {name} -->\n"), format!("<!-- end {name} -->\n")];
             if !markers.iter().all(|marker| page.matches(marker.as_str()).count() == 1) {
-                complaints.push(format!("{}: {PAGE} has no place for {name}", file.path));
+                complaints.push(format!("{}: {path} has no place for {name}", file.path));
             }
         }
     }
@@ -44,9 +53,11 @@ fn sections_are_replaced() {
 /// Goal: the rule catches what it is for. Method: a made-up bench and a page without its markers.
 #[test]
 fn canary() {
-    let page = |text| File::canary(PAGE, text);
+    let page = |text| File::canary("lab/docs/performance.md", text);
     let place = "<!-- a -->\n<!-- end a -->\n";
     let bench = || File::canary("crates/core/benches/a.rs", "page::publish(\"a\", &text);");
     assert_none(&homeless(&[bench(), page(place)]));
     assert_eq!(homeless(&[bench(), page("<!-- a -->\n")]).len(), 1);
+    let served = File::canary("crates/serve/benches/a.rs", "page::publish(\"a\", &text);");
+    assert_eq!(homeless(&[served, page(place)]).len(), 1);
 }

@@ -1,6 +1,6 @@
 //! Rules about the pages as a site (`make book`): the table of contents lists every page, internal links lead to a file and a
-//! heading that exist, code in the guide for policy authors is that of the example, and hand-written pages keep their lines and
-//! table cells short.
+//! heading that exist, code in the guide for policy authors is that of the example, hand-written pages keep their lines and
+//! table cells short, and the product's pages can be read in a day.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,50 @@ use crate::files::{File, all, assert_none, root};
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 const EXAMPLE: &str = "crates/core/examples/own_policy.rs";
-const GUIDE: &str = "docs/policy-author.md";
-/// Pages whose tables hold results or texts of the code.
-const GENERATED: &[&str] =
-    &["drives", "isolation", "live", "performance", "policies", "promise", "reproduction"];
-/// The folder of the pages of experiments, which are generated as well.
-const REPRODUCTION: &str = "reproduction/";
+const GUIDE: &str = "lab/docs/policy-author.md";
+/// The folders of pages: the product's, the laboratory's, and those of the reproduction, which commands write.
+const PRODUCT: &str = "docs/";
+const LABORATORY: &str = "lab/docs/";
+const REPRODUCTION: [&str; 2] = ["reproduction/", "reproduction/pages/"];
+/// Pages of the product and of the laboratory whose tables hold results or texts of the code.
+const GENERATED: &[&str] = &["drives", "performance", "policies"];
+/// Longest page of the product, and all of them together, in lines.
+const PAGE_LINES_MAX: usize = 400;
+const PRODUCT_LINES_MAX: usize = 4500;
 /// Longest line of prose, in characters.
 const PROSE_MAX: usize = 140;
 /// Longest table cell: two lines of a printed page.
 const CELL_MAX: usize = 240;
 
-/// Pages of the site: everything in `docs/` and the pages at the root.
+/// The name of a file directly in a folder.
+fn name_in<'a>(file: &'a File, folder: &str) -> Option<&'a str> {
+    file.path.strip_prefix(folder).filter(|name| !name.contains('/'))
+}
+
+/// Pages of the site: everything in the three folders and the pages at the root.
 fn pages(files: &[File]) -> impl Iterator<Item = &File> {
     let is_page = |file: &&File| {
-        let name = file.path.strip_prefix("docs/").unwrap_or(&file.path);
-        let is_ours = !name.contains('/') || name.starts_with(REPRODUCTION);
-        name.ends_with(".md") && is_ours && file.path != SUMMARY
+        let [index, experiments] = REPRODUCTION;
+        let mut folders = ["", PRODUCT, LABORATORY, index, experiments].into_iter();
+        let is_ours = folders.any(|folder| name_in(file, folder).is_some());
+        file.path.ends_with(".md") && is_ours && file.path != SUMMARY
     };
     files.iter().filter(is_page)
+}
+
+/// Complaints about the length of the product's pages, each and together.
+fn long_pages(files: &[File]) -> Vec<String> {
+    let lines = |page: &File| page.text.lines().count();
+    let ours: Vec<&File> = pages(files).filter(|page| name_in(page, PRODUCT).is_some()).collect();
+    let long = ours.iter().filter(|page| lines(page) > PAGE_LINES_MAX);
+    let mut complaints: Vec<String> = long
+        .map(|page| format!("{}: {} lines, allowed are {PAGE_LINES_MAX}", page.path, lines(page)))
+        .collect();
+    let sum: usize = ours.iter().map(|page| lines(page)).sum();
+    if sum > PRODUCT_LINES_MAX {
+        complaints.push(format!("{PRODUCT}: {sum} lines, allowed are {PRODUCT_LINES_MAX}"));
+    }
+    complaints
 }
 
 /// Lines outside code blocks, numbered from 1, with inline code blanked out.
@@ -150,8 +175,8 @@ fn foreign_code(files: &[File]) -> Vec<String> {
 /// Complaints about long lines and long table cells of hand-written pages.
 fn wide(files: &[File]) -> Vec<String> {
     let is_ours = |page: &&File| {
-        let name = page.path.strip_prefix("docs/").unwrap_or(&page.path);
-        !GENERATED.iter().any(|it| name == format!("{it}.md")) && !name.starts_with(REPRODUCTION)
+        let name = name_in(page, PRODUCT).or(name_in(page, LABORATORY)).unwrap_or(&page.path);
+        !GENERATED.iter().any(|it| name == format!("{it}.md")) && !name.starts_with(REPRODUCTION[0])
     };
     let mut complaints = Vec::new();
     for page in pages(files).filter(is_ours) {
@@ -199,6 +224,12 @@ fn pages_are_not_too_wide() {
     assert_none(&wide(&all()));
 }
 
+/// Goal: an operator can read the product's pages. Method: count the lines of each page, and of all together.
+#[test]
+fn pages_of_the_product_are_short() {
+    assert_none(&long_pages(&all()));
+}
+
 /// Goal: every rule of this file catches what it is for. Method: a made-up bad page each, and a good one.
 #[test]
 fn canaries() {
@@ -218,5 +249,14 @@ fn canaries() {
     assert_eq!(foreign_code(&[guide("```rust\nfn b() {}\n```\n"), example]).len(), 1);
     assert_eq!(wide(&[page(&"a ".repeat(PROSE_MAX))]).len(), 1);
     assert_eq!(wide(&[page(&format!("| {} |", "a ".repeat(CELL_MAX)))]).len(), 1);
+    let of_lines = |name: String, lines| File::canary(&name, &"a\n".repeat(lines));
+    assert_eq!(long_pages(&[of_lines("docs/a.md".into(), PAGE_LINES_MAX + 1)]).len(), 1);
+    assert_none(&long_pages(&[of_lines("lab/docs/a.md".into(), PAGE_LINES_MAX + 1)]));
+    let many = |lines| {
+        let names = 0..=PRODUCT_LINES_MAX / PAGE_LINES_MAX;
+        names.map(|n| of_lines(format!("docs/{n}.md"), lines)).collect::<Vec<_>>()
+    };
+    assert_eq!(long_pages(&many(PAGE_LINES_MAX)).len(), 1);
+    assert_none(&long_pages(&many(PAGE_LINES_MAX / 2)));
     assert_none(&wide(&[page(&format!("```\n{}\n```\n", "a ".repeat(CELL_MAX)))]));
 }

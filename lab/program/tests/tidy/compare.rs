@@ -3,7 +3,7 @@
 use crate::explain::with_answers;
 use crate::files::root;
 
-const PAGE: &str = "docs/compare.md";
+const PAGE: &str = "lab/docs/compare.md";
 
 /// Goal: the page shows what its command prints. Method: run it, compare; IOFAIR_BLESS=1 writes it.
 #[test]

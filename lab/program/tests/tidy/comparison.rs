@@ -1,5 +1,5 @@
-//! What docs/policies.md says of each policy: what it promises, needs and costs, and where it fails. The texts are in the policy's row,
-//! their numbers in docs/measured.csv, its cost in docs/performance.md. Rules: every row has all of them, and every
+//! What the pages of policies say of each one: what it promises, needs and costs, and where it fails. The texts are in the
+//! policy's row, their numbers in reproduction/measured.csv, its cost in lab/docs/performance.md. Rules: every row has all of them, and every
 //! experiment that it names exists and runs the policy.
 
 use std::fmt::Write;
@@ -11,34 +11,45 @@ use iofair_simulator::report::{self, Measured};
 
 use crate::files::{File, all, assert_none};
 
-const PERFORMANCE: &str = "docs/performance.md";
+const PERFORMANCE: &str = "lab/docs/performance.md";
+
+/// Where a page links to, as seen from it.
+#[derive(Clone, Copy)]
+pub(crate) struct Links {
+    pub(crate) performance: &'static str,
+    pub(crate) experiments: &'static str,
+}
 
 /// What the lists below say, and where their numbers come from.
-pub(crate) const LEGEND: &str = "Each policy has a section below with what it promises, what it needs, and where it fails. The numbers in these lists are \
+pub(crate) fn legend(links: Links) -> String {
+    LEGEND.replace("PERFORMANCE", links.performance)
+}
+
+const LEGEND: &str = "Each policy has a section below with what it promises, what it needs, and where it fails. The numbers in these lists are \
      those\nof the experiment named, in the unit of its source (with `units = \"suite\"`, a client's MB/s are KiB/s / 1000 and a \
      total is in\nMiB/s). `iofair-lab run` shows them; `make measured` writes them. *By its rules* means that it follows from the \
      policy's rules.\n\n*Cost* is nanoseconds per request with 1,000 groups, including the engine \
-     ([performance.md](performance.md)). For a throttle, it is\nthe cost with ceilings out of reach and with ceilings that are \
+     ([performance.md](PERFORMANCE)). For a throttle, it is\nthe cost with ceilings out of reach and with ceilings that are \
      always reached (`held`).\n";
 
 /// What a policy promises, needs and costs, and where it fails, as a list.
-pub(crate) fn list(row: &Row, measured: &Measured) -> String {
+pub(crate) fn list(row: &Row, measured: &Measured, links: Links) -> String {
     let Judgement { promises, needs, fails } = &row.judgement;
     let mut list = String::new();
     for claim in *promises {
-        let _ = writeln!(list, "- **Promises.** {}", sentence(claim, measured));
+        let _ = writeln!(list, "- **Promises.** {}", sentence(claim, measured, links));
     }
     let _ = writeln!(list, "- **Needs.** {needs}");
     for claim in *fails {
-        let _ = writeln!(list, "- **Fails.** {}", sentence(claim, measured));
+        let _ = writeln!(list, "- **Fails.** {}", sentence(claim, measured, links));
     }
     list
 }
 
 /// A claim with its numbers and links to what shows them.
-fn sentence(claim: &Claim, measured: &Measured) -> String {
+fn sentence(claim: &Claim, measured: &Measured, links: Links) -> String {
     let says = measured.fill(claim);
-    let link = |name: &String| format!("[{name}](../experiments/{name}.toml)");
+    let link = |name: &String| format!("[{name}]({}/{name}.toml)", links.experiments);
     let mut links: Vec<String> = report::experiments(claim).iter().map(link).collect();
     let Some(first) = links.first_mut() else { return format!("{says} *(by its rules)*") };
     if let Some((_, stacks)) = claim.shown_by.split_once(' ') {
@@ -99,7 +110,7 @@ fn unshown(files: &[File], rows: &[&Row]) -> Vec<String> {
 
 fn shows(files: &[File], row: &Row, shown_by: &str) -> bool {
     let (experiment, asked) = shown_by.split_once(' ').unwrap_or((shown_by, ""));
-    let path = format!("experiments/{experiment}.toml");
+    let path = format!("reproduction/experiments/{experiment}.toml");
     let Some(file) = files.iter().find(|file| file.path == path) else { return false };
     let runs = |name: &str| {
         let Ok(stack) = TABLE.stack(name) else { return false };
@@ -140,8 +151,8 @@ fn canaries() {
     assert_eq!(silent(&[&judged(claims(""), "Something there.", &[])]).len(), 1);
     assert_none(&silent(&[&judged(claims(""), "Something there.", claims(""))]));
     let files = [
-        File::canary("experiments/a/b.toml", "stacks = [\"none-none\", \"prop-bfq\"]"),
-        File::canary("experiments/a/c.toml", "stacks = [\"none-noop\"]"),
+        File::canary("reproduction/experiments/a/b.toml", "stacks = [\"none-none\", \"prop-bfq\"]"),
+        File::canary("reproduction/experiments/a/c.toml", "stacks = [\"none-noop\"]"),
         File::canary(PERFORMANCE, "| stack | ns, 1 | ns, 1000 |\n|--|--|\n| none-noop | 1 | 7 |\n"),
     ];
     for wrong in ["a/d", "a/b", "a/c --stack prop-bfq", "a/c none-noop"] {

@@ -1,4 +1,4 @@
-//! Rules about the pictures and tables of docs/promise.md: they are made from the tables under docs/evidence, which `make evidence`
+//! Rules about the pictures and tables of reproduction/promise.md: they are made from the tables under reproduction/evidence, which `make evidence`
 //! writes, and the page shows all of them.
 
 use iofair_simulator::experiment::{self, Experiment, Overrides};
@@ -6,8 +6,8 @@ use iofair_simulator::report;
 
 use crate::files::{File, all, assert_none, root};
 
-const PAGE: &str = "docs/promise.md";
-const PICTURES: &str = "docs/images";
+const PAGE: &str = "reproduction/promise.md";
+const PICTURES: &str = "reproduction/images";
 
 /// The experiments below a folder, in the order of their paths.
 pub(crate) fn experiments(files: &[File], folder: &str) -> Vec<Experiment> {
@@ -24,19 +24,19 @@ fn text<'a>(files: &'a [File], path: &str) -> &'a str {
 /// Names and contents of all pictures that are drawn.
 fn pictures(files: &[File]) -> Result<Vec<(String, String)>, String> {
     let steps = experiments(files, report::STEPS);
-    let mut all = report::step_pictures(&steps, text(files, "docs/evidence/steps.csv"))?;
-    all.extend(report::pareto_pictures(text(files, "docs/evidence/frontier.csv"))?);
+    let mut all = report::step_pictures(&steps, text(files, "reproduction/evidence/steps.csv"))?;
+    all.extend(report::pareto_pictures(text(files, "reproduction/evidence/frontier.csv"))?);
     Ok(all)
 }
 
 /// Tables of the page: what they stand between, and what they say.
 pub(crate) fn tables(files: &[File]) -> Result<Vec<(&'static str, String)>, String> {
     let steps = experiments(files, report::STEPS);
-    let steps = report::steps_table(&steps, text(files, "docs/evidence/steps.csv"))?;
-    let every = text(files, "docs/evidence/frontier.csv");
-    let seeds = report::seeds_table(text(files, "docs/evidence/seeds.csv"))?;
+    let steps = report::steps_table(&steps, text(files, "reproduction/evidence/steps.csv"))?;
+    let every = text(files, "reproduction/evidence/frontier.csv");
+    let seeds = report::seeds_table(text(files, "reproduction/evidence/seeds.csv"))?;
     let (frontier, stacks) = (report::frontier_table(every)?, report::stacks_table(every)?);
-    let found = report::found_table(text(files, "docs/evidence/search.csv"))?;
+    let found = report::found_table(text(files, "reproduction/evidence/search.csv"))?;
     Ok(vec![
         ("frontier", frontier),
         ("stacks", stacks),
@@ -58,7 +58,7 @@ pub(crate) fn with_table(page: &str, name: &str, table: &str) -> Option<String> 
 fn stale(files: &[File]) -> Vec<String> {
     let pictures = match pictures(files) {
         Ok(pictures) => pictures,
-        Err(error) => return vec![format!("docs/evidence: {error}: run make evidence")],
+        Err(error) => return vec![format!("reproduction/evidence: {error}: run make evidence")],
     };
     let mut complaints = Vec::new();
     for (name, svg) in pictures {
@@ -88,7 +88,7 @@ fn generated_pages_have_fresh_pictures() {
 /// shows.
 #[test]
 fn canaries() {
-    let path = "experiments/steps/a.toml";
+    let path = "reproduction/experiments/steps/a.toml";
     let experiment = "title = \"\"\nsource = \"\"\ndrive = \"plextor-px256m5s\"\ntime = \"1s\"\n\
         interval = \"500ms\"\nstacks = [\"promise\"]\n[[client]]\nname = \"target\"\njob = \"read\"\n\
         [[variant]]\nname = \"it\"\n";
@@ -96,7 +96,7 @@ fn canaries() {
     let lines = "steps/a,it,promise,target,0.5,1 2\nsteps/a,it,promise,total,0.5,1 2\n";
     let table = format!("{head}{lines}");
     let files = |table: &str| {
-        [File::canary(path, experiment), File::canary("docs/evidence/steps.csv", table)]
+        [File::canary(path, experiment), File::canary("reproduction/evidence/steps.csv", table)]
     };
     assert_eq!(stale(&files(&table)).len(), 2);
     assert!(tables(&files(&table)).is_ok() && tables(&files("")).is_ok());

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::files::root;
 
-const PAGE: &str = "docs/explain.md";
+const PAGE: &str = "lab/docs/explain.md";
 const FENCE: &str = "\n```";
 
 /// The experiment that the page shows.

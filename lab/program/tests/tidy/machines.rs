@@ -18,7 +18,7 @@ const OF_MACHINES: [&str; 3] = ["drive", "host", "tags"];
 
 fn more_than_workload(files: &[File]) -> Vec<String> {
     let is_source = |file: &&File| {
-        SOURCES.iter().any(|it| file.path.starts_with(&format!("experiments/{it}/")))
+        SOURCES.iter().any(|it| file.path.starts_with(&format!("reproduction/experiments/{it}/")))
     };
     let mut complaints = Vec::new();
     for file in files.iter().filter(|it| it.path.ends_with(".toml")).filter(is_source) {
@@ -43,11 +43,13 @@ fn experiments_contain_only_their_workload() {
 #[test]
 fn canaries() {
     let count = |text: &str| {
-        more_than_workload(&[File::canary("experiments/survey-2019/a.toml", text)]).len()
+        more_than_workload(&[File::canary("reproduction/experiments/survey-2019/a.toml", text)])
+            .len()
     };
     assert_eq!(count("machine = \"plextor-2018\"\n[[variant]]\nhost.writeback = \"root\""), 0);
     assert_eq!(count("drive = \"plextor-px256m5s\""), 2);
     assert_eq!(count("machine = \"sata-2009\"\ntags = 128\n[host]\ncold_percent = 0"), 2);
-    let ours = File::canary("experiments/suite/a.toml", "drive = \"plextor-px256m5s\"");
+    let ours =
+        File::canary("reproduction/experiments/suite/a.toml", "drive = \"plextor-px256m5s\"");
     assert!(more_than_workload(&[ours]).is_empty());
 }

@@ -1,5 +1,5 @@
 //! Rules about numbers in the sentences on policies: what was measured is named, not typed; what is named
-//! exists and is in docs/measured.csv, which holds nothing else; a number that is typed is one of the experiment's
+//! exists and is in reproduction/measured.csv, which holds nothing else; a number that is typed is one of the experiment's
 //! file or the default of a parameter.
 
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ use iofair_simulator::report::{self, Measured};
 use crate::evidence::{experiments, tables, with_table};
 use crate::files::{File, all, assert_none, root};
 
-const TABLE: &str = "docs/measured.csv";
-const PROMISE_PAGE: &str = "docs/promise.md";
+const TABLE: &str = "reproduction/measured.csv";
+const PROMISE_PAGE: &str = "reproduction/promise.md";
 const UNITS: &[&str] = &["GB/s", "GiB/s", "IOPS", "KiB", "KiB/s", "MB/s", "MiB/s", "ms", "s", "us"];
 
 /// What was measured, as the pages show it.
@@ -38,7 +38,7 @@ fn promise_page(files: &[File], page: &str) -> Option<String> {
 
 /// The file of an experiment, as text.
 fn text<'a>(files: &'a [File], experiment: &str) -> Option<&'a str> {
-    let path = format!("experiments/{experiment}.toml");
+    let path = format!("reproduction/experiments/{experiment}.toml");
     files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
 }
 
@@ -148,7 +148,7 @@ fn the_measured_numbers_are_those_named() {
     assert_none(&not_in_step(&all(), POLICIES.policies));
 }
 
-/// Goal: the tables of docs/promise.md are fresh. Method: generate and compare; IOFAIR_BLESS=1 writes it.
+/// Goal: the tables of reproduction/promise.md are fresh. Method: generate and compare; IOFAIR_BLESS=1 writes it.
 #[test]
 fn generated_pages_of_promises_are_fresh() {
     let path = root().join(PROMISE_PAGE);
@@ -177,7 +177,8 @@ fn canaries() {
         stacks = [\"none-none\"]\n[[client]]\nname = \"target\"\njob = \"read\"\nweight = 300\nlow = \"10MB/s\"\n\
         [[expect]]\nkind = \"within\"\nof = \"total\"\nstack = \"none-none\"\npublished = \"510MB/s\"\nbasis = \"published\"\n";
     let table = "experiment,variant,stack,quantity,value,unit\na/b,,none-none,target,5,MB/s\n";
-    let files = [File::canary("experiments/a/b.toml", experiment), File::canary(TABLE, table)];
+    let files =
+        [File::canary("reproduction/experiments/a/b.toml", experiment), File::canary(TABLE, table)];
     let claim = |says, shown_by| Claim { says, shown_by };
     for (says, shown_by, complaints) in [
         ("{target of none-none}", "a/b", 0),
@@ -193,7 +194,7 @@ fn canaries() {
         assert_eq!(nowhere(&files, &claim(says, shown_by)).len(), complaints, "{says} {shown_by}");
     }
     let [promised, measured] = [
-        File::canary("experiments/promise/a.toml", experiment),
+        File::canary("reproduction/experiments/promise/a.toml", experiment),
         File::canary(TABLE, &table.replace("a/b", "promise/a")),
     ];
     let place = |name| format!("<!-- {name}: generated -->\nold<!-- {name}: end -->\n");

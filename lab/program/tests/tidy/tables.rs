@@ -112,13 +112,13 @@ fn needs_sources_every_number_of_2009_is_claimed() {
     let text = texts.map(|it| it.expect("a text")).find(|it| it.contains("IO controller V10"));
     let cells = cells(&text.expect("the text of 2009 is there"));
     assert_eq!(cells.len(), 388);
-    assert_none(&unclaimed(&cells, &experiments(&all(), "experiments")));
+    assert_none(&unclaimed(&cells, &experiments(&all(), "reproduction/experiments")));
 }
 
 /// Goal: the rule catches what it is for. Method: a number that is claimed, one that repeats it, and one that is not.
 #[test]
 fn canaries() {
-    let known = experiments(&all(), "experiments");
+    let known = experiments(&all(), "reproduction/experiments");
     let table = |row: &str| unclaimed(&cells(&format!("nr  Max-bdwidth\n{row}\n")), &known).len();
     let row = "1   5737KiB/s   5737KiB/s   5737KiB/s   164K usec   503KiB/s    159K usec";
     assert_eq!(cells(&format!("nr  Max-bdwidth\n{row}\nnr  Max\n")).len(), 6);

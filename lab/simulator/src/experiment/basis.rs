@@ -192,7 +192,7 @@ mod tests {
     fn with(keys: &str) -> Result<Experiment, ConfigError> {
         let text = EXAMPLE.replacen("basis = \"published\"", keys, 1);
         assert!(EXAMPLE.contains("basis = \"published\""));
-        parse("experiments/a/example.toml", &text, &Overrides::default())
+        parse("reproduction/experiments/a/example.toml", &text, &Overrides::default())
     }
 
     /// Goal: every claim has a basis with what belongs to it. Method: good ones, and one mistake a rule.

@@ -111,7 +111,7 @@ pub enum SchedulerTimes {
     /// Those of the articles' machine.
     #[serde(rename = "2018")]
     Articles,
-    /// Those of the machine of docs/truth.md.
+    /// Those of the machine of reproduction/truth.md.
     #[serde(rename = "6.18")]
     Linux618,
     /// None.

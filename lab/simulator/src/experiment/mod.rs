@@ -1,5 +1,5 @@
 //! Experiments: files that say what to run and what a source claims, and the machinery between them
-//! and a report. The format is described in `docs/experiments.md`.
+//! and a report. The format is described in `lab/docs/experiments.md`.
 
 pub mod basis;
 mod change;

@@ -11,7 +11,7 @@ use super::resolved::Experiment;
 /// Where a number stands, by names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Spot {
-    /// The experiment: its file below `experiments/`, without `.toml`.
+    /// The experiment: its file below `reproduction/experiments/`, without `.toml`.
     pub experiment: String,
     /// The variant; empty when the file has none.
     pub variant: String,

@@ -101,7 +101,8 @@ pub(crate) fn simulate(scenario: &Scenario) -> Result<Outcome, String> {
 }
 
 pub(crate) fn example() -> Experiment {
-    parse("experiments/a/example.toml", EXAMPLE, &Overrides::default()).expect("a good file")
+    parse("reproduction/experiments/a/example.toml", EXAMPLE, &Overrides::default())
+        .expect("a good file")
 }
 
 pub(crate) fn results(experiment: Experiment, jobs: usize) -> Results {
@@ -339,7 +340,11 @@ fn an_order_of_quotients() {
         let order = format!(
             "\n[[expect]]\nkind = 'order'\nof = 'total'\nvariant = 'rand, N=4'\norder = ['none-none', 'again']\nper = {per}\n"
         );
-        parse("experiments/a/example.toml", &(EXAMPLE.to_owned() + &order), &Overrides::default())
+        parse(
+            "reproduction/experiments/a/example.toml",
+            &(EXAMPLE.to_owned() + &order),
+            &Overrides::default(),
+        )
     };
     let claim = file("{ variant = 'rand, N=1' }").expect("a good file").claims.remove(1);
     assert_eq!(claim.text, "total: none-none < again, each / [rand, N=1]");
@@ -380,9 +385,9 @@ fn a_failing_run_is_named() {
     assert!(error.contains("seed 2") && error.contains("no such drive"), "{error}");
 }
 
-/// All files under `experiments/`.
+/// All files under `reproduction/experiments/`.
 pub(crate) fn all_shipped() -> Vec<Experiment> {
-    let root = format!("{}/../../experiments", env!("CARGO_MANIFEST_DIR"));
+    let root = format!("{}/../../reproduction/experiments", env!("CARGO_MANIFEST_DIR"));
     let mut all = Vec::new();
     let entries = std::fs::read_dir(root).expect("the directory is there");
     // Beside the directories are the table of bands and the page of their changes.
@@ -398,7 +403,7 @@ pub(crate) fn all_shipped() -> Vec<Experiment> {
 }
 
 /// Goal: every experiment that we ship can be run and can fail. Method: read and expand all files
-/// under `experiments/`. Those of `truth` and `drawn` are compared with the kernel instead of with claims.
+/// under `reproduction/experiments/`. Those of `truth` and `drawn` are compared with the kernel instead of with claims.
 #[test]
 fn all_shipped_experiments_expand() {
     let all = all_shipped();
@@ -416,10 +421,10 @@ fn all_shipped_experiments_expand() {
 /// Goal: the example of the manual page is right, and all that it names can be run. Method: run it.
 #[test]
 fn the_example_of_the_manual_runs() {
-    let page = include_str!("../../../../docs/experiments.md");
+    let page = include_str!("../../../../lab/docs/experiments.md");
     let (_, rest) = page.split_once("```toml\n").expect("the page has an example");
     let (text, _) = rest.split_once("```").expect("the example ends");
-    let experiment = parse("docs/experiments.md", text, &Overrides::default());
+    let experiment = parse("lab/docs/experiments.md", text, &Overrides::default());
     let experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((experiment.variants.len(), experiment.claims.len()), (4, 4));
     let simulate = |scenario: &Scenario| crate::simulate(scenario).map_err(|e| e.to_string());
@@ -433,13 +438,13 @@ fn the_example_of_the_manual_runs() {
 /// the parser lists them when one is wrong.
 #[test]
 fn the_manual_names_every_key() {
-    let page = include_str!("../../../../docs/experiments.md");
+    let page = include_str!("../../../../lab/docs/experiments.md");
     for (from, to) in
         [("weight = 300", "x = 1"), ("repeats = 3", "x = 1"), ("hard = true", "x = 1")]
     {
         let known = refuse(from, to).allowed.expect("the parser lists what it knows");
         for key in known.split(", ") {
-            assert!(page.contains(key), "docs/experiments.md does not mention {key}");
+            assert!(page.contains(key), "lab/docs/experiments.md does not mention {key}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Drive, host and stacks are those of an experiment file without clients, so that the same settings change them. What a job
 //! file says of files and devices becomes places on the drive ([`target`]); what it says of calls becomes a job ([`spec`]).
-//! `docs/fio.md` lists the options and where the model differs from fio.
+//! `lab/docs/fio.md` lists the options and where the model differs from fio.
 
 mod amount;
 mod info;

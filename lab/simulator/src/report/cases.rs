@@ -1,5 +1,5 @@
-//! The table of docs/promise.md about cases that the search found: what each file under `experiments/search` expects, and what
-//! it gets. The numbers are in `docs/measured.csv`.
+//! The table of reproduction/promise.md about cases that the search found: what each file under `reproduction/experiments/search` expects, and what
+//! it gets. The numbers are in `reproduction/measured.csv`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use super::number::{band, short};
 use crate::experiment::{Claim, Experiment, Spot, Verdict};
 
 /// The folder of these experiments.
-pub const CASES: &str = "experiments/search";
+pub const CASES: &str = "reproduction/experiments/search";
 
 fn spots<'a>(experiment: &'a Experiment, claim: &'a Claim) -> impl Iterator<Item = Spot> + 'a {
     claim.places.iter().map(|place| Spot::of(experiment, place))
@@ -63,7 +63,7 @@ pub fn cases_table(experiments: &[Experiment], measured: &Measured) -> String {
         let (expected, got): (Vec<_>, Vec<_>) = all.map(|[expected, got]| (expected, got)).unzip();
         let _ = writeln!(
             text,
-            "| [{short_name}](../experiments/{name}.toml) | {state} | {} | {} | {} |",
+            "| [{short_name}](experiments/{name}.toml) | {state} | {} | {} | {} |",
             experiment.note,
             expected.join("<br>"),
             got.join("<br>")
@@ -93,7 +93,7 @@ mod tests {
         let read = |claims: &[&str]| {
             let example = EXAMPLE.split("[[expect]]").next().expect("it has a beginning");
             let text = claims.iter().map(|rest| claim(rest)).collect::<String>();
-            let path = "experiments/search/case-1.toml";
+            let path = "reproduction/experiments/search/case-1.toml";
             parse(path, &(example.to_owned() + &text), &Overrides::default()).expect("a good file")
         };
         let fixed = read(&[kept, same]);
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(spots.len(), 3, "a rate and two totals");
         let measured = Measured::read(&[results(fixed.clone(), 1)], &spots).expect("all are there");
         let table = cases_table(&[fixed], &measured);
-        let row = "| [case-1](../experiments/search/case-1.toml) | fixed | ";
+        let row = "| [case-1](experiments/search/case-1.toml) | fixed | ";
         assert!(table.contains(row), "{table}");
         let cells = "| target of again, rand, N=4: ≥ 9 MB/s<br>total: again / none-none, rand, N=4: ≥ 0.926 | 10 MB/s<br>1 |";
         assert!(table.contains(cells), "{table}");

@@ -1,4 +1,4 @@
-//! The table of `docs/evidence/search.csv` in docs/promise.md: how often random cases find what, by the kind of the drive.
+//! The table of `reproduction/evidence/search.csv` in reproduction/promise.md: how often random cases find what, by the kind of the drive.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! What a promise costs on every stack, and over seeds and variants of a drive: the tables `docs/evidence/frontier.csv` and
-//! `docs/evidence/seeds.csv`, and those of docs/promise.md that are made from them. A line is what the client `target` got
+//! What a promise costs on every stack, and over seeds and variants of a drive: the tables `reproduction/evidence/frontier.csv` and
+//! `reproduction/evidence/seeds.csv`, and those of reproduction/promise.md that are made from them. A line is what the client `target` got
 //! of one workload on one stack over all seeds.
 
 use std::collections::BTreeMap;

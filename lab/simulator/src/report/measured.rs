@@ -2,7 +2,7 @@
 //!
 //! A sentence there holds no number that was measured but says where it stands, in braces: `A random reader
 //! gets {target of none-none [15 readers]}.` [`spots`] finds these places, [`Measured`] is the table
-//! `docs/measured.csv` with what was measured at each (`make measured`), and [`Measured::fill`] puts the one
+//! `reproduction/measured.csv` with what was measured at each (`make measured`), and [`Measured::fill`] puts the one
 //! into the other.
 
 use std::collections::{BTreeMap, BTreeSet};

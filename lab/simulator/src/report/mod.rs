@@ -1,5 +1,5 @@
 //! Reports of experiments: tables for people, JSON and CSV for programs, one page with charts, and
-//! the list of published numbers in `docs/reproduction.md`. All of them print one [`Summary`].
+//! the list of published numbers in `reproduction/reproduction.md`. All of them print one [`Summary`].
 //! [`beside()`] puts the results of two worlds side by side.
 
 mod beside;

@@ -1,4 +1,4 @@
-//! The pictures of `docs/evidence/frontier.csv` in docs/promise.md: for each drive and workload, what the promised client gets
+//! The pictures of `reproduction/evidence/frontier.csv` in reproduction/promise.md: for each drive and workload, what the promised client gets
 //! against what all clients get, a dot a stack.
 
 use iofair_draw::{Axis, COLOURS, Mark, Plot, fill, picture};

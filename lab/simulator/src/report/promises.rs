@@ -1,5 +1,5 @@
-//! The table of `docs/promise.md`: what a client with a minimum and all together get, of every variant of the
-//! experiments under `experiments/promise`, on every stack of theirs. The numbers stand in `docs/measured.csv`.
+//! The table of `reproduction/promise.md`: what a client with a minimum and all together get, of every variant of the
+//! experiments under `reproduction/experiments/promise`, on every stack of theirs. The numbers stand in `reproduction/measured.csv`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use super::number::short;
 use crate::experiment::{Experiment, Metric, Place, Quantity, Spot};
 
 /// The folder of these experiments.
-pub const PROMISES: &str = "experiments/promise";
+pub const PROMISES: &str = "reproduction/experiments/promise";
 /// Whom they are about.
 pub(super) const TARGET: &str = "target";
 /// A minimum counts as kept from this part of it on.

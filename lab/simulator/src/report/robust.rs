@@ -1,4 +1,4 @@
-//! How often each claim holds over many draws, as a CSV file: `docs/evidence/robust.csv`.
+//! How often each claim holds over many draws, as a CSV file: `reproduction/evidence/robust.csv`.
 
 use crate::experiment::{Claim, Experiment, Verdict};
 

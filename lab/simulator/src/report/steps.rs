@@ -1,4 +1,4 @@
-//! Step responses in docs/promise.md: `docs/evidence/steps.csv`, the rates of the experiments under `experiments/steps` over
+//! Step responses in reproduction/promise.md: `reproduction/evidence/steps.csv`, the rates of the experiments under `reproduction/experiments/steps` over
 //! time, and a picture of each variant, drawn from it.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::experiment::{Claim, Experiment, Kind, Metric, Quantity, Results, step
 use crate::scenario::What;
 
 /// The folder of these experiments.
-pub const STEPS: &str = "experiments/steps";
+pub const STEPS: &str = "reproduction/experiments/steps";
 
 const HEADER: [&str; 6] = ["experiment", "variant", "stack", "of", "seconds", "rates"];
 /// The stack that the pictures are of.
@@ -254,7 +254,8 @@ mod tests {
             claim("kind = \"rises_at\"\nof = \"target\"\nvalue = \"7MB/s\"\nhigh = \"2s\"\n");
         let settles = claim("kind = \"settles_at\"\nof = \"total\"\nvalue = 0.1\nhigh = \"1s\"\n");
         let text = format!("interval = \"500ms\"\n{text}{rises}{settles}");
-        parse("experiments/a/example.toml", &text, &Overrides::default()).expect("a good file")
+        parse("reproduction/experiments/a/example.toml", &text, &Overrides::default())
+            .expect("a good file")
     }
 
     /// Goal: pictures are drawn from the table alone, with the step and the minimum that it leads to. Method: the example

@@ -530,7 +530,7 @@ fn rates(run: &Scenario) -> (u64, u64) {
 }
 
 /// Goal: the drive profile and this host give the published rows without a scheduler. Method:
-/// docs/drives.md, within 20 % for the target and 5 % for the total.
+/// lab/docs/drives.md, within 20 % for the target and 5 % for the total.
 #[test]
 fn the_plextor_rows_come_out() {
     let (alone, _) = rates(&published(0));

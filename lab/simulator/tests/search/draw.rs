@@ -95,7 +95,7 @@ impl Case {
     pub(crate) fn has_latencies(&self) -> bool {
         self.clients.iter().any(|client| client.keys.contains("latency"))
     }
-    /// What kind of drive it has, as in docs/evidence/search.csv.
+    /// What kind of drive it has, as in reproduction/evidence/search.csv.
     pub(crate) fn on(&self) -> &'static str {
         match self.disk {
             true => "disk",

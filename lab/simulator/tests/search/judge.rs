@@ -36,7 +36,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Its name in docs/evidence/search.csv.
+    /// Its name in reproduction/evidence/search.csv.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Broken => "broken",

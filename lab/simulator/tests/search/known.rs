@@ -1,4 +1,4 @@
-//! The cases under `experiments/search`: findings of the search that were looked into, each with its explanation.
+//! The cases under `reproduction/experiments/search`: findings of the search that were looked into, each with its explanation.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,8 @@ use iofair_simulator::experiment::{self, Overrides, Runner, Verdict};
 use iofair_simulator::scenario::Scenario;
 
 fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/search");
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reproduction/experiments/search");
     let listed = std::fs::read_dir(&folder).expect("the folder is there");
     let mut files: Vec<PathBuf> =
         listed.map(|file| file.expect("it can be listed").path()).collect();

@@ -3,7 +3,7 @@
 //!
 //! `make search` runs many cases, and a fifth of their number on volumes. `IOFAIR_CASES` is their number, `IOFAIR_SEED` the first one
 //! (on a volume from 1,000,000 on; then there are no others), and `IOFAIR_KEEP` names a folder for the experiment files of cases with findings, or of the only case; `IOFAIR_FOUND` names a file for a table of all
-//! findings. Cases that were looked into are kept under `experiments/search`.
+//! findings. Cases that were looked into are kept under `reproduction/experiments/search`.
 
 mod draw;
 mod judge;
@@ -18,7 +18,7 @@ use iofair_simulator::report::SEARCHED;
 use draw::Case;
 use judge::{Finding, Kind, Verdict};
 
-/// Findings among the first cases that docs/promise.md documents as limits.
+/// Findings among the first cases that reproduction/promise.md documents as limits.
 const KNOWN: &[(u64, Kind)] = &[
     (35, Kind::Starved),
     (96, Kind::Starved),
@@ -96,7 +96,7 @@ fn report(verdicts: &[Verdict]) {
     );
 }
 
-/// The findings as lines of docs/evidence/search.csv, rates in MB/s, and how many cases were searched on each kind of drive.
+/// The findings as lines of reproduction/evidence/search.csv, rates in MB/s, and how many cases were searched on each kind of drive.
 fn csv(verdicts: &[Verdict]) -> String {
     let mut text = "case,on,drive,finding,of,expected,got\n".to_owned();
     for verdict in verdicts {

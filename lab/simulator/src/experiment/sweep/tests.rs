@@ -110,7 +110,7 @@ fn a_command_line_sweeps() {
 /// Goal: an experiment whose runs a drive was fitted on can be swept. Method: one that the profile of its drive names.
 #[test]
 fn an_experiment_that_was_fitted_on_is_swept() {
-    let path = Path::new("../../experiments/article-2018/figure-1.toml");
+    let path = Path::new("../../reproduction/experiments/article-2018/figure-1.toml");
     let sweeps = vec!["policy.bfq.slice_idle=0s,8ms".to_owned()];
     let plain = crate::experiment::read(path, &Overrides::default()).expect("a good file");
     assert!(plain.variants.iter().any(|it| !it.fitted_on.is_empty()), "the profile names it");
