@@ -505,8 +505,9 @@ fn shares_and_limits(kernel: Kernel) {
     fs::create_dir_all(root.join("tmp")).unwrap();
     let fio = Command::new("sh").args(["-c", "command -v fio"]).output().unwrap();
     let fio = String::from_utf8(fio.stdout).unwrap();
-    for program in [env!("CARGO_BIN_EXE_iofair"), fio.trim()] {
-        machine::bring(&place.0, Path::new(program));
+    let iofair = Path::new(env!("CARGO_BIN_EXE_iofair"));
+    for program in [iofair, &iofair.with_file_name("iofair-lab"), Path::new(fio.trim())] {
+        machine::bring(&place.0, program);
     }
     for (name, text) in [("mix", MIX), ("cost", COST), ("latency", LATENCY), ("contracts", "")] {
         fs::write(root.join(format!("{name}.toml")), text).unwrap();
