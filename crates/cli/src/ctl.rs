@@ -11,7 +11,7 @@ use iofair_config::shell;
 use iofair_serve::control::client::{Address, Call, call};
 use serde_json::{Value as Json, json};
 
-use crate::failure::Usage;
+use crate::failure::{Refused, Usage};
 use crate::output::Output;
 use address::Place;
 
@@ -173,19 +173,20 @@ enum Volume {
 
 /// The refusal of a stack that does not enforce every key, with the flag that would agree to that.
 fn agreeable(error: anyhow::Error, give_up: bool) -> anyhow::Error {
-    match error.downcast::<Usage>() {
-        Ok(Usage(text)) if !give_up && text.contains("does not enforce") => {
-            let agree = "or --give-up, which removes these keys from the contract file";
-            Usage(format!("{text}\n  {agree}")).into()
+    match error.downcast::<Refused>() {
+        Ok(mut refused) => {
+            if !give_up && refused.text.contains("does not enforce") {
+                refused.text += "\n  or --give-up, which removes these keys from the contract file";
+            }
+            refused.into()
         }
-        Ok(usage) => usage.into(),
         Err(error) => error,
     }
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let (address, dry_run) = (args.place.find()?, args.dry_run);
-    let talk = Talk { address, dry_run };
+    let talk = Talk { address, dry_run, options: args.place.options() };
     if dry_run && matches!(args.command, Command::Drain { .. } | Command::Resume) {
         let message =
             "drain and resume have no dry run: --dry-run goes with group, volume, stack and reload";
@@ -245,6 +246,8 @@ struct Talk {
     address: Address,
     /// Are changes only tried?
     dry_run: bool,
+    /// How the server was named.
+    options: String,
 }
 
 impl Talk {
@@ -255,9 +258,8 @@ impl Talk {
         if reply.is_good() {
             return Ok(json);
         }
-        let text = show::word(&json["error"]["text"]);
-        // What the user wrote is told from what went wrong: 4xx and 5xx.
-        Err(if reply.status < 500 { Usage(text).into() } else { anyhow::anyhow!(text) })
+        let (error, status) = (json["error"].clone(), reply.status);
+        Err(Refused { text: show::word(&error["text"]), error, status }.into())
     }
     /// A whole list, page by page.
     fn all(&self, kind: &str) -> Result<Json> {
@@ -306,6 +308,19 @@ impl Talk {
             format!("done; revision {}\n", show::word(&done["revision"]))
         })
     }
+    /// The refusal of a change of a group that is not there, with the command that creates it.
+    fn creation(&self, error: anyhow::Error, name: &str, keys: &[String]) -> anyhow::Error {
+        let mut refused = match error.downcast::<Refused>() {
+            Ok(refused) => refused,
+            Err(error) => return error,
+        };
+        if refused.status == 404 {
+            let keys = keys.iter().map(|key| shell::word(key)).collect::<Vec<_>>().join(" ");
+            let create = format!("group create {} {keys}", shell::word(name));
+            refused.text += &format!("\n  a new one: iofair ctl{} {create}", self.options);
+        }
+        refused.into()
+    }
     fn group(&self, group: &Group, output: &Output) -> Result<()> {
         match group {
             Group::List => {
@@ -333,16 +348,8 @@ impl Talk {
             Group::Set { name, keys, revision } => {
                 let path = words::path("groups", name)?;
                 let body = words::keys(keys)?;
-                let there = self.request(&Call::new("GET", &path)).map_err(|error| {
-                    let told = error.to_string();
-                    if !told.starts_with(words::NO_GROUP) {
-                        return error;
-                    }
-                    let words = keys.iter().map(|key| shell::word(key)).collect::<Vec<_>>();
-                    let (name, keys) = (shell::word(name), words.join(" "));
-                    Usage(format!("{told}\n  a new one: iofair ctl group create {name} {keys}"))
-                        .into()
-                })?;
+                let there = self.request(&Call::new("GET", &path));
+                let there = there.map_err(|error| self.creation(error, name, keys))?;
                 // A group that only exists as a part of paths has no contract to change yet.
                 let new = there["group"]["contract"].is_null();
                 let request = Call::new(if new { "PUT" } else { "PATCH" }, &path).body(body);
@@ -379,7 +386,7 @@ impl Talk {
         };
         let path = words::path("volumes", name)? + &request.path;
         self.change(Call { path, ..request }, output, |done| {
-            show::volumes(&json!([done["volume"]]))
+            show::volumes(&json!([done["volume"]])) + &show::notes(done)
         })
     }
 }

@@ -1,11 +1,13 @@
-//! How a failure is told: the chain of causes on standard error, and the exit code.
+//! How a failure is told: the chain of causes on standard error, as text or with `--json` as a line of JSON, and the exit code.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use iofair_config::ConfigError;
+use iofair_config::{ConfigError, shell};
 use iofair_core::controller::StackError;
 use iofair_core::unit::UnitError;
 use iofair_serve::ServeError;
+use serde_json::{Value as Json, json};
 
 use crate::output::{ReaderGone, say, without_controls};
 
@@ -20,24 +22,73 @@ impl std::fmt::Display for Usage {
 }
 impl std::error::Error for Usage {}
 
+/// What a server responded to a call that it refused.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// For people.
+    pub(crate) text: String,
+    /// The fields of the response.
+    pub(crate) error: Json,
+    /// 4xx for what the user wrote, 5xx for what went wrong.
+    pub(crate) status: u16,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+impl std::error::Error for Refused {}
+
+/// An error as the HTTP API has it: `{"error": {"kind": ..., "message": ..., "text": ...}}`.
+pub(crate) fn as_json(kind: &str, message: &str, text: &str) -> Json {
+    json!({ "error": { "kind": kind, "message": message, "text": text } })
+}
+
+fn in_json(error: &anyhow::Error, text: &str) -> Json {
+    if let Some(refused) = error.downcast_ref::<Refused>() {
+        let mut fields = refused.error.clone();
+        fields["text"] = json!(refused.text);
+        return json!({ "error": fields });
+    }
+    let kind = if code(error) == 2 { "usage" } else { "failed" };
+    as_json(kind, &error.to_string(), text)
+}
+
+/// How this program was called, if its name is another one: commands in messages are to be copied.
+fn renamed() -> Option<String> {
+    let program = PathBuf::from(std::env::args_os().next()?);
+    let own =
+        ["iofair", "iofair-lab"].iter().any(|name| program.file_name() == Some(name.as_ref()));
+    (!own).then(|| shell::path(&program))
+}
+
 /// Prints an error with its causes and chooses the exit code.
-pub fn report(error: &anyhow::Error) -> ExitCode {
+pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     // `iofair list policies | head`: nothing went wrong.
     if error.is::<ReaderGone>() {
         return ExitCode::SUCCESS;
     }
-    let mut text = format!("error: {error}");
+    let mut text = error.to_string();
     for cause in error.chain().skip(1) {
         text += &format!("\n  because: {cause}");
     }
-    say(without_controls(&text));
+    if let Some(program) = renamed() {
+        text = text.replace("`iofair ", &format!("`{program} "));
+    }
+    match json {
+        true => say(in_json(error, &text)),
+        false => say(without_controls(&format!("error: {text}"))),
+    }
     ExitCode::from(code(error))
 }
 
 /// 2 for what the user wrote, 1 for everything else.
 fn code(error: &anyhow::Error) -> u8 {
     // `is` also sees what was attached with `context`, which the chain hides.
+    let refused = |refused: &Refused| refused.status < 500;
     let written = error.is::<Usage>()
+        || error.downcast_ref::<Refused>().is_some_and(refused)
         || error.chain().any(|cause| {
             cause.is::<Usage>()
                 || cause.is::<ConfigError>()
@@ -71,6 +122,8 @@ mod tests {
         assert_eq!(code(&usage), 2);
         let config = Err::<(), _>(ConfigError::whole_file("a.toml", "bad")).context("serve");
         assert_eq!(code(&config.unwrap_err()), 2);
+        let refused = |status| Refused { text: "no".into(), error: json!({}), status };
+        assert_eq!([422, 503].map(|status| code(&refused(status).into())), [2, 1]);
         let world = Err::<(), _>(io::Error::other("disk gone")).context("serve").unwrap_err();
         assert_eq!(code(&world), 1);
     }

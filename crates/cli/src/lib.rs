@@ -111,19 +111,31 @@ pub fn main() -> ExitCode {
 
 /// Runs a command line: parses the arguments of this process, prints help and failures, and chooses the exit code.
 pub fn program<C: Parser>(dispatch: impl FnOnce(&C) -> anyhow::Result<ExitCode>) -> ExitCode {
+    // Also where the arguments are not understood.
+    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
     let code = match C::try_parse() {
-        Ok(cli) => dispatch(&cli).unwrap_or_else(|error| failure::report(&error)),
-        Err(message) => parsed(&message),
+        Ok(cli) => dispatch(&cli).unwrap_or_else(|error| failure::report(&error, json)),
+        Err(message) => parsed(&message, json),
     };
     log::flush();
     code
 }
 
 /// Prints help, the version or a wrong usage.
-fn parsed(message: &clap::Error) -> ExitCode {
-    match message.print() {
+fn parsed(message: &clap::Error, json: bool) -> ExitCode {
+    let printed = match json && message.use_stderr() {
+        true => {
+            let text = message.to_string();
+            let text = text.trim_end().trim_start_matches("error: ");
+            let first = text.lines().next().unwrap_or_default();
+            output::say(failure::as_json("usage", first, text));
+            Ok(())
+        }
+        false => message.print(),
+    };
+    match printed {
         // Nobody reads standard error, so nobody can be told.
-        Err(error) if !message.use_stderr() => failure::report(&output::unwritten(error)),
+        Err(error) if !message.use_stderr() => failure::report(&output::unwritten(error), json),
         _ => u8::try_from(message.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
 }

@@ -1,4 +1,4 @@
-//! `iofair pool`: pools on block devices and in files, while no server has them.
+//! `iofair pool`: pools on block devices, in files and in directories, while no server has them.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use iofair_config::contracts::Contracts;
-use iofair_serve::ServeError;
 use iofair_serve::pool::admin::{self, Creation, Report, Summary};
+use iofair_serve::{ServeError, directory};
 
 use crate::output::{Output, table};
 
@@ -19,7 +19,8 @@ use crate::output::{Output, table};
   iofair pool show /dev/sdb                           volumes with their UUIDs and positions
   iofair pool check /dev/sdb                          check every copy of the table
   iofair pool import /dev/sdb --contracts old.toml    convert volumes of a version without pools
-  iofair pool delete /dev/sdb alice-old               delete data of a removed volume")]
+  iofair pool delete /dev/sdb alice-old               delete data of a removed volume
+  iofair pool show /srv/volumes                       volumes of a pool directory, kept ones included")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -46,7 +47,7 @@ enum Command {
   iofair pool show /dev/sdb
   iofair pool show /srv/pool.img --json | jq -r '.volumes[] | .name + \" \" + .uuid'")]
     Show {
-        /// Block device or file.
+        /// Block device, file or directory.
         path: PathBuf,
     },
     /// Check every copy of a pool's table, and suggest repairs.
@@ -76,9 +77,10 @@ volumes are.")]
     },
     /// Delete the data of a volume that is no longer in the contracts.
     #[command(after_help = "Examples:
-  iofair pool delete /dev/sdb alice-old")]
+  iofair pool delete /dev/sdb alice-old
+  iofair pool delete /srv/volumes alice-old")]
     Delete {
-        /// Block device or file.
+        /// Block device, file or directory.
         path: PathBuf,
         /// Name of the volume.
         volume: String,
@@ -90,6 +92,16 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         ServeError::Config(error) => error.into(),
         error => anyhow!(error),
     };
+    let of_directory = match &args.command {
+        Command::Show { path } if path.is_dir() => Some(directory::show(path)),
+        Command::Delete { path, volume } if path.is_dir() => Some(directory::delete(path, volume)),
+        _ => None,
+    };
+    if let Some(summary) = of_directory {
+        let summary = summary.map_err(told)?;
+        output.print(&summary, || directory_in_words(&summary))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let summary = match &args.command {
         Command::Create { path, force, blank } => {
             let how = Creation { file: true, force: *force, blank: *blank };
@@ -119,6 +131,21 @@ fn report_in_words(report: &Report) -> String {
         None => text += "the pool is valid\n",
     }
     text
+}
+
+fn directory_in_words(summary: &directory::Summary) -> String {
+    let name = summary.pool.map_or("of an earlier version".into(), |pool| pool.to_string());
+    let text = format!("pool {name}: {} bytes free\n", summary.free_bytes);
+    let row = |volume: &directory::VolumeSummary| {
+        let directory::VolumeSummary { name, group, state, bytes, path } = volume;
+        let path = path.display().to_string();
+        vec![name.clone(), group.clone(), bytes.to_string(), (*state).to_string(), path]
+    };
+    let rows: Vec<Vec<String>> = summary.volumes.iter().map(row).collect();
+    if rows.is_empty() {
+        return text;
+    }
+    text + &table(&["volume", "group", "bytes", "state", "file"], &rows, &[2])
 }
 
 fn in_words(summary: &Summary) -> String {

@@ -197,7 +197,8 @@ fn in_words(ready: &Ready, limits: &str) -> String {
         text += &format!("  iofair ctl --socket {} status\n", shell::path(unix));
     }
     if let Some(tcp) = &ready.control_tcp {
-        text += &format!("  iofair ctl --socket https://{tcp} status\n");
+        text +=
+            &format!("  https://{tcp} (control, with --tls-ca, --tls-certificate and --tls-key)\n");
     }
     if let Some(unix) = &ready.metrics_unix {
         text += &format!("  curl --unix-socket {} http://localhost/metrics\n", shell::path(unix));

@@ -146,7 +146,7 @@ const BACKS: &[Case] = &[
         "other-pool",
         &[POOL, "pool = '5b0e5a0c-6f0e-4a4e-9d57-4c3f9a0c1d2e'\n", LISTEN, VOLUME],
         NOTHING,
-        "it is not there",
+        "is not there: is its file system mounted?",
     ),
     (
         "read-only-pool",

@@ -4,12 +4,7 @@
 //! A few times in the tests; `make soak` (IOFAIR_KILLS=300) many times.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../serve/tests/rig/directory.rs"]
-mod directory;
 // Its file has more than is used here.
-#[allow(dead_code)]
-#[path = "../../serve/tests/rig/wire.rs"]
-mod wire;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use directory::Directory;
-use wire::{BLOCK, Wire, Workload};
+use iofair_testkit::directory::Directory;
+use iofair_testkit::wire::{BLOCK, Wire, Workload};
 
 /// Blocks of a client.
 const BLOCKS: usize = 256;

@@ -1,16 +1,13 @@
 //! Files that the program creates, and paths that it prints.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../serve/tests/rig/directory.rs"]
-mod directory;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use directory::Directory;
+use iofair_testkit::directory::Directory;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_iofair");
 const CONTRACTS: &str = "[drive]\nback = 'directory:pool'\nstack = 'none-none'\n[listen]\nunix = 'pool.sock'\n\

@@ -2,18 +2,14 @@
 //! client, and `iofair host` with cgroup v2. `iofair` runs in a virtual machine. `scripts/guest` makes what boots.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../serve/tests/rig/directory.rs"]
-mod directory;
-#[path = "../../serve/tests/rig/machine.rs"]
-mod machine;
 mod script;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use directory::Directory;
-use machine::{Kernel, Machine};
+use iofair_testkit::directory::Directory;
+use iofair_testkit::machine::{self, Kernel, Machine};
 
 /// What every script begins with: contracts, and a function that starts a server and waits until it serves.
 const BEGIN: &str = "

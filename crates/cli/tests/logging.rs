@@ -2,19 +2,13 @@
 //! audit log whose disk is full or whose file was moved away.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../serve/tests/rig/directory.rs"]
-mod directory;
-#[path = "../../serve/tests/rig/wire.rs"]
-#[allow(dead_code)]
-mod wire;
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Child, Command, Output, Stdio};
 
-use directory::Directory;
-use wire::Wire;
+use iofair_testkit::directory::Directory;
+use iofair_testkit::wire::Wire;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_iofair");
 const CONTRACTS: &str = "[drive]\nback = 'memory:64MiB'\nstack = 'prop-bfq'\n[listen]\nunix = 'pool.sock'\n\

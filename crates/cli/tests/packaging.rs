@@ -2,14 +2,11 @@
 //! operator what to do with it.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../serve/tests/rig/directory.rs"]
-mod directory;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use directory::Directory;
+use iofair_testkit::directory::Directory;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_iofair");
 const PAGE: &str = include_str!("../../../docs/operate.md");

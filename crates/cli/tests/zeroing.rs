@@ -1,12 +1,7 @@
 //! `iofair serve` killed while it zeroes what a deleted volume left, again and again, at every stage.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../serve/tests/rig/directory.rs"]
-mod directory;
 // Its file has more than is used here.
-#[allow(dead_code)]
-#[path = "../../serve/tests/rig/wire.rs"]
-mod wire;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use directory::Directory;
 use iofair_serve::control::client::{Address, Call, call};
 use iofair_serve::pool::admin;
-use wire::{BLOCK, FUA, Wire, Workload};
+use iofair_testkit::directory::Directory;
+use iofair_testkit::wire::{BLOCK, FUA, Wire, Workload};
 
 const MIB: u64 = 1 << 20;
 /// What the deleted volume leaves: more than a batch, so that a part of it is recorded before the rest is zeroed.

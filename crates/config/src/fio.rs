@@ -27,8 +27,8 @@ pub use lines::Variables;
 pub use names::{IGNORED, SUPPORTED, is_option};
 pub use problems::Problem;
 pub use settings::{
-    Batches, Blocks, DIRECTIONS, Direction, Distribution, Engine, Exit, Hints, Settings, Size,
-    Urgent, Verify,
+    Batches, Blocks, DIRECTIONS, Direction, Distribution, Engine, Exit, Hints, LeastRate, Service,
+    Settings, Size, Urgent, Verify, Zones, is_device,
 };
 pub use values::{distribution, split};
 
@@ -55,8 +55,10 @@ pub struct JobFile {
 /// A section that is a job.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Name of the section, or of the option `name`.
+    /// The option `name`, or else the name of the section.
     pub name: String,
+    /// The name of the section, which its files have.
+    pub section: String,
     /// Options of the section itself, as written.
     pub options: Vec<(String, String)>,
     /// All options together.
@@ -128,7 +130,8 @@ fn parse_source(
         let mut settings = base.clone();
         file.apply(&mut settings, &section.options)?;
         if section.is_global() {
-            base = settings;
+            // Sections have names of their own, which fio does not take from a global one.
+            base = Settings { name: None, ..settings };
             global.extend(own);
             file.inherited.extend(section.options);
             continue;
@@ -140,12 +143,12 @@ fn parse_source(
         }
         let mut written = vec![section.head];
         written.extend(section.options);
-        let name = settings.name.clone().unwrap_or(section.name);
-        for what in settings.finish(&name) {
+        for what in settings.finish(&section.name) {
             file.ignore(what);
         }
-        let inherited = file.inherited.len();
-        file.jobs.push(Job { name, options: own, settings, inherited, written });
+        let name = settings.name.clone().unwrap_or_else(|| section.name.clone());
+        let (section, inherited) = (section.name, file.inherited.len());
+        file.jobs.push(Job { name, section, options: own, settings, inherited, written });
     }
     if file.jobs.is_empty() {
         let error = ConfigError::whole_file(file.path(), "no job in this file");
@@ -192,49 +195,92 @@ impl JobFile {
 }
 
 /// What several options together ask for, and the model does not have.
+struct LeftOut {
+    option: &'static str,
+    /// What of the option is left out, if it is not all.
+    part: &'static str,
+    message: &'static str,
+    allowed: &'static str,
+}
+
 fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
-    let it = &job.settings;
-    let several = if it.files().len() > 1 { "filename" } else { "nrfiles" };
-    let verify = if it.verify.how.is_some() { "verify" } else { "verify_pattern" };
-    let found = [
-        (
-            it.nr_files > 1 && !it.random,
-            several,
-            "several files of a sequential job are not supported",
-            "one file, devices, or a random job; --ignore-unsupported uses one file after the other",
-        ),
-        (
-            it.verify_reads(),
-            verify,
-            "the reads that check what was written are not modelled",
-            "0, do_verify=0, time_based without verify_backlog, or the argument --ignore-unsupported",
-        ),
-        (
-            it.lacks_read_ahead(),
-            "rw",
-            "the page cache has no model of read-ahead for this",
-            "direct=1, which the argument --ignore-unsupported takes",
-        ),
-        (
-            it.hints.random && !it.random && it.is_buffered(),
-            "fadvise_hint",
-            "sequential calls without read-ahead are not modelled",
-            "1, 0, or the argument --ignore-unsupported",
-        ),
-    ];
-    let asked = found.into_iter().filter(|it| it.0);
-    let problem = |(_, option, message, allowed): (bool, &str, &str, &str)| {
+    let found = asked_together(&job.settings).into_iter().filter(|it| it.0);
+    let problem = |(_, it): (bool, LeftOut)| {
+        let LeftOut { option, part, message, allowed } = it;
         let error = file.error(job, option, format!("option `{option}`: {message}"));
         let written = file.written(job, option).map(Written::shown);
-        let part = match option {
-            "rw" => "the page cache of ",
-            "filename" | "nrfiles" => "turns between the files of ",
-            _ => "",
-        };
         let unsupported = written.map(|written| format!("{part}{written}"));
         Problem { error: error.allowed(allowed), unsupported }
     };
-    asked.map(problem).collect()
+    found.map(problem).collect()
+}
+
+/// What is not modelled, with whether a job asks for it.
+fn asked_together(it: &Settings) -> [(bool, LeftOut); 6] {
+    let several = if it.files().len() > 1 { "filename" } else { "nrfiles" };
+    let verify = if it.verify.how.is_some() { "verify" } else { "verify_pattern" };
+    let jumps = match it.takes_turns() {
+        true => several,
+        false if it.zone_gap() > 0 => "zonemode",
+        false => "rw",
+    };
+    let of = |option, part, message, allowed| LeftOut { option, part, message, allowed };
+    [
+        (
+            !it.orders_files(),
+            of(
+                several,
+                "the order of files of ",
+                "this order of several files is not supported",
+                "one file; random calls with roundrobin or random, or sequential ones in one direction with roundrobin (and one size) or sequential as `file_service_type`; --ignore-unsupported makes one file of them",
+            ),
+        ),
+        (
+            it.zones.strided && !it.has_zones(),
+            of(
+                "zonemode",
+                "",
+                "these zones are not modelled",
+                "sequential calls in one direction, of a size that divides `zonesize`, and no smaller `zonerange`; or the argument --ignore-unsupported",
+            ),
+        ),
+        (
+            it.zones.size > 0 && !it.zones.strided,
+            of(
+                "zonesize",
+                "",
+                "zones need `zonemode=strided`",
+                "zonemode=strided, or the argument --ignore-unsupported",
+            ),
+        ),
+        (
+            it.verify_reads(),
+            of(
+                verify,
+                "",
+                "the reads that check what was written are not modelled",
+                "0, do_verify=0, time_based without verify_backlog, or the argument --ignore-unsupported",
+            ),
+        ),
+        (
+            it.lacks_read_ahead(),
+            of(
+                jumps,
+                "the page cache of ",
+                "the page cache has no model of read-ahead for this",
+                "direct=1, which the argument --ignore-unsupported takes",
+            ),
+        ),
+        (
+            it.hints.random && !it.random && it.is_buffered(),
+            of(
+                "fadvise_hint",
+                "",
+                "sequential calls without read-ahead are not modelled",
+                "1, 0, or the argument --ignore-unsupported",
+            ),
+        ),
+    ]
 }
 
 /// What no option can see by itself.

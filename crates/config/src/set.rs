@@ -4,7 +4,10 @@
 //! The file is read as a table, changed, and written again, so the changed file goes through the same checks. Errors
 //! quote the changed text. In an array of tables with a `name` (`[[client]]`), the name is part of the path.
 
-use toml::{Table, Value};
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
 
 use crate::error::ConfigError;
 use crate::source::Source;
@@ -13,21 +16,59 @@ impl Source {
     /// The same file with these settings, each `path=value`. A value that is not valid TOML is taken as a string, so
     /// `time=2s` needs no quotes.
     pub fn with_settings(&self, settings: &[String]) -> Result<Self, ConfigError> {
-        let mut table: Table = self.parse()?;
+        let before: Table = self.parse()?;
+        let (mut table, mut paths) = (before.clone(), Vec::new());
         for setting in settings {
             let (keys, value) = split(setting)?;
             set(&mut table, &keys, value)
-                .map_err(|error| ConfigError { path: format!("--set {setting}"), ..error })?;
+                .map_err(|error| ConfigError { path: argument(setting), ..error })?;
+            paths.push(keys);
         }
-        let text = toml::to_string(&table)
-            .map_err(|error| ConfigError::whole_file(self.path(), error.to_string()))?;
-        Ok(Self::new(self.path(), &text))
+        let refuse = |error: String| ConfigError::whole_file(self.path(), error);
+        let text = toml::to_string(&table).map_err(|error| refuse(error.to_string()))?;
+        let written = DeTable::parse(&text).map_err(|error| refuse(error.to_string()))?;
+        let places = paths.iter().map(|keys| place(written.get_ref(), Some(&before), keys));
+        let arguments = places.zip(settings).filter_map(|(it, set)| Some((it?, argument(set))));
+        Ok(Self::new(self.path(), &text).with_arguments(arguments.collect()))
     }
+}
+
+/// How a setting is written on the command line.
+fn argument(setting: &str) -> String {
+    match setting.strip_prefix("drive=") {
+        Some(drive) => format!("--drive {drive}"),
+        None => format!("--set {setting}"),
+    }
+}
+
+/// Where a setting is written: from the first of its keys that is not in the table before it, to the end of its value.
+fn place(table: &DeTable, before: Option<&Table>, keys: &[String]) -> Option<Range<usize>> {
+    let (first, rest) = keys.split_first()?;
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref() == first)?;
+    let known = before.and_then(|before| before.get(first));
+    let whole = |end: usize| key.span().start..end.max(key.span().end);
+    if rest.is_empty() {
+        return Some(whole(value.span().end));
+    }
+    let inside = match value.get_ref() {
+        DeValue::Table(below) => place(below, known.and_then(Value::as_table), rest)?,
+        DeValue::Array(items) => {
+            let name = |item: &Spanned<DeValue>| {
+                let name = item.get_ref().get("name")?.get_ref().as_str()?.to_owned();
+                Some(name)
+            };
+            let at = items.iter().position(|item| name(item).as_ref() == Some(&rest[0]))?;
+            let known = known.and_then(|known| known.get(at)?.as_table());
+            place(items.get(at)?.get_ref().as_table()?, known, &rest[1..])?
+        }
+        _ => return None,
+    };
+    Some(if known.is_some() { inside } else { whole(inside.end) })
 }
 
 /// The path and the value of a setting.
 fn split(setting: &str) -> Result<(Vec<String>, Value), ConfigError> {
-    let refuse = |message: &str| ConfigError::whole_file(&format!("--set {setting}"), message);
+    let refuse = |message: &str| ConfigError::whole_file(&argument(setting), message);
     let Some((path, value)) = setting.split_once('=') else {
         return Err(refuse("no `=` in it").allowed("KEY=VALUE"));
     };
@@ -51,7 +92,8 @@ fn split(setting: &str) -> Result<(Vec<String>, Value), ConfigError> {
 fn set(table: &mut Table, keys: &[String], value: Value) -> Result<(), ConfigError> {
     let refuse = |message: String| ConfigError::whole_file("", message);
     let Some((first, rest)) = keys.split_first() else {
-        return Err(refuse("a key is missing at its end".to_owned()));
+        let error = refuse("a key is missing at its end".to_owned());
+        return Err(error.allowed("KEY=VALUE, or KEY.NAME.KEY=VALUE for one of several tables"));
     };
     if rest.is_empty() {
         table.insert(first.clone(), value);
@@ -68,6 +110,9 @@ fn set(table: &mut Table, keys: &[String], value: Value) -> Result<(), ConfigErr
             let mut tables = items.iter_mut().filter_map(Value::as_table_mut);
             match tables.find(|table| name(table) == Some(rest[0].as_str())) {
                 Some(below) => set(below, &rest[1..], value),
+                None if known.is_empty() => {
+                    Err(refuse(format!("no `{}` is called `{}`: there is none", first, rest[0])))
+                }
                 None => {
                     let error = refuse(format!("no `{}` is called `{}`", first, rest[0]));
                     let near = known.iter().map(String::as_str);
@@ -115,6 +160,49 @@ mod tests {
         assert_eq!(table["host"]["journal"].as_bool(), Some(true));
     }
 
+    /// Goal: an error in what a setting made names the setting, also that of a key it made; others name the file. Method: a wrong
+    /// key, value and table each, found by the parser or later.
+    #[test]
+    fn errors_name_the_setting() {
+        #[derive(serde::Deserialize, Debug)]
+        #[serde(deny_unknown_fields)]
+        struct File {
+            time: Spanned<String>,
+            #[expect(dead_code)]
+            policy: Option<Table>,
+            client: Vec<Client>,
+        }
+        #[derive(serde::Deserialize, Debug)]
+        #[serde(deny_unknown_fields)]
+        struct Client {
+            name: Spanned<String>,
+            count: Option<Spanned<u32>>,
+        }
+        let changed = |settings: &[&str]| {
+            let settings: Vec<String> = settings.iter().map(|&it| it.to_owned()).collect();
+            Source::new("x.toml", FILE).with_settings(&settings).unwrap()
+        };
+        for (setting, message) in [
+            ("tme=2s", "unknown key `tme`"),
+            ("tme.x=2s", "unknown key `tme`"),
+            ("client.b.cuont=3", "unknown key `cuont`"),
+            ("client.a.count=many", "string \"many\" is not allowed here"),
+            ("drive=x", "unknown key `drive`"),
+        ] {
+            let error = changed(&["time=3s", setting]).parse::<File>().unwrap_err();
+            let argument =
+                if setting == "drive=x" { "--drive x" } else { &format!("--set {setting}") };
+            assert_eq!((&error.path[..], &error.message[..]), (argument, message), "{error}");
+            assert!(error.place.is_none(), "{error}");
+        }
+        let source = changed(&["client.a.count=3", "time=3s"]);
+        let file: File = source.parse().unwrap();
+        let count = file.client[0].count.as_ref().unwrap().span();
+        assert_eq!(source.error(count, "no").path, "--set client.a.count=3");
+        assert_eq!(source.error(file.time.span(), "no").path, "--set time=3s");
+        assert_eq!(source.error(file.client[1].name.span(), "no").path, "x.toml");
+    }
+
     /// Goal: what cannot be set is refused with the setting. Method: one slip a rule.
     #[test]
     fn typing_errors_are_refused() {
@@ -122,7 +210,7 @@ mod tests {
             ("time", "no `=`"),
             ("=3", "no key"),
             ("a b=3", "no key"),
-            ("client.c.count=3", "no `client` is called `c`"),
+            ("client.c.count=3", "no `client` is called `c`\n  allowed: a, b"),
             ("client.a=3", "a key is missing"),
             ("time.x=3", "no keys in it"),
         ] {

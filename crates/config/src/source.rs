@@ -12,6 +12,8 @@ use crate::error::{ConfigError, Place};
 pub struct Source {
     path: String,
     text: String,
+    /// What of the text is from arguments of the command line, with the argument.
+    arguments: Vec<(Range<usize>, String)>,
 }
 
 /// Reads TOML that is already in memory; `path` is only for error messages.
@@ -29,14 +31,14 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<(Source, T), ConfigError
 impl Source {
     /// Text that is already in memory.
     pub fn new(path: &str, text: &str) -> Self {
-        Self { path: path.to_string(), text: text.to_string() }
+        Self { path: path.to_string(), text: text.to_string(), arguments: Vec::new() }
     }
     /// Reads a file.
     pub fn open(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let read = std::fs::read_to_string(path);
         let text = read.map_err(|error| ConfigError::whole_file(&name, error.to_string()))?;
-        Ok(Self { path: name, text })
+        Ok(Self { path: name, text, arguments: Vec::new() })
     }
     /// The file's name as it was given.
     pub fn path(&self) -> &str {
@@ -68,8 +70,22 @@ impl Source {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
         toml::from_str(&self.text).map_err(|error| self.explain(&error))
     }
-    /// An error at a byte range of the text, as [`toml::Spanned::span`] gives it.
+    /// The same source, of whose text these parts are from arguments.
+    pub(crate) fn with_arguments(self, arguments: Vec<(Range<usize>, String)>) -> Self {
+        Self { arguments, ..self }
+    }
+    /// The source with more text behind it.
+    pub fn followed_by(&self, more: &str) -> Self {
+        Self { text: self.text.clone() + more, ..self.clone() }
+    }
+    /// An error at a byte range of the text, as [`toml::Spanned::span`] gives it; about the argument that the text is from, if it
+    /// is from one.
     pub fn error(&self, span: Range<usize>, message: impl Into<String>) -> ConfigError {
+        let is_there = |part: &Range<usize>| part.start < span.end && span.start < part.end;
+        let mut arguments = self.arguments.iter().rev();
+        if let Some((_, argument)) = arguments.find(|it| is_there(&it.0)) {
+            return ConfigError::whole_file(argument, message);
+        }
         let place = Some(Box::new(self.place(span)));
         ConfigError { place, ..ConfigError::whole_file(&self.path, message) }
     }

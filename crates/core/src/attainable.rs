@@ -267,11 +267,12 @@ impl fmt::Display for Fitting<'_> {
 pub fn check(drive: &Attainable, groups: &[Claimant]) -> Result<(), Unattainable> {
     if let Some(reaches) = drive.latency {
         let wanted = |group: &Claimant| group.latency.filter(|wanted| *wanted < reaches);
-        if let Some((group, asked)) = groups.iter().find_map(|it| Some((it, wanted(it)?))) {
+        if let Some((group, asked)) = groups.iter().find_map(|group| Some((group, wanted(group)?)))
+        {
             return Err(Unattainable::Latency { group: group.name.clone(), asked, reaches });
         }
     }
-    let minimums: Vec<Option<u64>> = groups.iter().map(|it| it.min).collect();
+    let minimums: Vec<Option<u64>> = groups.iter().map(|group| group.min).collect();
     let tree = Tree { drive, groups };
     tree.check_inside(&minimums)?;
     let load = tree.load(&minimums);
@@ -303,7 +304,7 @@ pub struct Load {
 
 /// The load of the minimums of these groups, fully used with the slowest workload. Parents come before their children.
 pub fn load(drive: &Attainable, groups: &[Claimant]) -> Load {
-    let minimums: Vec<Option<u64>> = groups.iter().map(|it| it.min).collect();
+    let minimums: Vec<Option<u64>> = groups.iter().map(|group| group.min).collect();
     let millionths = Tree { drive, groups }.load(&minimums);
     let rest = WHOLE.saturating_sub(millionths);
     let streams = u128::from(drive.reads.min(drive.writes).min(RATE_MAX));
@@ -403,7 +404,7 @@ impl Tree<'_> {
     }
     /// What those inside a group ask.
     fn inside(&self, index: usize) -> u64 {
-        let minimums: Vec<Option<u64>> = self.groups.iter().map(|it| it.min).collect();
+        let minimums: Vec<Option<u64>> = self.groups.iter().map(|group| group.min).collect();
         self.sums(&minimums)[index].bytes
     }
     /// Does each group promise no more inside than it has?

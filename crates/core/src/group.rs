@@ -10,7 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::contract::Contract;
-use crate::id::{ClientId, GroupId};
+use crate::id::{ClientId, GroupId, Id};
 use crate::priority::Priority;
 
 /// One group.
@@ -73,23 +73,22 @@ impl<T> Table<T> {
     const fn new() -> Self {
         Self { entries: Vec::new(), free: Vec::new() }
     }
-    fn get(&self, index: u32, generation: u32) -> Option<&T> {
-        let entry = self.entries.get(index as usize)?;
-        entry.member.as_ref().filter(|_| entry.generation == generation)
+    fn get<K: Copy>(&self, id: Id<K>) -> Option<&T> {
+        let entry = self.entries.get(id.index())?;
+        entry.member.as_ref().filter(|_| entry.generation == id.generation)
     }
-    fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {
-        let entry = self.entries.get_mut(index as usize)?;
-        entry.member.as_mut().filter(|_| entry.generation == generation)
+    fn get_mut<K: Copy>(&mut self, id: Id<K>) -> Option<&mut T> {
+        let entry = self.entries.get_mut(id.index())?;
+        entry.member.as_mut().filter(|_| entry.generation == id.generation)
     }
-    /// Index and generation of a new member.
-    fn insert(&mut self, member: T) -> (u32, u32) {
+    fn insert<K>(&mut self, member: T) -> Id<K> {
         let index = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry { generation: 0, member: None });
             (self.entries.len() - 1) as u32
         });
         let entry = &mut self.entries[index as usize];
         entry.member = Some(member);
-        (index, entry.generation)
+        Id::new(index, entry.generation)
     }
     fn remove(&mut self, index: u32) -> Option<T> {
         let entry = &mut self.entries[index as usize];
@@ -98,14 +97,16 @@ impl<T> Table<T> {
         self.free.push(index);
         Some(member)
     }
-    /// The generation of the live member with this index.
-    fn generation(&self, index: usize) -> Option<u32> {
+    /// The id of the live member with this index.
+    fn id<K>(&self, index: usize) -> Option<Id<K>> {
         let entry = self.entries.get(index)?;
-        entry.member.as_ref().map(|_| entry.generation)
+        entry.member.as_ref().map(|_| Id::new(index as u32, entry.generation))
     }
-    fn iter(&self) -> impl Iterator<Item = (u32, u32, &T)> {
-        let indexed = (0..).zip(&self.entries);
-        indexed.filter_map(|(index, entry)| Some((index, entry.generation, entry.member.as_ref()?)))
+    fn iter<K>(&self) -> impl Iterator<Item = (Id<K>, &T)> {
+        let all = (0..).zip(&self.entries);
+        all.filter_map(|(index, entry)| {
+            Some((Id::new(index, entry.generation), entry.member.as_ref()?))
+        })
     }
 }
 
@@ -138,7 +139,7 @@ impl Groups {
             clients: 0,
         };
         let mut groups = Table::new();
-        groups.insert(root);
+        let _: GroupId = groups.insert(root);
         Self {
             groups,
             paths: BTreeMap::new(),
@@ -168,38 +169,30 @@ impl Groups {
     /// The client with this id, if it is alive.
     #[must_use]
     pub fn try_client(&self, id: ClientId) -> Option<&Client> {
-        self.clients.get(id.index, id.generation)
+        self.clients.get(id)
     }
     /// The group with this id, if it is alive.
     #[must_use]
     pub fn try_group(&self, id: GroupId) -> Option<&Group> {
-        self.groups.get(id.index, id.generation)
+        self.groups.get(id)
     }
     /// The id of the live group with this index ([`GroupId::index`]).
     #[must_use]
     pub fn group_id(&self, index: usize) -> Option<GroupId> {
-        let generation = self.groups.generation(index)?;
-        Some(GroupId { index: index as u32, generation })
+        self.groups.id(index)
     }
     /// The id of the live client with this index ([`ClientId::index`]).
     #[must_use]
     pub fn client_id(&self, index: usize) -> Option<ClientId> {
-        let generation = self.clients.generation(index)?;
-        Some(ClientId { index: index as u32, generation })
+        self.clients.id(index)
     }
     /// All live groups by index, the root first.
     pub fn iter(&self) -> impl Iterator<Item = (GroupId, &Group)> {
-        self.groups.iter().map(|(index, generation, group)| {
-            self.count_visit();
-            (GroupId { index, generation }, group)
-        })
+        self.groups.iter().inspect(|_| self.count_visit())
     }
     /// All live clients by index.
     pub fn iter_clients(&self) -> impl Iterator<Item = (ClientId, &Client)> {
-        self.clients.iter().map(|(index, generation, client)| {
-            self.count_visit();
-            (ClientId { index, generation }, client)
-        })
+        self.clients.iter().inspect(|_| self.count_visit())
     }
     /// One more than the largest group index ever given out.
     #[must_use]
@@ -242,8 +235,7 @@ impl Groups {
             contract,
             clients: 0,
         };
-        let (index, generation) = self.groups.insert(group);
-        let id = GroupId { index, generation };
+        let id = self.groups.insert(group);
         let siblings = &mut self.group_mut(parent).children;
         let place = siblings.binary_search(&id).expect_err("a new group has no parent yet");
         siblings.insert(place, id);
@@ -259,13 +251,12 @@ impl Groups {
         self.paths.remove(&group.name);
     }
     pub(crate) fn group_mut(&mut self, id: GroupId) -> &mut Group {
-        let group = self.groups.get_mut(id.index, id.generation);
+        let group = self.groups.get_mut(id);
         group.expect("a group id is valid until the group is removed")
     }
     pub(crate) fn add_client(&mut self, client: Client) -> ClientId {
         self.group_mut(client.group).clients += 1;
-        let (index, generation) = self.clients.insert(client);
-        ClientId { index, generation }
+        self.clients.insert(client)
     }
     pub(crate) fn remove_client(&mut self, id: ClientId) {
         let client = self.clients.remove(id.index).expect("a client is removed once");
@@ -273,7 +264,7 @@ impl Groups {
     }
     pub(crate) fn update_client(&mut self, id: ClientId, client: Client) {
         let (old, new) = (self.client(id).group, client.group);
-        let known = self.clients.get_mut(id.index, id.generation);
+        let known = self.clients.get_mut(id);
         *known.expect("a client id is valid until the client is removed") = client;
         self.group_mut(old).clients -= 1;
         self.group_mut(new).clients += 1;

@@ -237,6 +237,15 @@ pub struct Part {
     pub submitted: Instant,
 }
 
+/// A piece that failed.
+#[derive(Debug)]
+struct Failed {
+    whole: u32,
+    start: Sectors,
+    end: Sectors,
+    status: i32,
+}
+
 /// The pool of live requests. It grows to the largest number alive at once, and then allocates nothing.
 #[derive(Debug)]
 pub struct Requests {
@@ -249,7 +258,7 @@ pub struct Requests {
     /// The last merge's winner, and the last request with a tag that was merged away.
     last_merge: (RequestId, RequestId),
     /// Failed pieces of live requests.
-    failed: Vec<pieces::Failed>,
+    failed: Vec<Failed>,
 }
 
 impl Default for Requests {
@@ -342,14 +351,14 @@ impl Requests {
     }
     /// The command id of a dispatched request.
     pub(crate) fn command(&self, id: RequestId) -> CommandId {
-        CommandId { slot: id.0, generation: self.slots[id.0 as usize].generation }
+        CommandId::new(id.0, self.slots[id.0 as usize].generation)
     }
     /// The request of a command, if the command is in the drive.
     pub(crate) fn in_drive(&self, command: CommandId) -> Option<RequestId> {
-        let slot = self.slots.get(command.slot as usize)?;
+        let slot = self.slots.get(command.index())?;
         let is_it = slot.live && slot.generation == command.generation && !slot.cut;
         let was_sent = slot.request.dispatched != Instant::MAX && slot.request.stage != MERGED;
-        (is_it && was_sent).then_some(RequestId(command.slot))
+        (is_it && was_sent).then_some(RequestId(command.index))
     }
     /// May this request be cancelled: is it whole, in a stage or waiting for a tag, and was no part of it dispatched?
     pub(crate) fn can_cancel(&self, id: RequestId) -> bool {

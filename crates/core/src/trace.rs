@@ -123,7 +123,7 @@ fn put<T: Copy>(list: &mut Vec<Option<T>>, index: usize, kept: T) {
 }
 
 /// The decision about a client or group, unless it is about an earlier one with the same index.
-fn of<T: Copy + PartialEq>(
+fn last_about<T: Copy + PartialEq>(
     list: &[Option<(T, Decision)>],
     index: usize,
     id: T,
@@ -192,8 +192,8 @@ impl Trace {
                 let last = memory.requests.get(id.0 as usize).copied().flatten();
                 last.filter(|last| last.sequence == sequence)
             }
-            Subject::Client(id) => of(&memory.clients, id.index(), id),
-            Subject::Group(id) => of(&memory.groups, id.index(), id),
+            Subject::Client(id) => last_about(&memory.clients, id.index(), id),
+            Subject::Group(id) => last_about(&memory.groups, id.index(), id),
             Subject::Drive => memory.drive,
         }
     }

@@ -1,8 +1,6 @@
 //! The node service, through its socket, with a real server, block devices and file systems: loop devices of this machine; ublk
 //! and the kernel's NBD client in a virtual machine, in which this program runs itself.
 
-#[path = "../../serve/tests/rig/machine.rs"]
-mod machine;
 mod rig;
 
 use std::collections::HashMap;
@@ -10,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use iofair_testkit::machine;
 use rig::csi::controller_client::ControllerClient;
 use rig::csi::node_client::NodeClient;
 use rig::csi::volume_capability::{

@@ -4,15 +4,13 @@
 //! completions, which is the same on every machine. Without `--bench` (as `cargo test` calls it) each load
 //! runs small.
 
-#[path = "../../../lab/baselines/tests/support/page.rs"]
-mod page;
-
 use cpu_time::ThreadTime;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
 use iofair_drive::{Command, profile};
+use iofair_testkit::page;
 
 struct Load {
     drive: &'static str,

@@ -115,7 +115,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     Box::new(ThrottleMax { levels, walk: Vec::new(), ceilings: Ceilings::default() })
 }
 
-const OVER: &str = "over the ceiling of {group}; {} held now";
+const OVER: &str = "over the ceiling of {group}";
 
 /// What limits a level.
 #[derive(Clone, Copy, Default, Debug)]
@@ -165,7 +165,7 @@ impl Policy for ThrottleMax {
                 self.levels.hold(cx.now, cx.requests, (at, from), id);
                 let sequence = cx.requests[id].sequence;
                 let subject = Subject::Request { id, sequence };
-                let values = [group_of(at), self.held()];
+                let values = [group_of(at), 0];
                 cx.decide(subject, OVER, values);
                 return;
             }
@@ -191,7 +191,7 @@ impl Policy for ThrottleMax {
                 return Some(id);
             };
             let sequence = cx.requests[id].sequence;
-            let values = [index as u64, self.held()];
+            let values = [index as u64, 0];
             cx.decide(Subject::Request { id, sequence }, OVER, values);
         }
     }

@@ -157,7 +157,7 @@ fn refuses(engine: &mut Controller, group: GroupId, client: ClientId) {
     let moved = engine.update_client(NOW, client, GroupId::ROOT, Priority::default());
     assert_eq!(moved, Err(no_client()));
     assert_eq!(engine.remove_client(NOW, client), Err(no_client()));
-    assert!(!engine.has_room(client, 1) && !engine.is_asleep(client));
+    assert!(!engine.has_room(client, 1) && !engine.is_held_up(client));
     assert_eq!((engine.pending_of(client), engine.slots_of(group)), (0, 0));
     assert_eq!(engine.counters(client), Default::default());
     let (tag, operation, flags) = (1, Operation::Read, Flags::NONE);

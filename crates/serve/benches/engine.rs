@@ -6,9 +6,6 @@
 //! docs/performance.md in `make bench`); under
 //! `cargo test` it runs small and checks that nothing is allocated once warm.
 
-#[path = "../../../lab/baselines/tests/support/page.rs"]
-mod page;
-
 use std::alloc::System;
 
 use cpu_time::ThreadTime;
@@ -22,6 +19,7 @@ use iofair_serve::back::volume::{Map, PlannedVolume, VolumeId};
 use iofair_serve::engine::{Engine, Plan, Timeouts};
 use iofair_serve::request::data::Data;
 use iofair_serve::request::op::{Hints, NewOp};
+use iofair_testkit::page;
 use iofair_trace::Metadata;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 

@@ -9,8 +9,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod bare;
-#[path = "../../../lab/baselines/tests/support/page.rs"]
-mod page;
 mod peers;
 
 use std::fs;
@@ -21,6 +19,7 @@ use iofair_config::contracts::Contracts;
 use iofair_policies::DEFAULT_STACK;
 use iofair_serve::client::Client;
 use iofair_serve::{Server, Signals};
+use iofair_testkit::page;
 use peers::{Contender, Sample, own};
 use serde_json::{Value, json};
 

@@ -4,9 +4,6 @@
 //! `cargo bench -p iofair-serve --bench scale` writes the table of docs/performance.md; under `cargo test` it runs
 //! small. Times of the reactor are processor time of its thread, so other work on the machine disturbs them little.
 
-#[path = "../../../lab/baselines/tests/support/page.rs"]
-mod page;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
@@ -19,6 +16,7 @@ use iofair_serve::Clock;
 use iofair_serve::client::Client;
 use iofair_serve::control::Control;
 use iofair_serve::control::client::{Address, Call, call};
+use iofair_testkit::page;
 
 /// Requests of the one client that is busy.
 const REQUESTS: usize = 2_000;

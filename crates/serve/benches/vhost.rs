@@ -10,8 +10,6 @@
 
 #[path = "../tests/rig/disk.rs"]
 mod disk;
-#[path = "../../../lab/baselines/tests/support/page.rs"]
-mod page;
 mod peers;
 
 use std::fs;
@@ -23,6 +21,7 @@ use std::time::{Duration, Instant};
 use disk::Disk;
 use iofair_config::contracts::Contracts;
 use iofair_serve::{Server, Signals};
+use iofair_testkit::page;
 use peers::{Contender, Sample, own};
 use serde_json::json;
 

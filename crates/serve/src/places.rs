@@ -5,6 +5,7 @@
 //! then: a file keeps its data while it is open, and a pool gives room away only when no request can touch it. All of this
 //! happens on the thread that changes the contracts, never on the reactor's.
 
+pub mod admin;
 mod consent;
 mod damaged;
 mod directory;
@@ -12,6 +13,7 @@ pub(crate) mod marker;
 mod owners;
 mod store_file;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -28,6 +30,7 @@ use crate::pool::zeroing::Demand;
 use crate::reactor::handle::ReactorHandle;
 use crate::trial::Mode;
 pub use consent::Consent;
+pub(crate) use consent::{Needs, Refusals, ctl};
 pub(crate) use damaged::Damaged;
 use directory::Directory;
 use store_file::StoreFile;
@@ -81,13 +84,13 @@ impl Places {
     /// Finds every volume's place.
     pub(crate) fn place(
         &mut self,
-        volumes: &[Volume],
+        contracts: &Contracts,
         consent: &Consent,
     ) -> Result<(), ServeError> {
         match self {
-            Self::Shared(layout, _) => layout.place(volumes),
-            Self::Own(directory) => directory.place(volumes, consent),
-            Self::Pool(pool) => pool.place(volumes, consent),
+            Self::Shared(layout, _) => layout.place(&contracts.volumes),
+            Self::Own(directory) => directory.place(contracts, consent),
+            Self::Pool(pool) => pool.place(contracts, consent),
         }
     }
     /// Bytes that new volumes can have. `capacity`: that of a shared drive.
@@ -96,6 +99,14 @@ impl Places {
             Self::Shared(layout, _) => Ok(capacity.unwrap_or(0).saturating_sub(layout.end())),
             Self::Own(directory) => directory.free_bytes(),
             Self::Pool(pool) => pool.free_bytes(),
+        }
+    }
+    /// Whether volumes may together be larger than the room for them, since files are sparse.
+    pub(crate) fn is_sparse(&self) -> bool {
+        match self {
+            Self::Shared(..) => false,
+            Self::Own(_) => true,
+            Self::Pool(pool) => !pool.storage().is_device(),
         }
     }
     /// The end of the last volume on a shared drive.
@@ -133,6 +144,14 @@ impl Places {
         };
         only.into_iter().collect()
     }
+    /// From now on requests of clients are served beside changes.
+    pub(crate) fn run(&mut self) {
+        match self {
+            Self::Pool(pool) => pool.run(),
+            Self::Own(directory) => directory.run(),
+            Self::Shared(..) => {}
+        }
+    }
     /// The pool, if it is one.
     pub(crate) fn pool(&mut self) -> Option<&mut Served> {
         match self {
@@ -149,7 +168,7 @@ impl Places {
     ) -> Result<Vec<Demand>, ServeError> {
         let Self::Pool(pool) = self else { return Ok(Vec::new()) };
         pool.release(line)?;
-        pool.lacking(&contracts.volumes, consent)
+        pool.lacking(contracts, consent)
     }
     /// Makes volumes and lengthens them, durably.
     pub(crate) fn make(
@@ -202,6 +221,30 @@ impl Places {
             Self::Own(directory) => directory.finish(new, consent),
             Self::Pool(pool) => pool.finish(new, consent),
         }
+    }
+    /// Refuses volumes that are new or get another size in a file that somebody has removed or moved: that would be lost
+    /// with the file.
+    pub(crate) fn check_files(&self, old: &[Volume], new: &[Volume]) -> Result<(), ServeError> {
+        let before: BTreeMap<&str, u64> =
+            old.iter().map(|volume| (volume.name.as_str(), volume.size_bytes)).collect();
+        let has = |volume: &Volume| before.get(volume.name.as_str()).copied();
+        let changed = |volume: &&Volume| has(volume) != Some(volume.size_bytes);
+        let mut changed = new.iter().filter(changed).peekable();
+        if changed.peek().is_none() {
+            return Ok(());
+        }
+        let mut damaged = self.damaged();
+        damaged.retain(Damaged::is_gone);
+        for volume in changed {
+            let is_in = |file: &&Damaged| match &file.volume {
+                Some(name) => *name == volume.name && has(volume).is_some(),
+                None => true,
+            };
+            if let Some(file) = damaged.iter().find(is_in) {
+                return Err(ServeError::volume(&volume.name, file.message()));
+            }
+        }
+        Ok(())
     }
     /// Whether the data of these volumes, which `new` does not have any more, may be removed.
     pub(crate) fn check_removal(

@@ -113,7 +113,7 @@ impl Prepared {
         let security = Security::load(&contracts.listen)?;
         confine::check(&contracts)?;
         let mut places = Places::open(&contracts, mode)?;
-        places.place(&contracts.volumes, consent)?;
+        places.place(&contracts, consent)?;
         let back = around(open_back(&contracts, &mut places)?);
         let capacity = match contracts.drive.back {
             // A pool knows its room, and files of their own have what their file system has.
@@ -255,8 +255,9 @@ impl Server {
         // Last: until here those who wait for a server that was killed may wait for the next one.
         this.blocks.serve(devices, &this.line)?;
         this.places.finish(&this.contracts.volumes, consent)?;
+        this.places.run();
         if let Some(pool) = this.places.pool() {
-            this.zeroing = Some(Zeroing::start(pool.run(), this.line.clone())?);
+            this.zeroing = Some(Zeroing::start(pool.shared(), this.line.clone())?);
         }
         this.tell_unchecked(None);
         Ok(this)
@@ -354,9 +355,10 @@ impl Server {
         confine::check(&contracts)?;
         let security = Security::load(&contracts.listen)?;
         self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
+        self.places.check_files(&self.contracts.volumes, &contracts.volumes)?;
         self.zero_room(&contracts, consent)?;
         let mut places = self.places.clone();
-        places.place(&contracts.volumes, consent)?;
+        places.place(&contracts, consent)?;
         let mut plan = admit(&contracts, &places, &self.facts, Some(&self.contracts))?;
         let paused = self.line.look(|seen| seen.engine.is_paused())?;
         self.blocks.check(&contracts.volumes, remove, paused)?;
@@ -524,7 +526,9 @@ pub(crate) fn ask(line: &ReactorHandle, reset: bool) -> Result<Snapshot, ServeEr
 /// Passes opened files of the mounted directory to the reactor.
 fn opener(reactor: ReactorHandle) -> Opener {
     // A reactor that is gone drops the reply, which is an error for whoever opens the file.
-    Opener(Box::new(move |opening| drop(reactor.send(Message::File(opening)))))
+    Opener(Box::new(move |opening| {
+        drop(reactor.send(opening.map_or(Message::Refused, Message::File)));
+    }))
 }
 
 /// A copy of a plan for comparison with the next one. It keeps no files open, so that the file of a removed volume is freed.

@@ -60,6 +60,50 @@ fn another_directory_in_place_is_left_alone() {
     server.stop().unwrap();
 }
 
+/// Goal: no volume gets another size, and no new one is made, in a file that is not where it was: that would be lost without a word.
+/// Method: files of every kind that are removed, and replaced; a change of sizes, made and only tried.
+#[test]
+fn a_file_that_is_gone_takes_no_changes() {
+    for (kind, file) in [("directory", "pool/v.img"), ("file", "pool"), ("emulated", "pool")] {
+        for (how, told) in [("removed", "was removed"), ("replaced", "is not there any more")] {
+            let directory = Directory::new();
+            let path = directory.path("pool");
+            let back = match kind {
+                "emulated" => format!("emulated:samsung-970-pro@{path}"),
+                kind => format!("{kind}:{path}"),
+            };
+            let text = |size: &str| {
+                contracts(&directory, &back, &[("v", "g", &format!("size = '{size}'"))])
+            };
+            let (small, large) = (text("8MiB"), text("9MiB"));
+            let contract_file = directory.path("contracts.toml");
+            fs::write(&contract_file, small).unwrap();
+            let rig = Controlled::over(directory);
+            let mut wire = connect(&rig.directory, "v");
+            assert_eq!(wire.write(FUA, 0, &[7; 4096]), 0);
+            let file = rig.directory.path(file);
+            match how {
+                "removed" => fs::remove_file(&file).unwrap(),
+                _ => fs::rename(&file, rig.directory.path("away")).unwrap(),
+            }
+            if how == "replaced" {
+                fs::write(&file, "somebody's data").unwrap();
+            }
+            for query in ["", "?dry_run=true"] {
+                let path = format!("/v1/volumes/v{query}");
+                let call = Call::new("PATCH", &path).body(serde_json::json!({ "size": "9MiB" }));
+                let reply = rig.ask(&call);
+                let text = String::from_utf8_lossy(&reply.body).into_owned();
+                assert!(reply.status == 422 && text.contains(told), "{kind}, {how}: {text}");
+            }
+            fs::write(&contract_file, large).unwrap();
+            let reply = rig.ask(&Call::new("POST", "/v1/reload"));
+            assert_eq!(reply.status, 422, "{kind}, {how}: a reload");
+            assert_eq!(wire.read(0, 4096).data, [7; 4096], "what is served goes on");
+        }
+    }
+}
+
 /// Goal: a file that is shorter than its volume was is refused and not filled with zeroes, unless the operator agrees. Method: files of
 /// every kind that are cut off or replaced by an empty one between two servers.
 #[test]

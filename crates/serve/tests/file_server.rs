@@ -6,16 +6,13 @@
 #[path = "../examples/file_server.rs"]
 mod file_server;
 
-#[path = "rig/directory.rs"]
-mod directory;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use directory::Directory;
 use iofair_config::contracts::Contracts;
+use iofair_testkit::directory::Directory;
 
 const BLOCK: usize = 64 << 10;
 const BLOCKS: u64 = 32;

@@ -123,8 +123,18 @@ fn needs_root_a_file_is_the_volume() {
         assert_eq!(file.read_at(&mut found[..8192], 16 * MIB - 4096).unwrap(), 4096);
         assert_eq!(kind(file.write_at(&[1; 10], 16 * MIB)), Some(libc::ENOSPC));
         assert_eq!(file.write_at(&[1; 8192], 16 * MIB - 4096).unwrap(), 4096, "as much as fits");
-        file.set_len(0).unwrap();
-        assert_eq!(file.metadata().unwrap().len(), 16 * MIB, "like a block device");
+        for size in [0, MIB, 17 * MIB] {
+            let refused = file.set_len(size).unwrap_err().raw_os_error();
+            assert_eq!(refused, Some(libc::EINVAL), "like a block device");
+        }
+        file.set_len(16 * MIB).unwrap();
+        let mut anew = OpenOptions::new();
+        drop(anew.write(true).truncate(true).open(scene.file("a")).unwrap());
+        assert_eq!(file.metadata().unwrap().len(), 16 * MIB);
+        assert_eq!(wire.read(12_345, MIB as u32).data, data[..MIB as usize], "nothing was lost");
+        // SAFETY: a plain system call on a descriptor of ours.
+        let allocated = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, 65_536) };
+        assert_eq!(allocated, -1, "nothing is reserved");
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: a plain system call on a descriptor of ours.
         let punched = unsafe { libc::fallocate(file.as_raw_fd(), mode, 8_388_608, 65_536) };

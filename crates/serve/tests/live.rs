@@ -3,8 +3,6 @@
 // Sealing a file takes system calls that the standard library has not.
 #![allow(clippy::unwrap_used, unsafe_code)]
 
-#[path = "../../../lab/baselines/tests/support/page.rs"]
-mod page;
 mod rig;
 
 use std::fs::{self, File};
@@ -17,6 +15,7 @@ use std::thread;
 use iofair_policies::DEFAULT_STACK;
 use iofair_serve::Server;
 use iofair_serve::pool::admin::Creation;
+use iofair_testkit::page;
 use rig::wire::{BLOCK, FUA, READ, Wire, Workload};
 use rig::{Directory, Rig, contracts, parse};
 

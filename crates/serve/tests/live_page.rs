@@ -1,8 +1,6 @@
 //! The live page: who may open it, what it is sent, and what a browser makes of it.
 #![allow(clippy::unwrap_used)]
 
-#[path = "rig/browser.rs"]
-mod browser;
 mod rig;
 
 use std::fs;
@@ -12,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use browser::Browser;
+use iofair_testkit::browser::Browser;
 use rig::Directory;
 use rig::controlled::{Controlled, file};
 use rig::wire::Wire;

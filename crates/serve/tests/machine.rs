@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "rig/machine.rs"]
-mod machine;
 #[path = "rig/process.rs"]
 mod process;
 mod rig;
@@ -15,7 +13,7 @@ use std::fs;
 
 use iofair_config::contracts::Contracts;
 use iofair_serve::{Server, Snapshot};
-use machine::Machine;
+use iofair_testkit::machine::Machine;
 use rig::Directory;
 use slow::{changed, slow_flash};
 

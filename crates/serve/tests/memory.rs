@@ -2,13 +2,12 @@
 //! process.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../lab/baselines/tests/support/page.rs"]
-mod page;
 mod rig;
 
 use std::io::Write;
 use std::thread;
 
+use iofair_testkit::page;
 use rig::scene::Scene;
 use rig::wire::{Options, READ, TIMEOUT, WRITE, Wire, Workload};
 

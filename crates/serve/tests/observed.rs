@@ -312,18 +312,64 @@ fn why_names_the_throttle_and_its_rule() {
             answer.starts_with("throttle max holds ") && answer.contains(" for another "),
             "{told}"
         );
+        // How many are held is counted, and not what the policy saw when it held one.
         let rule = "over the ceiling of group tenants/alice (2 reads a second)";
-        assert!(answer.contains(rule), "{answer}");
+        assert!(answer.contains(rule) && told["waits"][0]["rule"] == rule, "{told}");
         assert!(told["waits"][0]["until_seconds"].as_f64().unwrap() <= 1.0, "{told}");
     }
     assert!(why(&rig, "batch")["waits"].as_array().unwrap().is_empty());
     let live = rig.get("/v1/live");
-    let alice = live["groups"].as_array().unwrap().iter().find(|g| g["name"] == "tenants/alice");
-    let alice = alice.unwrap();
-    assert!(alice["why"].as_str().unwrap().starts_with("throttle max holds"), "{alice}");
+    for group in live["groups"].as_array().unwrap() {
+        match group["name"].as_str().unwrap() {
+            "batch" => assert!(group["why"].is_null(), "{group}"),
+            // Also of the group above, which has no request of its own.
+            _ => {
+                assert!(group["why"].as_str().unwrap().starts_with("throttle max holds"), "{group}")
+            }
+        }
+    }
     // Without the ceiling they go, nobody has to come again.
     change(&rig, "/v1/groups/tenants/alice", json!({"max": null}));
     (0..5).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+}
+
+/// Goal: a drained server does not say that nothing waits. Method: `why` and the live view, drained and resumed.
+#[test]
+fn why_says_that_the_server_is_drained() {
+    let rig = Controlled::start();
+    let told = || {
+        let live = rig.get("/v1/live")["groups"][0]["why"].clone();
+        (why(&rig, "batch")["answer"].clone(), live)
+    };
+    let drained = "the server is drained: new requests wait until it resumes";
+    assert!(rig.ask(&Call::new("POST", "/v1/drain").body(json!({ "then": "hold" }))).is_good());
+    assert_eq!(told(), (drained.into(), drained.into()));
+    assert!(rig.ask(&Call::new("POST", "/v1/resume")).is_good());
+    assert_eq!(told(), ("nothing waits: the group has no request in flight".into(), Json::Null));
+}
+
+/// Goal: every refusal of a client or a caller is counted, by its reason. Method: one of each kind.
+#[test]
+fn refusals_are_counted() {
+    let rig = Controlled::start();
+    change(&rig, "/v1/groups/batch", json!({ "connections": 1 }));
+    let socket = rig.directory.path("socket");
+    let open = || Options::greet(UnixStream::connect(&socket).unwrap()).unwrap();
+    let mut first = open();
+    assert_eq!(first.go("w").unwrap(), REPLY_ACK);
+    assert_ne!(open().go("w").unwrap(), REPLY_ACK);
+    assert_ne!(open().go("nothing").unwrap(), REPLY_ACK);
+    let mut stranger = UnixStream::connect(&socket).unwrap();
+    stranger.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    stranger.read_to_end(&mut Vec::new()).unwrap();
+    let page_call = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil\r\n\r\n";
+    assert!(rig.raw(page_call.as_bytes()).contains("403"));
+    let counts = page(&rig);
+    let count = |reason| counts.value("iofair_connections_refused_total", &[("reason", reason)]);
+    for reason in ["group", "unknown", "protocol", "origin"] {
+        assert_eq!(count(reason), 1.0, "{reason}");
+    }
+    assert_eq!(count("connections"), 0.0);
 }
 
 /// Goal: a live server lets a burst through at once and then holds reads and writes to one ceiling together, at the group

@@ -227,7 +227,7 @@ fn servers_refuse_what_is_not_theirs() {
     fs::write(&pool, vec![0; 4 << 20]).unwrap();
     scene.refused(&v, &format!("`iofair pool create {pool}` makes one"));
     fs::write(format!("{pool}.volumes"), "0 1048576 v\n").unwrap();
-    scene.refused(&v, &format!("`iofair pool import {pool} --contracts FILE`"));
+    scene.refused(&v, &format!("`iofair pool import {pool} --contracts test.toml`"));
     fs::remove_file(format!("{pool}.volumes")).unwrap();
     admin::create(pool.as_ref(), &Creation::default()).unwrap();
     let error = admin::create(pool.as_ref(), &Creation::default()).unwrap_err().to_string();
@@ -254,7 +254,7 @@ fn servers_refuse_what_is_not_theirs() {
     scene.start(&v).stop().unwrap();
     fs::remove_file(&pool).unwrap();
     let error = Server::start(parse(&text)).unwrap_err().to_string();
-    assert!(error.contains("it is not there") && !Path::new(&pool).exists(), "{error}");
+    assert!(error.contains("is its file system mounted") && !Path::new(&pool).exists(), "{error}");
     for path in ["/dev/iofair-nope", "/nowhere/pool.img"] {
         scene.back = path.to_string();
         scene.refused(&v, path);

@@ -12,8 +12,6 @@ mod disk;
 mod link;
 #[path = "power/load.rs"]
 mod load;
-#[path = "rig/machine.rs"]
-mod machine;
 #[path = "power/model.rs"]
 mod model;
 mod rig;
@@ -24,6 +22,7 @@ use iofair_drive::random::Random;
 use iofair_serve::Server;
 use iofair_serve::back::volatile::{Defect, Disk, Tally, Volatile};
 use iofair_serve::supervisor::Passed;
+use iofair_testkit::machine;
 
 use link::{CommandType, Link, Mounted, Nbd, Request, Vhost};
 use load::Load;

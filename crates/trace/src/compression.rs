@@ -1,7 +1,10 @@
 //! Compressed input: gzip, zstd, xz and bzip2, each with as many members (frames, streams) as there are. All decoders check
 //! the checksums of their formats, and end with an error where a file was cut off.
 
+use std::error::Error;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
@@ -68,23 +71,110 @@ pub(crate) fn container(head: &[u8]) -> Option<&'static str> {
     CONTAINERS.iter().find(|(at, magic, _)| is(*at, magic)).map(|(_, _, what)| *what)
 }
 
-/// What decompresses a file that begins like this; `None` if it is not compressed.
-pub(crate) fn decoder(start: &[u8]) -> Option<fn(Raw) -> Box<dyn Read + Send>> {
-    if start.starts_with(GZIP) {
-        Some(|raw| Box::new(MultiGzDecoder::new(raw)))
-    } else if start.starts_with(&ZSTD) || is_skipped(start) {
-        Some(|raw| Box::new(Zstd { raw: Some(raw), frame: None }))
-    } else if start.starts_with(XZ) {
-        Some(|raw| Box::new(XzReader::new_mem_limit(raw, true, XZ_KIB_MAX)))
-    } else if start.starts_with(BZIP2) {
-        Some(|raw| Box::new(MultiBzDecoder::new(raw)))
+/// Opens a compressed file.
+type Decoder = fn(Raw) -> Box<dyn Read + Send>;
+
+/// A format of compressed files.
+pub(crate) struct Compression {
+    name: &'static str,
+    decoder: Decoder,
+}
+
+/// How a file is compressed that begins like this; `None` if it is not. Files that were cut off may have a part of the first
+/// bytes.
+pub(crate) fn compression(start: &[u8]) -> Option<Compression> {
+    let begins =
+        |magic: &[u8]| start.starts_with(magic) || (start.len() > 1 && magic.starts_with(start));
+    let (name, decoder): (_, Decoder) = if begins(GZIP) {
+        ("gzip", |raw| Box::new(MultiGzDecoder::new(raw)))
+    } else if begins(&ZSTD) || is_skipped(start) {
+        ("zstd", |raw| Box::new(Zstd { raw: Some(raw), frame: None }))
+    } else if begins(XZ) {
+        ("xz", |raw| Box::new(XzReader::new_mem_limit(raw, true, XZ_KIB_MAX)))
+    } else if begins(BZIP2) {
+        ("bzip2", |raw| Box::new(MultiBzDecoder::new(raw)))
     } else {
-        None
+        return None;
+    };
+    Some(Compression { name, decoder })
+}
+
+impl Compression {
+    /// Decompresses a file from its first byte.
+    pub(crate) fn open(self, raw: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
+        let taken = Arc::new(AtomicU64::new(0));
+        let counted: Box<dyn Read + Send> = Box::new(Counted { raw, taken: taken.clone() });
+        let decoder = (self.decoder)(BufReader::new(counted));
+        Box::new(Decompressed { name: self.name, decoder, taken, read: 0 })
     }
 }
 
+/// Counts the bytes of a file that were read.
+struct Counted {
+    raw: Box<dyn Read + Send>,
+    taken: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.raw.read(into)?;
+        self.taken.fetch_add(length as u64, Ordering::Relaxed);
+        Ok(length)
+    }
+}
+
+/// What a compressed file has, whose errors say what is wrong with the file, and where.
+struct Decompressed {
+    name: &'static str,
+    decoder: Box<dyn Read + Send>,
+    taken: Arc<AtomicU64>,
+    read: u64,
+}
+
+impl Read for Decompressed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.decoder.read(into).map_err(|error| self.explain(&error))?;
+        self.read += length as u64;
+        Ok(length)
+    }
+}
+
+impl Decompressed {
+    fn explain(&self, error: &io::Error) -> io::Error {
+        let Self { name, read, .. } = self;
+        let taken = self.taken.load(Ordering::Relaxed);
+        match is_cut(error) {
+            true => {
+                let what = format!(
+                    "the file was cut off: it ends at byte {taken}, in the middle of its {name} data, of which {read} bytes can be decompressed; it is needed whole"
+                );
+                io::Error::new(io::ErrorKind::UnexpectedEof, what)
+            }
+            false => {
+                let what = format!(
+                    "the {name} data cannot be decompressed, at byte {taken} of the file or before it, behind {read} bytes: {error}"
+                );
+                io::Error::new(error.kind(), what)
+            }
+        }
+    }
+}
+
+/// Whether the cause of an error is the end of the file.
+fn is_cut(error: &io::Error) -> bool {
+    let ends = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+    let mut cause = error.get_ref().map(|it| -> &(dyn Error + 'static) { it });
+    while let Some(it) = cause {
+        if it.downcast_ref::<io::Error>().is_some_and(ends) {
+            return true;
+        }
+        cause = it.source();
+    }
+    ends(error)
+}
+
 /// A file as it is on the disk, from its first byte.
-pub(crate) type Raw = BufReader<Box<dyn Read + Send>>;
+type Raw = BufReader<Box<dyn Read + Send>>;
 
 fn is_skipped(start: &[u8]) -> bool {
     start.len() >= 4 && start[0] & 0xf0 == SKIPPED.0 && start[1..4] == SKIPPED.1

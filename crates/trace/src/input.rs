@@ -14,13 +14,15 @@ pub const HEAD: usize = 16 << 10;
 const EMPTY_LINES_MAX: u64 = 1 << 20;
 /// Characters of an error about a line, which repeats fields of any length.
 const MESSAGE_MAX: usize = 240;
+/// What an error says of a line at the end of a file that may be a part of one.
+pub(crate) const CUT_LINE: &str = ", which has no line break: the file may have been cut off";
 const BUFFER: usize = 64 << 10;
 /// What some programs write before UTF-8.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A file, uncompressed, with its first bytes to look at.
 pub struct Input {
-    reader: Box<dyn BufRead + Send>,
+    reader: BufReader<Box<dyn Read + Send>>,
     /// Its name in errors.
     pub file: String,
     head: Vec<u8>,
@@ -37,13 +39,12 @@ impl Input {
         let mut start = Vec::new();
         let first = (&mut raw).take(compression::MAGIC_BYTES as u64).read_to_end(&mut start);
         first.map_err(TraceError::io(file))?;
-        let decoder = compression::decoder(&start);
-        let whole: Box<dyn Read + Send> = Box::new(io::Cursor::new(start).chain(raw));
-        let raw = BufReader::with_capacity(BUFFER, whole);
-        let reader: Box<dyn BufRead + Send> = match decoder {
-            Some(decoder) => Box::new(BufReader::with_capacity(BUFFER, decoder(raw))),
-            None => Box::new(raw),
-        };
+        let compression = compression::compression(&start);
+        let mut whole: Box<dyn Read + Send> = Box::new(io::Cursor::new(start).chain(raw));
+        if let Some(compression) = compression {
+            whole = compression.open(whole);
+        }
+        let reader = BufReader::with_capacity(BUFFER, whole);
         let mut this =
             Self { reader, file: file.to_owned(), head: Vec::new(), taken: 0, broken: None };
         let head = (&mut this.reader).take(HEAD as u64).read_to_end(&mut this.head);
@@ -147,7 +148,7 @@ impl Lines {
         let what = printable(&what);
         let what = shortened(&what, MESSAGE_MAX);
         let cut = match self.is_cut {
-            true => ", which has no line break: the file may have been cut off",
+            true => CUT_LINE,
             false => "",
         };
         let what = format!("{what}; the line is {}{cut}", shown_line(&self.line));

@@ -13,13 +13,16 @@ use crate::source::{Notes, STREAMS_MAX, Source};
 pub const TORN: &str = "the trace has no end: what followed its last whole block was lost";
 /// The note about requests that the recorder dropped.
 pub const DROPPED: &str = "requests that were not recorded (dropped)";
+/// Why the next block is not whole: there is none, and the trace has not ended.
+const MISSING: &str = "is missing";
 /// Longest value of metadata.
 const VALUE_MAX: usize = PAYLOAD_MAX;
 
 /// What a read of a block gave.
 enum Block {
     Whole(BlockHeader),
-    Torn,
+    /// Why it is not whole.
+    Torn(String),
 }
 
 /// A trace in the compact format.
@@ -40,7 +43,8 @@ pub struct Reader<R> {
     metadata: Metadata,
     requests: u64,
     dropped: u64,
-    torn: bool,
+    /// Why the present block is not whole.
+    torn: Option<String>,
     over: bool,
     /// Whether nothing may follow the end.
     is_alone: bool,
@@ -62,12 +66,15 @@ impl<R: Read> Reader<R> {
             metadata: Metadata::default(),
             requests: 0,
             dropped: 0,
-            torn: false,
+            torn: None,
             over: false,
             is_alone: false,
         };
         let mut header = [0; HEADER];
         let length = this.fill(&mut header)?;
+        if (1..HEADER).contains(&length) && MAGIC.starts_with(&header[..length.min(MAGIC.len())]) {
+            return Err(this.cut_off(&format!("has {length} of {HEADER} bytes")));
+        }
         if length < HEADER || header[..8] != MAGIC {
             return Err(this.wrong("this is no trace of iofair: it does not begin with IOFTRACE"));
         }
@@ -82,7 +89,8 @@ impl<R: Read> Reader<R> {
             Some(Block::Whole(_)) => {
                 return Err(this.wrong("the first block has no metadata"));
             }
-            _ => (this.torn, this.over) = (true, true),
+            Some(Block::Torn(why)) => return Err(this.cut_off(&why)),
+            None => return Err(this.cut_off(MISSING)),
         }
         Ok(this)
     }
@@ -97,9 +105,14 @@ impl<R: Read> Reader<R> {
     }
     /// Whether the file ended before the trace did.
     pub fn is_torn(&self) -> bool {
-        self.torn
+        self.torn.is_some()
     }
 
+    /// The error about a file that ends before its first request.
+    fn cut_off(&self, why: &str) -> TraceError {
+        let what = "the file was cut off before its first request; it is needed whole";
+        self.wrong(format!("{what}: what begins here {why}"))
+    }
     fn wrong(&self, what: impl Into<String>) -> TraceError {
         TraceError::content(&self.file, Place::Byte(self.began), what)
     }
@@ -125,12 +138,14 @@ impl<R: Read> Reader<R> {
         match self.fill(&mut bytes)? {
             0 => return Ok(None),
             HEADER => {}
-            _ => return Ok(Some(Block::Torn)),
+            length => {
+                return Ok(Some(Block::Torn(format!("has {length} of at least {HEADER} bytes"))));
+            }
         }
         let header = BlockHeader::read(&bytes);
         if bytes == [0; HEADER] && self.only_zeroes()? {
             // A file system that lost its power leaves zeroes.
-            return Ok(Some(Block::Torn));
+            return Ok(Some(Block::Torn("has only zeroes".into())));
         }
         if header.length as usize > PAYLOAD_MAX {
             let what = format!("a block of {} bytes; at most {PAYLOAD_MAX}", header.length);
@@ -141,12 +156,13 @@ impl<R: Read> Reader<R> {
         let length = self.fill(&mut payload)?;
         self.payload = payload;
         if length < self.payload.len() {
-            return Ok(Some(Block::Torn));
+            let (length, whole) = (HEADER + length, HEADER + self.payload.len());
+            return Ok(Some(Block::Torn(format!("has {length} of {whole} bytes"))));
         }
         if block::checksum(&bytes, &self.payload) != header.checksum {
             let is_last = self.fill(&mut [0])? == 0;
             return match is_last {
-                true => Ok(Some(Block::Torn)),
+                true => Ok(Some(Block::Torn("has a wrong checksum".into()))),
                 false => Err(self.wrong("the checksum of a block is wrong")),
             };
         }
@@ -209,8 +225,12 @@ impl<R: Read> Reader<R> {
         while !self.over {
             let header = match self.block()? {
                 Some(Block::Whole(header)) => header,
-                Some(Block::Torn) | None => {
-                    (self.torn, self.over) = (true, true);
+                Some(Block::Torn(why)) => {
+                    (self.torn, self.over) = (Some(why), true);
+                    break;
+                }
+                None => {
+                    (self.torn, self.over) = (Some(MISSING.to_owned()), true);
                     break;
                 }
             };
@@ -249,7 +269,10 @@ impl<R: Read> Reader<R> {
                 }
             }
         }
-        Ok(false)
+        match &self.torn {
+            Some(why) if self.is_alone && self.requests == 0 => Err(self.cut_off(why)),
+            _ => Ok(false),
+        }
     }
 }
 
@@ -277,7 +300,7 @@ impl<R: Read> Source for Reader<R> {
     }
     fn notes(&self) -> Notes {
         let mut notes = Notes::default();
-        notes.add(TORN, u64::from(self.torn));
+        notes.add(TORN, u64::from(self.is_torn()));
         notes.add(DROPPED, self.dropped);
         notes
     }

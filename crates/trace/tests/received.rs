@@ -12,7 +12,8 @@ use iofair_trace::clean::{self, Clean};
 use iofair_trace::formats;
 use iofair_trace::input::Input;
 use iofair_trace::source::Notes;
-use iofair_trace::{Columns, Options, Record, Source, Trace};
+use iofair_trace::write::Writer;
+use iofair_trace::{Columns, Metadata, Options, Record, Source, Stream, Trace};
 
 fn sample(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap()
@@ -236,6 +237,67 @@ fn compressed_files_are_whole_or_refused() {
     let mut skippable = vec![0x52, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
     skippable.extend(sample("msr.csv.zst"));
     assert_eq!(requests(&skippable), plain, "a frame of zstd that decoders skip");
+}
+
+/// Goal: a file that ends before its first request says that it was cut off, where, and what is needed. Method: every kind of
+/// file, cut in its first block, record or line.
+#[test]
+fn a_file_without_a_first_request_was_cut_off() {
+    let error = |bytes: &[u8]| {
+        let told = read(bytes).map(|(records, _)| records.len());
+        told.expect_err("it was cut off")
+    };
+    for (name, format) in [
+        ("msr.csv.gz", "gzip"),
+        ("msr.csv.zst", "zstd"),
+        ("msr.csv.xz", "xz"),
+        ("msr.csv.bz2", "bzip2"),
+    ] {
+        let whole = sample(name);
+        for length in [4, 5, 20, whole.len() / 2, whole.len() - 1] {
+            let told = error(&whole[..length]);
+            let wanted = format!(
+                "the file was cut off: it ends at byte {length}, in the middle of its {format} data"
+            );
+            assert!(
+                told.contains(&wanted) && told.ends_with("; it is needed whole"),
+                "{name}: {told}"
+            );
+        }
+    }
+    let own = {
+        let mut writer = Writer::new(Vec::new(), "own", &Metadata::default()).unwrap();
+        writer.add_stream(&Stream { name: "a".into(), group: "a".into(), volume: 0 }).unwrap();
+        requests(&sample("msr.csv")).iter().for_each(|record| {
+            writer.push(&Record { stream: 0, ..*record }).unwrap();
+        });
+        writer.finish().unwrap()
+    };
+    let metadata = 16 + 16 + u64::from(own[20]) as usize;
+    let streams = metadata + 16 + own[metadata + 4] as usize;
+    for (length, place, part) in [
+        (5, 0, "what begins here has 5 of 16 bytes"),
+        (16, 16, "what begins here is missing"),
+        (20, 16, "what begins here has 4 of at least 16 bytes"),
+        (metadata, metadata, "what begins here is missing"),
+        (streams + 40, streams, "what begins here has 40 of "),
+    ] {
+        let told = error(&own[..length]);
+        let wanted = format!(
+            "file: byte {place}: the file was cut off before its first request; it is needed whole: {part}"
+        );
+        assert!(told.starts_with(&wanted), "{length}: {told}");
+    }
+    let told = error(&sample("sdb.blktrace.0")[..40]);
+    let wanted = "file: byte 0: the file was cut off in its first record; it is needed whole: a record has 48 bytes or more";
+    assert_eq!(told, wanted);
+    for (name, _) in TEXTS {
+        let told = error(&sample(name)[..9]);
+        assert!(
+            told.ends_with("has no line break: the file may have been cut off"),
+            "{name}: {told}"
+        );
+    }
 }
 
 /// Goal: what has to be unpacked by another program is refused with its name. Method: first bytes of each.

@@ -13,10 +13,6 @@
 
 #[path = "../tests/support/load.rs"]
 mod load;
-#[path = "../tests/support/page.rs"]
-mod page;
-#[path = "../tests/support/stacks.rs"]
-mod stacks;
 
 use std::alloc::System;
 use std::cmp::Reverse;
@@ -25,7 +21,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use cpu_time::ThreadTime;
+use iofair_baselines::TABLE;
 use iofair_policies::DEFAULT_STACK;
+use iofair_testkit::page;
+use iofair_testkit::stacks;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use crate::load::Load;
@@ -154,7 +153,7 @@ fn load_of(name: &str, groups: u32) -> Load {
     let iops = if held.is_some() { NEAR } else { FAR };
     let suffix = [" served", " minimums"].iter().find_map(|end| name.strip_suffix(end));
     let plain = held.or(suffix).unwrap_or(name);
-    let mut stack = iofair_baselines::TABLE.stack(plain).expect("made from the table");
+    let mut stack = TABLE.stack(plain).expect("made from the table");
     if name == SERVED {
         stack.set("bfq", "inject_by_weight", "true").expect("a parameter of BFQ's");
     }
@@ -232,8 +231,7 @@ struct Scaled {
 
 fn scaled(name: &str, groups: u32, size: &Size) -> Scaled {
     let start = ThreadTime::now();
-    let mut load =
-        Load::new(iofair_baselines::TABLE.stack(name).expect("made from the table"), groups, FAR);
+    let mut load = Load::new(TABLE.stack(name).expect("made from the table"), groups, FAR);
     let add = start.elapsed().as_nanos() as f64 / f64::from(groups);
     load.fill_half();
     load.fill_half();
@@ -276,9 +274,9 @@ fn scale_report(size: &Size) -> String {
 }
 
 fn names() -> Vec<String> {
-    let mut names = stacks::schedulers();
+    let mut names = stacks::schedulers(&TABLE);
     names.extend([SERVED, PROMISED].map(String::from));
-    for throttle in stacks::throttles() {
+    for throttle in stacks::throttles(&TABLE) {
         names.push(format!("{throttle}-none"));
         names.push(format!("{throttle}-none held"));
     }

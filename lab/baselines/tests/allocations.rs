@@ -3,14 +3,14 @@
 
 #[path = "support/load.rs"]
 mod load;
-#[path = "support/stacks.rs"]
-mod stacks;
 
 use std::alloc::System;
 
+use iofair_baselines::TABLE;
 use iofair_core::controller::Stack;
 use iofair_core::id::RequestId;
 use iofair_core::policy::{Build, Context, Judgement, Policy, Role, Row};
+use iofair_testkit::stacks;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use crate::load::Load;
@@ -64,7 +64,7 @@ fn verify(
 /// Stacks that take turns under load: bytes held after some changes, and after many more.
 fn bytes_after_switches(name: &str) -> [usize; 2] {
     let all = Region::new(ALLOCATOR);
-    let stack = |name: &str| iofair_baselines::TABLE.stack(name).expect("in the table");
+    let stack = |name: &str| TABLE.stack(name).expect("in the table");
     let mut load = Load::new(stack("none-none"), 16, 1_000_000);
     load.flush_every(10);
     load.fill_half();
@@ -86,8 +86,8 @@ fn bytes_after_switches(name: &str) -> [usize; 2] {
 /// the allocator counts for the whole process.
 #[test]
 fn a_warm_engine_allocates_nothing() {
-    let mut names = stacks::schedulers();
-    names.extend(stacks::throttles().iter().map(|throttle| format!("{throttle}-none")));
+    let mut names = stacks::schedulers(&TABLE);
+    names.extend(stacks::throttles(&TABLE).iter().map(|throttle| format!("{throttle}-none")));
     let mut guilty = Vec::new();
     for name in names {
         for of in [(1, 0), (16, 0), (16, 10), (1000, 0)] {
@@ -95,7 +95,7 @@ fn a_warm_engine_allocates_nothing() {
                 if ceiling.1 && name != "max-none" {
                     continue;
                 }
-                let stack = iofair_baselines::TABLE.stack(&name).expect("made from the table");
+                let stack = TABLE.stack(&name).expect("made from the table");
                 if let Err(text) = verify(stack, of, ceiling) {
                     let ((groups, flushes), (iops, totals)) = (of, ceiling);
                     guilty.push(format!(
@@ -107,12 +107,12 @@ fn a_warm_engine_allocates_nothing() {
     }
     assert!(guilty.is_empty(), "{guilty:#?}");
 
-    for name in stacks::schedulers() {
+    for name in stacks::schedulers(&TABLE) {
         let [first, last] = bytes_after_switches(&name);
         assert!(last <= first + (8 << 10), "{name}: {first} bytes, {last} after many changes");
     }
 
-    let mut stack = iofair_baselines::TABLE.stack("none-none").expect("in the table");
+    let mut stack = TABLE.stack("none-none").expect("in the table");
     stack.scheduler.row = &HOARDER;
     assert!(verify(stack, (1, 0), (1_000_000, false)).is_err(), "the canary is not seen");
 }

@@ -5,8 +5,6 @@
 
 #[path = "support/broken.rs"]
 mod broken;
-#[path = "support/stacks.rs"]
-mod stacks;
 
 use std::collections::VecDeque;
 
@@ -19,6 +17,7 @@ use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_testkit::stacks;
 
 use crate::broken::row;
 
@@ -210,7 +209,7 @@ fn stack(name: &str) -> Stack {
 #[test]
 fn shares_have_a_bounded_lag() {
     let mut failures = Vec::new();
-    let shared = stacks::schedulers().into_iter().filter(|name| name.starts_with("prop-"));
+    let shared = stacks::schedulers(&TABLE).into_iter().filter(|name| name.starts_with("prop-"));
     for name in shared.chain(["cost-none", "unified-none", "ioband-none"].map(String::from)) {
         let mut stack = stack(&name);
         let row = stack.scheduler.row;
@@ -239,8 +238,8 @@ fn shares_have_a_bounded_lag() {
 #[test]
 fn no_request_starves() {
     let mut failures = Vec::new();
-    let throttles = stacks::throttles().into_iter().map(|name| format!("{name}-none"));
-    for name in stacks::schedulers().into_iter().chain(throttles) {
+    let throttles = stacks::throttles(&TABLE).into_iter().map(|name| format!("{name}-none"));
+    for name in stacks::schedulers(&TABLE).into_iter().chain(throttles) {
         match longest_wait(stack(&name)) {
             Ok((wait, whose)) if (wait <= WAIT) != STARVING.contains(&&*name) => {
                 println!("{name}: {wait:?} of {whose}");

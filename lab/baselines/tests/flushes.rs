@@ -1,11 +1,8 @@
 //! Flushes that pass throttles and scheduler ([`FlushRule::Scheduled`]): what a loop of them may take from others.
 
-#[path = "support/stacks.rs"]
-#[allow(dead_code)]
-mod stacks;
-
 use std::collections::VecDeque;
 
+use iofair_baselines::TABLE;
 use iofair_core::contract::{Contract, Limits, Low};
 use iofair_core::controller::{
     Completion, Controller, Dispatch, FlushRule, Place, Setup, Submission,
@@ -16,6 +13,7 @@ use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_testkit::stacks;
 
 /// What the drive takes: one command after the other.
 const FLUSH: Nanos = Nanos::from_millis(2);
@@ -50,7 +48,7 @@ impl World {
             flushes,
             trace: 0,
         };
-        let stack = iofair_baselines::TABLE.stack(stack).expect("in the table");
+        let stack = TABLE.stack(stack).expect("in the table");
         Self {
             engine: Controller::new(setup, stack),
             now: Instant(1),
@@ -221,7 +219,7 @@ fn a_switch_takes_flushes_along() {
     };
     let before = places(&world);
     assert_eq!(before, [Place::Flush, Place::Flush, Place::Drive, Place::Drive]);
-    let stack = iofair_baselines::TABLE.stack("none-bfq").expect("in the table");
+    let stack = TABLE.stack("none-bfq").expect("in the table");
     world.engine.switch(world.now, stack);
     assert_eq!(world.engine.stack().name(), "none-bfq");
     assert_eq!(places(&world), before);
@@ -254,7 +252,7 @@ impl Gauges for Watched {
 /// Method: flush loops with and without writes through each; then nothing is held, and no group counts as active.
 #[test]
 fn every_throttle_forgets_a_completed_flush() {
-    for throttle in stacks::throttles() {
+    for throttle in stacks::throttles(&TABLE) {
         let mut world = World::new(&format!("{throttle}-none"), FlushRule::Scheduled);
         for name in ["a", "b"] {
             let client = world.client(name, &Contract::default());

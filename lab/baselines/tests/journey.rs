@@ -457,12 +457,12 @@ fn sleepers_are_clients_and_not_requests() {
         let client = if tag == 13 { second } else { first };
         c.submit(Instant(tag), request(client, tag, Operation::Read, tag * 100)).expect("accepted");
     }
-    assert!(c.is_asleep(first) && c.is_asleep(second));
+    assert!(c.is_held_up(first) && c.is_held_up(second));
     let mut order = Vec::new();
     while c.pending() > 0 {
         let sent = c.dispatch(Instant(20)).expect("there is work and the drive is free");
         order.extend(complete(&mut c, sent.command));
-        assert_eq!(c.is_asleep(second), !order.contains(&2));
+        assert_eq!(c.is_held_up(second), !order.contains(&2));
     }
     // Eight tags; request 8 slept first, then 13, and the rest of the first client behind both.
     assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 9, 10, 11, 12]);
@@ -487,7 +487,7 @@ fn held_requests_do_not_block_the_submitter() {
     }
     let taken = [c.dispatch(Instant(0)), c.dispatch(Instant(0))].map(|sent| sent.expect("passes"));
     assert_eq!(c.dispatch(Instant(0)), None);
-    assert!(!c.is_asleep(slow), "ten are held, and it may go on");
+    assert!(!c.is_held_up(slow), "ten are held, and it may go on");
     let mut later = Instant::ZERO + iofair_core::time::Nanos::from_secs(10);
     while c.next_wakeup().is_some_and(|at| at <= later) {
         assert_eq!(c.dispatch(later), None, "there is no tag");

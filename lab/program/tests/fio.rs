@@ -281,7 +281,10 @@ fn needs_clients_calls_are_those_of_fio() {
         [few]\nrw=write\nfsync=16\nnumber_ios=32\n[back]\nrw=read:-8k\ndirect=1\n[durable]\nrw=write\nsync=1\n\
         [after]\nwait_for=each\nfilesize=2m\nsize=1m\nrw=randread\n\
         [gap]\nrw=write:8k\ndirect=1\n[round]\nrw=write:12k\ndirect=1\nsize=66k\n[again]\nrw=randwrite\nbs=12k\nnorandommap\nloops=2\n\
-        [aligned]\nrw=randread\nbs=12k\nba=4k\n[plain]\nrw=write\nrandom_distribution=zipf:1.2\ntime_based\n";
+        [aligned]\nrw=randread\nbs=12k\nba=4k\n[plain]\nrw=write\nrandom_distribution=zipf:1.2\ntime_based\n\
+        [section]\nname=named\nrw=read\n[zones]\nwait_for=named\ndirect=1\nsize=250k\nzonemode=strided\nzonesize=16k\nzoneskip=32k\n\
+        [turns]\nrw=write\nsize=1000k\nnrfiles=3\nfile_service_type=roundrobin:4\n\
+        [rest]\nrw=write:8k\ndirect=1\nsize=128k\noffset=64k\nfsync=4\nloops=2\n";
     fs::write(directory.join("a.fio"), text).unwrap();
     let fio = ["--output-format=json", "--output=real.json", "a.fio"];
     let status = Command::new("fio").args(fio).current_dir(&directory).status().unwrap();
@@ -292,7 +295,7 @@ fn needs_clients_calls_are_those_of_fio() {
     let ours = json(&directory.join("out/none-none/fio.json"));
     let jobs = |told: &Json| told["jobs"].as_array().unwrap().clone();
     let (real, ours) = (jobs(&real), jobs(&ours));
-    assert_eq!((real.len(), ours.len()), (15, 15));
+    assert_eq!((real.len(), ours.len()), (19, 19));
     for (real, ours) in real.iter().zip(&ours) {
         let name = &real["jobname"];
         assert_eq!(*name, ours["jobname"]);

@@ -1,37 +1,11 @@
 //! Saved results side by side; pages of reports in a browser: tables are sorted, charts are saved, nothing is loaded.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../crates/serve/tests/rig/browser.rs"]
-mod browser;
-
-use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs};
 
-use browser::Browser;
-
-/// A directory that is removed at the end.
-pub(crate) struct Directory(PathBuf);
-
-impl Directory {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = env::temp_dir().join(format!("iofair-pages-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use iofair_testkit::browser::Browser;
+use iofair_testkit::directory::Directory;
 
 /// Goal: tables of reports can be sorted with mouse and keyboard, and charts saved as SVG and PNG, without a word on the console
 /// and without any request. Method: the pages of an experiment and of a comparison, in Chromium; what would be saved is

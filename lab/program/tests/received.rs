@@ -124,6 +124,16 @@ fn damaged_traces_are_never_silent() {
         let piped = folder.error(&format!("cat {name} | replay -"));
         assert!(piped.starts_with("error: standard input: "), "{piped}");
     }
+    folder.write("own", b"IOFTRACE\x01\0\0\0\0\0\0\0M\0\0\0");
+    let told = folder.error("replay own");
+    assert!(
+        told.starts_with("error: own: byte 16: the file was cut off before its first"),
+        "{told}"
+    );
+    folder.write("head", b"time_us,op,offset,size");
+    let told = folder.error("replay head");
+    let wanted = "error: the trace has no request that can be replayed; 1: files whose last line";
+    assert!(told.starts_with(wanted), "{told}");
     let text = trace(10);
     folder.write("cut", &text[..text.len() - 3]);
     let output = folder.run("replay cut");

@@ -29,8 +29,6 @@ mod licences;
 mod machines;
 #[path = "tidy/measured.rs"]
 mod measured;
-#[path = "../../baselines/tests/support/page.rs"]
-mod page;
 #[path = "tidy/registry.rs"]
 mod registry;
 #[path = "tidy/rooms.rs"]

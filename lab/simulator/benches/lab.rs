@@ -7,11 +7,6 @@
 //! whole run, building it included. Under `cargo test` it runs small; the hashes say that the same work
 //! was done.
 
-#[path = "../../baselines/tests/support/page.rs"]
-mod page;
-#[path = "../../baselines/tests/support/stacks.rs"]
-mod stacks;
-
 use std::alloc::System;
 
 use cpu_time::ThreadTime;
@@ -24,6 +19,8 @@ use iofair_core::unit::Sectors;
 use iofair_simulator::outcome::Outcome;
 use iofair_simulator::scenario::{Calls, ClientSpec, GroupSpec, Job, Manner, Pattern, Scenario};
 use iofair_simulator::{host, simulate};
+use iofair_testkit::page;
+use iofair_testkit::stacks;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -208,8 +205,8 @@ fn print_json(rows: &[Vec<Measured>]) {
 
 fn main() {
     let (full, wanted) = page::arguments();
-    let mut names = stacks::schedulers();
-    names.extend(stacks::throttles().iter().map(|throttle| format!("{throttle}-none")));
+    let mut names = stacks::schedulers(&TABLE);
+    names.extend(stacks::throttles(&TABLE).iter().map(|throttle| format!("{throttle}-none")));
     let workloads = if full { WORKLOADS } else { &WORKLOADS[..1] };
     let mut rows = Vec::new();
     for stack in &names {

@@ -1,39 +1,29 @@
 //! What processes and page cache stand on: clock, timers, engine and drive, and what is measured at the drive. Engine and drive may
 //! also be outside: then requests go there, and time comes from there.
 
+pub(crate) mod device;
 pub(crate) mod layout;
 pub(crate) mod path;
 mod processors;
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Completion, Controller, Submission};
+use iofair_core::controller::{Completion, Submission};
 use iofair_core::error::EngineError;
-use iofair_core::id::{ClientId, CommandId, GroupId, RequestId};
+use iofair_core::id::{ClientId, GroupId, RequestId};
 use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
-use iofair_drive::random::Random;
 use iofair_drive::stripe::Geometry;
-use iofair_drive::{Command, Done, Drive};
+use iofair_drive::{Command, Done};
 
 use crate::observe::Observer;
 use crate::outcome::DriveOutcome;
 use crate::outside::{Outside, Reply};
-use crate::scenario::Scheduling;
 use crate::sim::{ActorCompletion, Timers, Token};
+use device::{Device, Sent};
 use layout::File;
 use path::{SharedPath, Task};
-
-/// The properties of a command, by its request's slot.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    command: CommandId,
-    operation: Operation,
-    bytes: u64,
-    /// Whether it is read into new pages of the page cache.
-    new_pages: bool,
-}
 
 /// A range of a file for [`Engine::send`].
 #[derive(Clone, Copy, Debug)]
@@ -48,104 +38,6 @@ pub(crate) struct FileRange {
     pub(crate) length: Sectors,
     /// Longest request.
     pub(crate) longest: Sectors,
-}
-
-/// A controller and its drive. A stripe controlled at its leaves has several.
-pub(crate) struct Device {
-    pub(crate) controller: Controller,
-    pub(crate) drive: Box<dyn Drive + Send>,
-    sent: Vec<Sent>,
-    /// When to call the controller's `dispatch`, because a request was submitted or completed since the last call.
-    run_at: Option<Instant>,
-    /// Time of a request in the scheduler, under its lock, and when the lock is free.
-    scheduler_time: Nanos,
-    free_at: Instant,
-    dispatcher: Option<Dispatcher>,
-    /// Whether `dispatch` is called after every completion, or only after some.
-    on_completion: bool,
-    /// A scheduler that holds back requests is asked again at the second of these ticks; zero: not.
-    again: Nanos,
-    again_at: Option<Instant>,
-}
-
-/// The thread that calls `dispatch` after a completion.
-pub(crate) struct Dispatcher {
-    pub(crate) wakeup: Nanos,
-    pub(crate) spread: u32,
-    pub(crate) random: Random,
-}
-
-impl Device {
-    pub(crate) fn new(controller: Controller, drive: Box<dyn Drive + Send>) -> Self {
-        Self {
-            controller,
-            drive,
-            sent: Vec::new(),
-            run_at: None,
-            scheduler_time: Nanos::ZERO,
-            free_at: Instant::ZERO,
-            dispatcher: None,
-            on_completion: true,
-            again: Nanos::ZERO,
-            again_at: None,
-        }
-    }
-    /// Sets the cost of its scheduler.
-    pub(crate) fn costing(mut self, time: Nanos, dispatcher: Option<Dispatcher>) -> Self {
-        (self.scheduler_time, self.dispatcher) = (time, dispatcher);
-        self
-    }
-    /// Sets when `dispatch` is called.
-    pub(crate) fn asked(mut self, scheduling: &Scheduling) -> Self {
-        (self.on_completion, self.again) = (scheduling.on_completion, scheduling.again);
-        self
-    }
-    fn run_by(&mut self, at: Instant) {
-        self.run_at = Some(self.run_at.map_or(at, |known| known.min(at)));
-    }
-    /// A request was submitted: it takes its time in the scheduler, after the requests before it.
-    fn on_submitted(&mut self, now: Instant) {
-        self.free_at = self.free_at.max(now) + self.scheduler_time;
-        self.run_by(self.free_at);
-    }
-    /// The drive completed a command. (A flush bypasses the scheduler, and blk-mq runs the queue at the next completion after
-    /// it.)
-    fn on_completed(&mut self, now: Instant, operation: Operation) {
-        let flush = operation == Operation::Flush;
-        if !self.on_completion && !flush && !self.controller.schedules_dispatch() {
-            return;
-        }
-        let late = self.dispatcher.as_mut().map_or(Nanos::ZERO, |thread| {
-            Nanos(thread.random.around(thread.wakeup.0, thread.spread))
-        });
-        self.run_by((now + late).max(self.free_at));
-    }
-    /// The scheduler held back what waits, at once or after it sent something: the kernel's queue runs again at the second tick
-    /// from now. A run that sends nothing leaves that time as it is. One that sends something starts it anew: in a trace
-    /// of Linux 6.18 (block_rq_issue, workqueue_queue_work) each request is followed by a run of the queue 3 us later, which
-    /// takes the place of the one that was due.
-    fn ask_again(&mut self, now: Instant, sent: bool) {
-        let waits = self.controller.pending() > self.controller.in_flight() as usize;
-        if sent {
-            self.again_at = None;
-        }
-        if self.again > Nanos::ZERO && waits && self.again_at.is_none() {
-            self.again_at = Some(Instant((now.0 / self.again.0 + 2) * self.again.0));
-        }
-    }
-    /// Passes the controller's events to the observer, often enough that the ring never fills.
-    fn hand_on_trace(&mut self, traced: bool, observer: &mut dyn Observer) {
-        if traced {
-            for event in self.controller.trace().drain() {
-                observer.on_event(&event);
-            }
-        }
-    }
-    /// When `dispatch` is called next, if nothing happens before.
-    fn next_dispatch(&self) -> Instant {
-        let times = [self.run_at, self.controller.next_wakeup(), self.again_at];
-        times.into_iter().flatten().min().unwrap_or(Instant::MAX)
-    }
 }
 
 /// Clock, timers, engine and drive.
@@ -317,7 +209,7 @@ impl<'a> Engine<'a> {
         if let Some(outside) = &self.outside {
             return outside.is_asleep(client);
         }
-        self.devices.iter().any(|device| device.controller.is_asleep(client))
+        self.devices.iter().any(|device| device.controller.is_held_up(client))
     }
 
     /// If time passes outside: waits until `until` or a completion, and returns the time. `None` if the run has ended.
@@ -396,16 +288,12 @@ impl<'a> Engine<'a> {
         for done in self.drive_done.drain(..) {
             let id = RequestId(done.id);
             self.observer.on_command_completion(self.now, id, done.status);
-            let Sent { command, operation, bytes, .. } = device.sent[done.id as usize];
+            let Sent { operation, bytes, .. } = device.sent[done.id as usize];
             if self.now > self.measured_from {
                 let since = self.now.since(self.measured_from);
                 count(&mut self.outcome, operation, bytes, self.interval.map(|it| (since, it)));
             }
-            device
-                .controller
-                .complete(self.now, command, done.status, &mut self.completions)
-                .expect("the drive has it");
-            device.on_completed(self.now, operation);
+            device.complete(self.now, &done, &mut self.completions);
         }
         let observer = &mut *self.observer;
         let now = self.now;
@@ -458,11 +346,7 @@ impl<'a> Engine<'a> {
             let buffered = self.path.as_ref().is_some_and(|path| path.is_buffered(actor));
             let new_pages = buffered && operation == Operation::Read;
             let record = Sent { command, operation, bytes: dispatch.length.bytes(), new_pages };
-            let slot = dispatch.id.0 as usize;
-            if slot >= device.sent.len() {
-                device.sent.resize(slot + 1, record);
-            }
-            device.sent[slot] = record;
+            device.on_dispatched(dispatch.id, record);
             let command = Command {
                 id: dispatch.id.0,
                 operation: dispatch.operation,

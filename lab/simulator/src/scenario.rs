@@ -18,8 +18,8 @@ mod calls;
 mod program;
 
 pub use calls::{
-    Batches, Calls, DepthSearch, Direction, Distribution, Exit, Hits, LeastRate, Mix, Sizes, Step,
-    Turn, Urgent,
+    Batches, Calls, DepthSearch, Direction, Distribution, Exit, Files, Gap, Hits, LeastRate, Mix,
+    Sizes, Step, Turn, Urgent,
 };
 pub use program::{Action, Program, Script, Seat, SharedProgram};
 
@@ -234,10 +234,8 @@ pub struct Scheduling {
     pub wakeup: Nanos,
     /// Random spread of it, in percent either way.
     pub wakeup_spread: u32,
-    /// Whether the driver runs the queue after every completion. Otherwise after those only that
-    /// [`Controller::schedules_dispatch`] is true of, and flushes.
-    ///
-    /// [`Controller::schedules_dispatch`]: iofair_core::controller::Controller::schedules_dispatch
+    /// Whether the driver runs the queue after every completion. Otherwise it runs after flushes, when the drive was full, for
+    /// what waits outside of the scheduler, and where the scheduler runs it: BFQ only with an empty drive and nobody to idle for.
     pub on_completion: bool,
     /// The kernel's tick. When the scheduler holds back requests, it is asked again at the second one; zero: it is not.
     pub again: Nanos,

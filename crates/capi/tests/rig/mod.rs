@@ -5,10 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-#[path = "../../../serve/tests/rig/directory.rs"]
-mod directory;
-
-pub(crate) use directory::Directory;
+pub(crate) use iofair_testkit::directory::Directory;
 
 /// Warnings of C are errors.
 pub(crate) const C_FLAGS: [&str; 6] = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-O1"];

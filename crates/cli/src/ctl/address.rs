@@ -67,6 +67,21 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The options as they were given, for a command that is suggested.
+    pub(crate) fn options(&self) -> String {
+        let option = |name: &str, value: String| format!(" {name} {value}");
+        let socket = self.socket.as_deref().map(|it| option("--socket", shell::word(it)));
+        let files = [
+            ("--contracts", &self.contracts),
+            ("--tls-ca", &self.tls_ca),
+            ("--tls-certificate", &self.tls_certificate),
+            ("--tls-key", &self.tls_key),
+        ];
+        let files = files.into_iter();
+        let files =
+            files.filter_map(|(name, file)| Some(option(name, shell::path(file.as_ref()?))));
+        socket.into_iter().chain(files).collect()
+    }
     /// The server's address.
     pub(crate) fn find(&self) -> Result<Address> {
         let variable = env::var(VARIABLE).ok().filter(|path| !path.is_empty());

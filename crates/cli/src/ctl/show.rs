@@ -267,6 +267,11 @@ pub(crate) fn dry_run(tried: &Json) -> String {
     text
 }
 
+/// What the operator should know of a change, a line each.
+pub(crate) fn notes(change: &Json) -> String {
+    list(&change["notes"]).iter().map(|note| format!("note: {}\n", word(note))).collect()
+}
+
 /// What a change takes away, a line each.
 pub(crate) fn gives_up(change: &Json) -> String {
     let line = |effect: &Json| format!("gives up: {}\n", word(&effect["text"]));

@@ -6,9 +6,6 @@ use serde_json::{Map, Value as Json, json};
 use crate::failure::Usage;
 pub(crate) use iofair_serve::control::client::escaped;
 
-/// How a server's refusal of an unknown group begins.
-pub(crate) const NO_GROUP: &str = "there is no group";
-
 /// The path of one group or volume; slashes of its name are no slashes of the path.
 pub(crate) fn path(kind: &str, name: &str) -> Result<String> {
     if name.is_empty() {

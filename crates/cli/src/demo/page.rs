@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use iofair_simulator::report::{escape, picture_file};
+use iofair_draw::{BOLD, END, FILE, Look, MIDDLE, PAGE, Svg, escape, fill, line};
 
 use super::outcome::{Outcome, StackOutcome, megabytes, milliseconds};
 
@@ -10,25 +10,6 @@ use super::outcome::{Outcome, StackOutcome, megabytes, milliseconds};
 const KEPT: &str = "#15803d";
 const BROKEN: &str = "#dc2626";
 const PLAIN: &str = "#2563eb";
-
-const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #0f172a; --soft: #64748b; --line: #cbd5e1; --paper: #ffffff; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e2e8f0; --soft: #94a3b8; --line: #334155; --paper: #0f172a; }
-}
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .3rem; }
-p { margin: .3rem 0; } .soft { color: var(--soft); }
-svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 14px; }
-svg .soft { fill: var(--soft); font-size: 12px; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; }
-.kept { color: #15803d; font-weight: 600; } .broken { color: #dc2626; font-weight: 600; }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(18rem, 1fr)); gap: 1rem; }
-code { background: color-mix(in srgb, var(--soft) 15%, transparent); padding: .1rem .3rem; border-radius: 4px; }
-";
 
 fn mb(rate: u64) -> f64 {
     rate as f64 / 1e6
@@ -41,11 +22,7 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
         false => format!("an emulated {}", outcome.drive),
     };
     let mut html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>iofair demo: who gets the drive?</title>\n<style>{STYLE}</style></head><body>\n\
-         <h1>Who gets the drive?</h1>\n\
-         <p>One client reads 4 KiB at random and was promised <b>{} MB/s</b>; {} read \
+        "<p>One client reads 4 KiB at random and was promised <b>{} MB/s</b>; {} read \
          sequentially, two windows of 256 KiB ahead. All are NBD clients of one server on \
          {}; each stack ran for {:.0} s, after one reader had been alone (from \
          which BFQ learns what the drive can do) and a ramp of all.</p>\n",
@@ -55,11 +32,11 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
         outcome.seconds
     );
     for stack in &outcome.stacks {
-        let class = if stack.promise_kept { "kept" } else { "broken" };
+        let class = if stack.promise_kept { "holds" } else { "does_not_hold" };
         let verdict = escape(&stack.verdict(outcome.promised_bytes_per_s));
         let _ = writeln!(
             html,
-            "<p><code>{}</code> <span class=\"{class}\">{verdict}</span></p>",
+            "<p><code>{}</code> <span class=\"verdict {class}\">{verdict}</span></p>",
             escape(&stack.stack)
         );
     }
@@ -69,72 +46,117 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
     if let Some(warning) = outcome.warning() {
         let _ = writeln!(html, "<p><b>Note:</b> {}</p>", escape(&warning));
     }
-    html += "<div class=\"charts\">\n";
-    for (title, bars, whole) in charts(outcome) {
-        let _ = writeln!(
-            html,
-            "<figure style=\"margin:0\"><h2>{title}</h2><svg viewBox=\"0 0 {CHART} {whole}\" role=\"img\" \
-             aria-label=\"{title}\">{bars}</svg></figure>"
-        );
+    html += "<div class=\"card\"><div class=\"charts\">\n";
+    for chart in charts(outcome) {
+        let mut svg = Svg::new();
+        let high = chart.draw(&mut svg, PAGE);
+        let picture = svg.in_page(chart.title, (CHART, high));
+        let _ = writeln!(html, "<div><h3>{}</h3>{picture}</div>", chart.title);
     }
-    html += "</div>\n<h2>While it ran</h2>\n<p class=\"soft\">Target (solid, left scale) and all clients \
+    html += "</div></div>\n<div class=\"card\"><h2>While it ran</h2>\n<p class=\"soft\">Target (solid, left scale) and all clients \
              together (pale, right scale), MB/s over seconds; the dashed line is the promise.</p>\n\
              <div class=\"charts\">\n";
     for stack in &outcome.stacks {
         html += &timeline(outcome, stack);
     }
-    html += "</div>\n<h2>Numbers</h2>\n";
+    html += "</div></div>\n<div class=\"card\"><h2>Numbers</h2>\n";
     html += &numbers(outcome);
-    html += "<h2>Next</h2>\n";
+    html += "</div>\n<div class=\"card\"><h2>Next</h2>\n";
     for command in next {
         let _ = writeln!(html, "<p><code>{}</code></p>", escape(command));
     }
-    html + "</body></html>\n"
+    html += "</div>\n";
+    iofair_draw::page("iofair demo: who gets the drive?", "Who gets the drive?", &html)
 }
 
 /// The charts alone, side by side, as a picture of its own.
 pub(crate) fn picture(outcome: &Outcome) -> String {
     let charts = charts(outcome);
-    let high = charts.iter().map(|(.., whole)| *whole).fold(0.0, f64::max) + 40.0;
-    let mut body =
-        "<style>text { font-size: 14px } .soft { fill: #64748b; font-size: 12px }</style>\n"
-            .to_owned();
-    for (i, (title, bars, _)) in charts.iter().enumerate() {
-        let x = CHART * i as f64;
-        let _ = writeln!(
-            body,
-            "<text x=\"{}\" y=\"24\" font-weight=\"600\">{title}</text>\n<g transform=\"translate({x} 36)\">{}</g>",
-            x + LEFT,
-            bars.replace("var(--ink)", "#262626")
-        );
+    let (mut svg, mut highest) = (Svg::new(), 0.0);
+    for (index, chart) in charts.iter().enumerate() {
+        svg.moved((CHART * index as f64, 36.0), |svg| {
+            svg.text((LEFT, -12.0), BOLD, chart.title);
+            highest = chart.draw(svg, FILE).max(highest);
+        });
     }
-    picture_file("who gets the drive, by stack", (CHART * charts.len() as f64, high), &body)
+    svg.file("who gets the drive, by stack", (CHART * charts.len() as f64, highest + 40.0))
 }
 
 /// Width of a chart, and where its bars begin.
 const CHART: f64 = 360.0;
 const LEFT: f64 = 96.0;
 
-/// Title, bars and height of each chart.
-fn charts(outcome: &Outcome) -> Vec<(&'static str, String, f64)> {
-    let target = |s: &StackOutcome| {
-        Bar::new(s, mb(s.target.bytes_per_s), format!("{:.1}", mb(s.target.bytes_per_s)))
+/// Bars by stack, and a line with its value.
+struct Chart {
+    title: &'static str,
+    bars: Vec<Bar>,
+    promised: Option<f64>,
+}
+
+struct Bar {
+    stack: String,
+    value: f64,
+    label: String,
+    colour: &'static str,
+}
+
+fn charts(outcome: &Outcome) -> [Chart; 3] {
+    let bars = |bar: &dyn Fn(&StackOutcome) -> (f64, String, &'static str)| {
+        let all = outcome.stacks.iter().map(|stack| {
+            let (value, label, colour) = bar(stack);
+            Bar { stack: stack.stack.clone(), value, label, colour }
+        });
+        all.collect()
     };
-    let plain =
-        |s: &StackOutcome, value: f64, label| Bar { colour: PLAIN, ..Bar::new(s, value, label) };
-    let total = |s: &StackOutcome| {
-        plain(s, mb(s.total.bytes_per_s), format!("{:.0}", mb(s.total.bytes_per_s)))
-    };
-    let worst = |s: &StackOutcome| {
-        plain(s, s.target.latency_ns.max as f64, milliseconds(s.target.latency_ns.max))
-    };
-    let promised = mb(outcome.promised_bytes_per_s);
-    let chart = |title, (bars, whole)| (title, bars, whole);
-    vec![
-        chart("Target, MB/s", bars(outcome, target, Some(promised))),
-        chart("All clients together, MB/s", bars(outcome, total, None)),
-        chart("Target's worst read", bars(outcome, worst, None)),
+    let target = bars(&|stack| {
+        let rate = mb(stack.target.bytes_per_s);
+        (rate, format!("{rate:.1}"), verdict_colour(stack))
+    });
+    let total = bars(&|stack| {
+        let rate = mb(stack.total.bytes_per_s);
+        (rate, format!("{rate:.0}"), PLAIN)
+    });
+    let worst = bars(&|stack| {
+        let longest = stack.target.latency_ns.max;
+        (longest as f64, milliseconds(longest), PLAIN)
+    });
+    let promised = Some(mb(outcome.promised_bytes_per_s));
+    [
+        Chart { title: "Target, MB/s", bars: target, promised },
+        Chart { title: "All clients together, MB/s", bars: total, promised: None },
+        Chart { title: "Target's worst read", bars: worst, promised: None },
     ]
+}
+
+fn verdict_colour(stack: &StackOutcome) -> &'static str {
+    if stack.promise_kept { KEPT } else { BROKEN }
+}
+
+impl Chart {
+    /// Draws the bars; how high they are together.
+    fn draw(&self, svg: &mut Svg, look: Look) -> f64 {
+        const WIDE: f64 = 190.0;
+        const ROW: f64 = 34.0;
+        let values = self.bars.iter().map(|bar| bar.value).chain(self.promised);
+        let largest = values.fold(f64::MIN_POSITIVE, f64::max);
+        let high = 8.0 + ROW * self.bars.len() as f64;
+        let end = format!("{END} {}", look.ink);
+        for (index, bar) in self.bars.iter().enumerate() {
+            let y = 4.0 + ROW * index as f64;
+            let wide = (bar.value / largest * WIDE).max(1.0);
+            svg.text((LEFT - 8.0, y + 16.0), &end, &bar.stack);
+            svg.rect((LEFT, y), (wide, 24.0), &format!("rx=\"3\" {}", fill(bar.colour)), "");
+            svg.text((LEFT + wide + 8.0, y + 16.0), look.ink, &bar.label);
+        }
+        if let Some(promised) = self.promised {
+            let x = LEFT + promised / largest * WIDE;
+            let style = format!("{} stroke-dasharray=\"4 3\"", look.mark);
+            svg.path(&format!("M{x:.1} 0V{high}"), &style, "");
+            let text = format!("promised {promised:.1}");
+            svg.text((x, high + 14.0), &format!("{MIDDLE} {}", look.soft), &text);
+        }
+        high + 20.0
+    }
 }
 
 fn readers(count: usize) -> String {
@@ -144,59 +166,10 @@ fn readers(count: usize) -> String {
     }
 }
 
-struct Bar {
-    value: f64,
-    label: String,
-    colour: &'static str,
-}
-
-impl Bar {
-    fn new(stack: &StackOutcome, value: f64, label: String) -> Self {
-        Self { value, label, colour: if stack.promise_kept { KEPT } else { BROKEN } }
-    }
-}
-
-/// A chart's bars, and its height.
-fn bars(outcome: &Outcome, bar: impl Fn(&StackOutcome) -> Bar, line: Option<f64>) -> (String, f64) {
-    const WIDE: f64 = 190.0;
-    const ROW: f64 = 34.0;
-    let drawn: Vec<(&str, Bar)> =
-        outcome.stacks.iter().map(|stack| (stack.stack.as_str(), bar(stack))).collect();
-    let values = drawn.iter().map(|(_, bar)| bar.value).chain(line);
-    let largest = values.fold(f64::MIN_POSITIVE, f64::max);
-    let height = 8.0 + ROW * drawn.len() as f64;
-    let mut svg = String::new();
-    for (i, (name, bar)) in drawn.iter().enumerate() {
-        let y = 4.0 + ROW * i as f64;
-        let width = (bar.value / largest * WIDE).max(1.0);
-        let _ = write!(
-            svg,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\
-             <rect x=\"{LEFT}\" y=\"{y}\" width=\"{width:.1}\" height=\"24\" rx=\"3\" fill=\"{}\"/>\
-             <text x=\"{:.1}\" y=\"{}\">{}</text>",
-            LEFT - 8.0,
-            y + 17.0,
-            escape(name),
-            bar.colour,
-            LEFT + width + 8.0,
-            y + 17.0,
-            escape(&bar.label)
-        );
-    }
-    if let Some(line) = line {
-        let x = LEFT + line / largest * WIDE;
-        let _ = write!(
-            svg,
-            "<path d=\"M{x:.1} 0V{height}\" stroke=\"var(--ink)\" stroke-dasharray=\"4 3\"/>\
-             <text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">promised {line:.1}</text>",
-            height + 14.0
-        );
-    }
-    (svg, height + 20.0)
-}
-
 /// Target and total over time; each on its own scale, the same in every chart.
 fn timeline(outcome: &Outcome, stack: &StackOutcome) -> String {
+    const LEFT: f64 = 30.0;
+    const TOP: f64 = 10.0;
     const WIDE: f64 = 290.0;
     const HIGH: f64 = 120.0;
     let samples = outcome.stacks.iter().flat_map(|stack| &stack.samples);
@@ -207,58 +180,55 @@ fn timeline(outcome: &Outcome, stack: &StackOutcome) -> String {
         target_max = f64::max(target_max, mb(sample.target_bytes_per_s));
         total_max = f64::max(total_max, mb(sample.total_bytes_per_s));
     }
-    let path = |value: &dyn Fn(usize) -> f64, most: f64| {
-        let points = stack.samples.iter().enumerate().map(|(i, sample)| {
-            let x = 30.0 + sample.seconds / longest * WIDE;
-            format!("{x:.1},{:.1}", 10.0 + HIGH * (1.0 - value(i) / most))
-        });
-        points.collect::<Vec<_>>().join(" ")
+    let path = |value: &dyn Fn(usize) -> u64, most: f64| {
+        line(stack.samples.iter().enumerate().map(|(index, sample)| {
+            let up = mb(value(index)) / most;
+            (LEFT + sample.seconds / longest * WIDE, TOP + HIGH * (1.0 - up))
+        }))
     };
-    let total = path(&|i| mb(stack.samples[i].total_bytes_per_s), total_max);
-    let target = path(&|i| mb(stack.samples[i].target_bytes_per_s), target_max);
-    let colour = if stack.promise_kept { KEPT } else { BROKEN };
-    let promise_y = 10.0 + HIGH * (1.0 - promised / target_max);
-    let base = 10.0 + HIGH;
-    format!(
-        "<figure style=\"margin:0\"><figcaption><code>{}</code></figcaption>\
-         <svg viewBox=\"0 0 360 152\" role=\"img\" aria-label=\"rates over time\">\
-         <path d=\"M30 {base}H320\" stroke=\"var(--line)\"/>\
-         <path d=\"M30 {promise_y:.1}H320\" stroke=\"var(--ink)\" stroke-dasharray=\"4 3\"/>\
-         <polyline points=\"{total}\" fill=\"none\" stroke=\"{PLAIN}\" stroke-opacity=\".4\" stroke-width=\"2\"/>\
-         <polyline points=\"{target}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\"/>\
-         <text class=\"soft\" x=\"26\" y=\"16\" text-anchor=\"end\">{target_max:.0}</text>\
-         <text class=\"soft\" x=\"26\" y=\"{base}\" text-anchor=\"end\">0</text>\
-         <text class=\"soft\" x=\"324\" y=\"16\">{total_max:.0}</text>\
-         <text class=\"soft\" x=\"320\" y=\"148\" text-anchor=\"end\">{longest:.0} s</text>\
-         </svg></figure>\n",
-        escape(&stack.stack)
-    )
+    let total = path(&|index| stack.samples[index].total_bytes_per_s, total_max);
+    let target = path(&|index| stack.samples[index].target_bytes_per_s, target_max);
+    let style = |colour: &str, rest: &str| format!("fill=\"none\" stroke=\"{colour}\" {rest}");
+    let (right, bottom, end) = (LEFT + WIDE, TOP + HIGH, format!("{END} {}", PAGE.soft));
+    let promise = TOP + HIGH * (1.0 - promised / target_max);
+    let mut svg = Svg::new();
+    svg.path(&format!("M{LEFT} {bottom}H{right}"), PAGE.grid, "");
+    let dashed = format!("{} stroke-dasharray=\"4 3\"", PAGE.mark);
+    svg.path(&format!("M{LEFT} {promise:.1}H{right}"), &dashed, "");
+    svg.path(&total, &style(PLAIN, "stroke-opacity=\".4\" stroke-width=\"2\""), "");
+    svg.path(&target, &style(verdict_colour(stack), "stroke-width=\"2.5\""), "");
+    svg.text((LEFT - 4.0, TOP + 6.0), &end, &format!("{target_max:.0}"));
+    svg.text((LEFT - 4.0, bottom), &end, "0");
+    svg.text((right + 4.0, TOP + 6.0), PAGE.soft, &format!("{total_max:.0}"));
+    svg.text((right, bottom + 18.0), &end, &format!("{longest:.0} s"));
+    let picture = svg.in_page("rates over time", (CHART, bottom + 22.0));
+    format!("<div><h3>{}</h3>{picture}</div>\n", escape(&stack.stack))
 }
 
 fn numbers(outcome: &Outcome) -> String {
-    let mut html = String::from(
-        "<table><tr><th>stack</th><th>client</th><th>MB/s</th><th>reads/s</th><th>p50</th>\
-         <th>p99</th><th>p99.9</th><th>max</th><th>drive busy</th></tr>\n",
-    );
+    let mut html = String::from("<div class=\"scroll\"><table><tr><th>stack</th><th>client</th>");
+    for name in ["MB/s", "reads/s", "p50", "p99", "p99.9", "max", "drive busy"] {
+        let _ = write!(html, "<th class=\"n\">{name}</th>");
+    }
+    html += "</tr>\n";
     for stack in &outcome.stacks {
         for (i, client) in std::iter::once(&stack.target).chain(&stack.readers).enumerate() {
             let latency = &client.latency_ns;
             let first = |text: String| if i == 0 { text } else { String::new() };
-            let _ = writeln!(
+            let _ = write!(
                 html,
-                "<tr><td>{}</td><td>{}</td><td>{:.2}</td><td>{}</td><td>{}</td><td>{}</td>\
-                 <td>{}</td><td>{}</td><td>{}</td></tr>",
+                "<tr><td>{}</td><td>{}</td>",
                 first(escape(&stack.stack)),
-                escape(&client.name),
-                mb(client.bytes_per_s),
-                client.iops,
-                milliseconds(latency.p50),
-                milliseconds(latency.p99),
-                milliseconds(latency.p999),
-                milliseconds(latency.max),
-                first(format!("{:.0} %", stack.drive_utilisation * 100.0)),
+                escape(&client.name)
             );
+            let rate = format!("{:.2}", mb(client.bytes_per_s));
+            let times = [latency.p50, latency.p99, latency.p999, latency.max].map(milliseconds);
+            let busy = first(format!("{:.0} %", stack.drive_utilisation * 100.0));
+            for cell in [rate, client.iops.to_string()].into_iter().chain(times).chain([busy]) {
+                let _ = write!(html, "<td class=\"n\">{cell}</td>");
+            }
+            html += "</tr>\n";
         }
     }
-    html + "</table>\n"
+    html + "</table></div>\n"
 }

@@ -119,7 +119,7 @@ fn lost(before: State<'_>, after: State<'_>) -> Vec<Effect> {
     let mut found = Vec::new();
     for (name, old) in before.groups {
         let Some(new) = now.get(name.as_str()) else { continue };
-        let texts = [
+        let promises = [
             minimum(old.min.map(Rate), new.min.map(Rate)),
             minimum(old.min_iops.map(Ios), new.min_iops.map(Ios)),
             old.latency.filter(|old| new.latency.is_none_or(|new| new > *old)).map(|old| match new
@@ -128,17 +128,42 @@ fn lost(before: State<'_>, after: State<'_>) -> Vec<Effect> {
                 Some(new) => format!("has reads completed within {new} instead of {old}"),
                 None => format!("no longer has reads completed within {old}"),
             }),
-            (old.max != Limits::NONE && new.max == Limits::NONE)
-                .then(|| "is no longer limited".to_string()),
         ];
         let effect = |text| Effect {
             about: About::Contract,
             group: Some(name.clone()),
             text: format!("group \"{name}\" {text}"),
         };
-        found.extend(texts.into_iter().flatten().map(effect));
+        let low = limits(&old.low.limits, &new.low.limits)
+            .map(|limit| format!("no longer has a low limit of {limit}"));
+        let max =
+            limits(&old.max, &new.max).map(|limit| format!("is no longer limited to {limit}"));
+        found.extend(promises.into_iter().flatten().chain(low).chain(max).map(effect));
     }
     cut(found, "lose promises or limits")
+}
+
+/// The limits that are there no more, one by one.
+fn limits(old: &Limits, new: &Limits) -> impl Iterator<Item = String> + use<> {
+    let rates = |limits: &Limits| {
+        let [reads, writes] = limits.bytes_per_s;
+        [(reads, "of reads"), (writes, "of writes"), (limits.total.bytes_per_s, "in all")]
+    };
+    let ios = |limits: &Limits| {
+        let [reads, writes] = limits.iops;
+        [
+            (reads, "reads a second"),
+            (writes, "writes a second"),
+            (limits.total.iops, "requests a second"),
+        ]
+    };
+    type Limit = (Option<u64>, &'static str);
+    let lost =
+        |((old, what), (new, _)): (Limit, Limit)| Some((old.filter(|_| new.is_none())?, what));
+    let rates = rates(old).into_iter().zip(rates(new)).filter_map(lost);
+    let ios = ios(old).into_iter().zip(ios(new)).filter_map(lost);
+    let rates = rates.map(|(rate, what)| format!("{} {what}", Rate(rate)));
+    rates.chain(ios.map(|(count, what)| format!("{count} {what}"))).collect::<Vec<_>>().into_iter()
 }
 
 /// A rate in I/Os.

@@ -26,6 +26,7 @@ pub const SUPPORTED: &[&str] = &[
     "exitall",
     "fadvise_hint",
     "fdatasync",
+    "file_service_type",
     "filename",
     "filename_format",
     "fileoffset",
@@ -97,6 +98,10 @@ pub const SUPPORTED: &[&str] = &[
     "verify_pattern",
     "wait_for",
     "wait_for_previous",
+    "zonemode",
+    "zonerange",
+    "zonesize",
+    "zoneskip",
 ];
 
 /// Options that change nothing that is modelled: how fio makes files and data, keeps time, places, starts and polls its workers,
@@ -145,7 +150,6 @@ pub const IGNORED: &[&str] = &[
     "exitall_on_error",
     "experimental_verify",
     "fallocate",
-    "file_service_type",
     "fixedbufs",
     "force_async",
     "gid",
@@ -304,10 +308,6 @@ const NEUTRAL: &[(&str, &[&str])] = &[
     ("zone_reset_frequency", &["0"]),
     ("zone_reset_threshold", &["0"]),
     ("zonecapacity", &["0"]),
-    ("zonemode", &["none"]),
-    ("zonerange", &["0"]),
-    ("zonesize", &["0"]),
-    ("zoneskip", &["0"]),
 ];
 
 /// Whether an option with this value changes nothing that is modelled.

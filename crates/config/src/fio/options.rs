@@ -5,7 +5,7 @@ use iofair_core::time::Nanos;
 use super::names::{self, IGNORED, SUPPORTED};
 use super::problems::Bad;
 use super::values::{self, block, for_directions, number, range, size, time};
-use super::{Blocks, Direction, Exit, Settings, engines};
+use super::{Blocks, Direction, Exit, Service, Settings, engines};
 
 /// Most clones of a job.
 const NUMJOBS_MAX: u64 = 10_000;
@@ -318,14 +318,14 @@ fn rates(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     let rates = match name {
         "rate" => &mut to.rate,
         "rate_iops" => &mut to.rate_iops,
-        "rate_min" => &mut to.rate_min,
-        "rate_iops_min" => &mut to.rate_iops_min,
+        "rate_min" => &mut to.least_rate.bytes,
+        "rate_iops_min" => &mut to.least_rate.calls,
         "rate_process" => {
             to.poisson = word(value, &[("linear", false), ("poisson", true)])?;
             return Ok(true);
         }
         "rate_cycle" => {
-            to.rate_cycle = Nanos::from_millis(within(number(value, base)?, 1, 1 << 32)?);
+            to.least_rate.cycle = Nanos::from_millis(within(number(value, base)?, 1, 1 << 32)?);
             return Ok(true);
         }
         _ => return Ok(false),
@@ -342,6 +342,32 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         "numjobs" => to.clones = within(number(value, base)?, 1, NUMJOBS_MAX)? as u32,
         "size" => to.size = Some(size(value, base)?),
         "nrfiles" => to.nr_files = within(number(value, base)?, 1, u64::from(u32::MAX))?,
+        "zonemode" => {
+            if value == "zbd" {
+                let bad = Bad::unsupported("`zbd` is not supported");
+                return Err(bad.allowed("none, strided, or the argument --ignore-unsupported"));
+            }
+            to.zones.strided = word(value, &[("none", false), ("strided", true)])?;
+        }
+        "zonesize" => to.zones.size = number(value, base)?,
+        "zonerange" => to.zones.range = number(value, base)?,
+        "zoneskip" => to.zones.skip = number(value, base)?,
+        "file_service_type" => {
+            let (kind, calls) = value.split_once(':').unwrap_or((value, "1"));
+            let known = [
+                ("roundrobin", Service::RoundRobin(1)),
+                ("sequential", Service::Sequential),
+                ("random", Service::Random),
+                ("zipf", Service::Skewed),
+                ("pareto", Service::Skewed),
+                ("normal", Service::Skewed),
+                ("gauss", Service::Skewed),
+            ];
+            to.service = word(kind, &known)?;
+            if let Service::RoundRobin(turn) = &mut to.service {
+                *turn = within(number(calls, base)?, 1, u64::from(u32::MAX))? as u32;
+            }
+        }
         "filesize" if value.contains(['-', ':']) => {
             let bad = Bad::unsupported("a range of sizes is not supported");
             return Err(bad.allowed("one size"));

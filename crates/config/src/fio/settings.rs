@@ -101,6 +101,39 @@ impl Default for Batches {
     }
 }
 
+/// `zonemode=strided`: a part of each zone is used.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Zones {
+    /// It was given.
+    pub strided: bool,
+    /// `zonesize`: bytes of calls before the next zone.
+    pub size: u64,
+    /// `zonerange`: bytes of a zone, if it is not `zonesize`.
+    pub range: u64,
+    /// `zoneskip`: bytes between zones.
+    pub skip: u64,
+}
+
+impl Zones {
+    /// Bytes from the last call of a zone to the first one of the next.
+    fn gap(&self) -> u64 {
+        (self.range.max(self.size) - self.size).saturating_add(self.skip)
+    }
+}
+
+/// Which of several files a call goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Service {
+    /// `roundrobin:N`: so many calls to each in turn.
+    RoundRobin(u32),
+    /// `sequential`: one file after the other.
+    Sequential,
+    /// `random`
+    Random,
+    /// `zipf`, `pareto`, `normal`
+    Skewed,
+}
+
 /// Which jobs end with one of `exitall`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Exit {
@@ -127,6 +160,23 @@ pub struct Urgent {
 impl Default for Urgent {
     fn default() -> Self {
         Self { percent: 0, class: 1, level: 0 }
+    }
+}
+
+/// What ends a job that gets less.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeastRate {
+    /// `rate_min`, bytes a second.
+    pub bytes: [Option<u64>; 3],
+    /// `rate_iops_min`
+    pub calls: [Option<u64>; 3],
+    /// `rate_cycle`: the time over which they are averages.
+    pub cycle: Nanos,
+}
+
+impl Default for LeastRate {
+    fn default() -> Self {
+        Self { bytes: [None; 3], calls: [None; 3], cycle: Nanos::from_millis(1000) }
     }
 }
 
@@ -160,6 +210,11 @@ impl Default for Verify {
     fn default() -> Self {
         Self { how: None, pattern: false, at_end: true, between: false }
     }
+}
+
+/// Whether a file is a whole drive, by its name: on Windows such as `\\.\PhysicalDrive0`.
+pub fn is_device(name: &str) -> bool {
+    name.starts_with("/dev/") || name.starts_with(r"\\.\")
 }
 
 /// What a job does. Defaults are fio's.
@@ -203,12 +258,8 @@ pub struct Settings {
     pub rate_iops: [Option<u64>; 3],
     /// `rate_process=poisson`
     pub poisson: bool,
-    /// `rate_min`, bytes a second: the job ends when it gets less.
-    pub rate_min: [Option<u64>; 3],
-    /// `rate_iops_min`
-    pub rate_iops_min: [Option<u64>; 3],
-    /// `rate_cycle`: the time over which minimums are averages.
-    pub rate_cycle: Nanos,
+    /// `rate_min` and the options like it: the job ends when it gets less.
+    pub least_rate: LeastRate,
     /// `thinktime`
     pub think: Nanos,
     /// `thinktime_blocks`
@@ -221,6 +272,10 @@ pub struct Settings {
     pub file_size: Option<u64>,
     /// `nrfiles`, or the number of names in `filename`; devices are one drive.
     pub nr_files: u64,
+    /// `file_service_type`
+    pub service: Service,
+    /// `zonemode` and the options like it.
+    pub zones: Zones,
     /// `fill_device`
     pub fill_device: bool,
     /// `io_size`
@@ -310,12 +365,10 @@ impl Settings {
         if self.hints.offload && self.engine == Engine::Synchronous {
             self.engine = Engine::Asynchronous;
         }
-        let device = job.starts_with("/dev/").then(|| job.replace(':', "\\:"));
+        let device = is_device(job).then(|| job.replace(':', "\\:"));
         self.file = self.file.take().or(device);
         let names = self.files();
-        if self.names_drives
-            || (!names.is_empty() && names.iter().all(|it| it.starts_with("/dev/")))
-        {
+        if self.names_drives || (!names.is_empty() && names.iter().all(|it| is_device(it))) {
             self.nr_files = 1;
         } else if !names.is_empty() {
             self.nr_files = names.len() as u64;
@@ -339,8 +392,51 @@ impl Settings {
     }
     /// Whether the kernel would read ahead for it in a way that is not modelled.
     pub fn lacks_read_ahead(&self) -> bool {
-        let with_gaps = self.direction == Direction::Read && self.modifier.is_some();
+        let jumps = self.modifier.is_some() || self.takes_turns() || self.zone_gap() > 0;
+        let with_gaps = self.direction == Direction::Read && jumps;
         self.is_buffered() && !self.random && (with_gaps || self.direction == Direction::Mixed)
+    }
+    /// Whether its calls are sequential, have one direction, and no gaps.
+    fn is_one_sequence(&self) -> bool {
+        let one_way = !matches!(self.direction, Direction::Mixed | Direction::TrimWrite);
+        !self.random && one_way && self.modifier.is_none()
+    }
+    /// The size of calls of a job that has one direction, if all have one.
+    fn fixed_block(&self) -> Option<u64> {
+        let blocks = &self.blocks[match self.direction {
+            Direction::Read => 0,
+            Direction::Trim => 2,
+            _ => 1,
+        }];
+        if let Blocks::Fixed(size) = blocks { Some(*size) } else { None }
+    }
+    /// Whether calls of one size go to several files in turn.
+    pub fn takes_turns(&self) -> bool {
+        let in_turn = matches!(self.service, Service::RoundRobin(_));
+        let is_one = self.is_one_sequence() && self.fixed_block().is_some();
+        self.nr_files > 1 && is_one && in_turn
+    }
+    /// Whether its zones are modelled: sequential calls that end with a part of a zone.
+    pub(super) fn has_zones(&self) -> bool {
+        let Zones { size, range, .. } = self.zones;
+        let whole = self.fixed_block().is_some_and(|block| size.is_multiple_of(block));
+        let fits =
+            size > 0 && (range == 0 || range >= size) && self.zones.gap().is_multiple_of(512);
+        self.zones.strided && self.is_one_sequence() && whole && fits && self.nr_files == 1
+    }
+    /// Bytes between its calls in a zone and those in the next one; 0 without zones.
+    pub fn zone_gap(&self) -> u64 {
+        if self.has_zones() { self.zones.gap() } else { 0 }
+    }
+    /// Whether the order in which it uses several files is modelled.
+    pub(super) fn orders_files(&self) -> bool {
+        match self.service {
+            _ if self.nr_files == 1 => true,
+            Service::RoundRobin(_) | Service::Random if self.random => true,
+            Service::RoundRobin(_) => self.takes_turns(),
+            Service::Sequential => self.is_one_sequence(),
+            _ => false,
+        }
     }
     /// Whether a random call may go where one went before, although others have not been made yet.
     pub fn may_repeat_places(&self) -> bool {
@@ -396,15 +492,15 @@ impl Default for Settings {
             rate: [None; 3],
             rate_iops: [None; 3],
             poisson: false,
-            rate_min: [None; 3],
-            rate_iops_min: [None; 3],
-            rate_cycle: Nanos::from_millis(1000),
+            least_rate: LeastRate::default(),
             think: Nanos::ZERO,
             think_blocks: 1,
             clones: 1,
             size: None,
             file_size: None,
             nr_files: 1,
+            service: Service::RoundRobin(1),
+            zones: Zones::default(),
             fill_device: false,
             io_size: None,
             number_ios: None,

@@ -46,6 +46,91 @@ fn globals_are_for_what_follows() {
     assert_eq!(file.global.len(), 4);
 }
 
+/// Goal: jobs have the names of their sections or their own `name`, and are waited for by these. Method: names in global and other
+/// sections; fio 3.33 calls these jobs so, and refuses the other names (`waitee job NAME unknown`).
+#[test]
+fn names_are_of_sections_or_their_own() {
+    let text = "[global]\nname=all\n[one]\n[two]\nwait_for=one\n[three]\nname=third\n[four]\nwait_for=third\n";
+    let file = read_text(text).expect("fio accepts it");
+    let names: Vec<&str> = file.jobs.iter().map(|job| job.name.as_str()).collect();
+    assert_eq!(names, ["one", "two", "third", "four"]);
+    let file = read_text("[/dev/sda]\nname=disk\n[b]\nname=/dev/sdb\n").expect("fio accepts it");
+    let files: Vec<_> = file.jobs.iter().map(|job| job.settings.file.as_deref()).collect();
+    assert_eq!(files, [Some("/dev/sda"), None], "files have the names of sections");
+    for name in ["all", "three"] {
+        let error = read_text(&text.replace("wait_for=third", &format!("wait_for={name}")));
+        let error = error.expect_err(name).to_string();
+        assert!(error.contains(&format!("no job above is called `{name}`")), "{error}");
+    }
+}
+
+/// Goal: several files are used as their order says, or refused. Method: orders of sequential and random jobs, as settings and as
+/// what is left out.
+#[test]
+fn orders_of_files_are_kept_or_refused() {
+    for (options, turns) in [
+        ("rw=read / nrfiles=4 / direct=1", true),
+        ("rw=write / filename=a:b / file_service_type=roundrobin:8", true),
+        ("rw=read / nrfiles=4 / file_service_type=sequential", false),
+        ("rw=randread / nrfiles=4", false),
+        ("rw=randrw / nrfiles=4 / file_service_type=random:3", false),
+        ("rw=read / file_service_type=zipf:1.2", false),
+    ] {
+        assert_eq!(job(options).takes_turns(), turns, "{options}");
+    }
+    for options in [
+        "rw=rw / nrfiles=4 / direct=1",
+        "rw=read / nrfiles=4 / direct=1 / bsrange=4k-8k",
+        "rw=read / nrfiles=4 / file_service_type=random",
+        "rw=randread / nrfiles=4 / file_service_type=sequential",
+        "rw=randread / nrfiles=4 / file_service_type=zipf:1.2",
+    ] {
+        let error = refused(options);
+        assert!(error.contains("`nrfiles`: this order of several files"), "{error}");
+    }
+    assert!(refused("rw=read / nrfiles=4").contains("no model of read-ahead"));
+    assert!(refused("file_service_type=roundrobin:0").contains("0 is out of range"));
+}
+
+/// Goal: zones of sequential calls are kept, others refused and left out by their names. Method: zones of each kind.
+#[test]
+fn zones_are_kept_or_refused() {
+    let zones = "direct=1 / zonemode=strided / zonesize=16k";
+    for (options, gap) in [
+        ("rw=read / zoneskip=32k", 32),
+        ("rw=write / zonerange=32k / zoneskip=16k", 32),
+        ("rw=trim", 0),
+    ] {
+        assert_eq!(job(&format!("{zones} / {options}")).zone_gap(), gap << 10, "{options}");
+    }
+    for options in ["rw=randread", "rw=rw", "rw=read / bs=12k", "rw=read / zonerange=8k"] {
+        let error = refused(&format!("{zones} / {options}"));
+        assert!(error.contains("option `zonemode`: these zones are not modelled"), "{error}");
+    }
+    let error = refused("zonesize=16k / zoneskip=16k");
+    assert!(error.contains("option `zonesize`: zones need `zonemode=strided`"), "{error}");
+}
+
+/// Goal: what fio would do and the model does not is never left out in silence. Method: one option of each kind, alone.
+#[test]
+fn what_is_left_out_is_named() {
+    for option in [
+        "flow=1",
+        "cmdprio_bssplit=4k/10",
+        "zonemode=zbd",
+        "zonesize=16k",
+        "file_service_type=sequential / rw=randread / nrfiles=2",
+        "verify=crc32c / rw=write",
+        "percentage_random=50",
+        "trim_percentage=10 / rw=write",
+    ] {
+        let text = format!("[a]\nsize=1m\n{}", option.replace(" / ", "\n"));
+        let file = parse("job.fio", &text, &variables(), &[]).expect(option);
+        let left_out: Vec<_> = file.problems.iter().map(|it| it.unsupported.clone()).collect();
+        assert!(matches!(&left_out[..], [Some(_)]), "{option}: {left_out:?}");
+    }
+}
+
 /// Goal: units are those of fio's manual. Method: its examples for both bases, times, percentages, expressions and keywords.
 #[test]
 fn units_are_fios() {
@@ -188,9 +273,12 @@ fn more_options_are_read() {
     let it = job("iodepth=32 / iodepth_batch=8 / iodepth_batch_complete=4 / iodepth_low=16");
     assert_eq!(it.batches, Batches { submit: 8, complete: 4, low: Some(16) });
     let it = job("rate_process=poisson / rate_min=1m,2m / rate_iops_min=10 / rate_cycle=500");
-    assert_eq!((it.poisson, it.rate_min[1], it.rate_iops_min[2]), (true, Some(2 << 20), Some(10)));
+    assert_eq!(
+        (it.poisson, it.least_rate.bytes[1], it.least_rate.calls[2]),
+        (true, Some(2 << 20), Some(10))
+    );
     assert_eq!(job("blockalign=8k").align, Some(8192));
-    assert_eq!(it.rate_cycle, Nanos::from_millis(500));
+    assert_eq!(it.least_rate.cycle, Nanos::from_millis(500));
     let it = job("cmdprio_percentage=20,30 / cmdprio_class=1 / cmdprio=3");
     assert_eq!(it.urgent[1], Urgent { percent: 30, class: 1, level: 3 });
     let zones = vec![(50, 5), (30, 48), (20, 47)];
@@ -216,11 +304,11 @@ fn options_act_together() {
     for options in ["filename=a:b / ioengine=rbd", "ioengine=rbd / filename=a:b"] {
         assert_eq!(job(options).files(), ["a:b"], "{options}");
     }
-    assert_eq!(job("name=/dev/disk/a:b").files(), ["/dev/disk/a:b"]);
     assert_eq!(job("filename=/dev/a:/dev/b\\:1").files(), ["/dev/a", "/dev/b:1"]);
-    let file = read_text("[/dev/sdb]\nfilename_format=x\n[/dev/sdc]\nfilename=y\n").expect("good");
+    let file =
+        read_text("[/dev/sdb:1]\nfilename_format=x\n[/dev/sdc]\nfilename=y\n").expect("good");
     let names: Vec<_> = file.jobs.iter().flat_map(|job| job.settings.files()).collect();
-    assert_eq!(names, ["/dev/sdb", "y"]);
+    assert_eq!(names, ["/dev/sdb:1", "y"]);
     let number = |options: &str| job(&format!("rw=randread / {options}")).nr_files;
     assert_eq!([number("nrfiles=4"), number("filename=a:b / nr_files=9")], [4, 2]);
     assert_eq!([number("filename=a / nrfiles=4"), number("filename=/dev/a:/dev/b")], [1, 1]);
@@ -279,7 +367,7 @@ fn problems_are_bounded() {
 #[test]
 fn all_problems_are_told_at_once() {
     let text = "[global]\nverify=md6\nbs=4q\n[a]\nsize=${NOWHERE}\nzonemode=zbd\niodeph=4\n\
-        [b]\ntime_based\nioengine=cpuio\nnrfiles=8\nfilename=/dev/x:y\nrw=write\nverify=md5\nverify_backlog=1\n";
+        [b]\ntime_based\nioengine=cpuio\nnrfiles=8\nfilename=/dev/x:y\nfile_service_type=random\nrw=write\nverify=md5\nverify_backlog=1\n";
     let file = parse("job.fio", text, &variables(), &[]).expect("jobs");
     let left_out: Vec<&str> =
         file.problems.iter().filter_map(|it| it.unsupported.as_deref()).collect();
@@ -287,7 +375,7 @@ fn all_problems_are_told_at_once() {
         "zonemode=zbd",
         "iodeph=4",
         "ioengine=cpuio",
-        "turns between the files of filename=/dev/x:y",
+        "the order of files of filename=/dev/x:y",
         "verify=md5",
     ];
     assert_eq!(left_out, wanted);
@@ -299,8 +387,8 @@ fn all_problems_are_told_at_once() {
         "job.fio:6:10: option `zonemode`: `zbd` is not supported",
         "job.fio:7:1: unsupported option `iodeph`",
         "job.fio:10:10: option `ioengine`: `cpuio` does no I/O",
-        "job.fio:12:10: option `filename`: several files",
-        "job.fio:14:8: option `verify`: the reads that check",
+        "job.fio:12:10: option `filename`: this order of several files",
+        "job.fio:15:8: option `verify`: the reads that check",
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
@@ -328,7 +416,10 @@ fn options_come_from_the_command_line() {
 fn slips_are_refused() {
     for (options, parts) in [
         ("iodeph=4", &["job.fio:2:1: unsupported option `iodeph`", "did you mean `iodepth`?"][..]),
-        ("zonemode=zbd", &["`zbd` is not supported", "allowed: none, or the argument --ignore"]),
+        (
+            "zonemode=zbd",
+            &["`zbd` is not supported", "allowed: none, strided, or the argument --ignore"],
+        ),
         ("lockfile=exclusive", &["`exclusive` is not supported", "allowed: none"]),
         ("max_latency=5ms", &["`5ms` is not supported"]),
         ("opendir=x", &["unsupported option `opendir`"]),
@@ -372,7 +463,7 @@ fn slips_are_refused() {
         ("random_distribution=zipf:1.2:0.5", &["a base"]),
         ("cgroup_weight=200", &["job.fio:2:15: `cgroup_weight` needs a `cgroup`"]),
         ("cgroup=a/../b", &["is not the path of a group"]),
-        ("filename=/dev/sda:b", &["several files"]),
+        ("filename=/dev/sda:b / direct=1 / rw=rw", &["several files"]),
         ("size=${NOWHERE}", &["no variable `NOWHERE`"]),
         ("size=${SIZE", &["`${` without `}`"]),
         ("latency_target=1ms", &["needs a `latency_window`"]),

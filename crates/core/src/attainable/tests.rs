@@ -250,14 +250,15 @@ fn what_a_refusal_names_fits() {
             refused += 1;
             steps += 1;
             assert!(steps <= 2 * groups.len() + 2, "{seed}: {refusal:?}");
-            let index = groups.iter().position(|it| it.name == refusal.group()).expect("named");
+            let index =
+                groups.iter().position(|group| group.name == refusal.group()).expect("named");
             match refusal {
                 Unattainable::Minimum { fits, asked, scaled, .. } => {
                     assert!(fits < asked, "{seed}: {fits} of {asked}");
                     if fits > 0 {
                         groups[index].min = Some(fits);
                     } else {
-                        let all = groups.iter_mut().filter_map(|it| it.min.as_mut());
+                        let all = groups.iter_mut().filter_map(|group| group.min.as_mut());
                         all.for_each(|min| *min = *min * scaled / 100);
                     }
                     // Rounding may leave a child more than its parent, by a byte.
@@ -276,7 +277,7 @@ fn what_a_refusal_names_fits() {
         admitted += 1;
         for percent in [97, 50, 10, 1] {
             let mut less = groups.clone();
-            less.iter_mut().filter_map(|it| it.min.as_mut()).for_each(|min| {
+            less.iter_mut().filter_map(|group| group.min.as_mut()).for_each(|min| {
                 *min = *min * percent / 100;
             });
             match check(&drive, &less) {

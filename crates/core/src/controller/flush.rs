@@ -9,11 +9,20 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::FlushRule;
 use crate::id::{ClientId, RequestId};
 use crate::parts::fifo::Fifo;
 use crate::request::Requests;
 use crate::time::Instant;
+
+/// What flushes pass on their path to the drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FlushRule {
+    /// Nothing: they go as soon as the writes that they cover are completed, and cost nothing.
+    Bypass,
+    /// Throttles and scheduler, at a measured cost.
+    Scheduled,
+}
 
 /// One client's writes between two of its flushes.
 #[derive(Clone, Copy, Debug)]

@@ -11,28 +11,17 @@
 
 use alloc::vec::Vec;
 
-use super::{Completion, Context, Controller, context};
+use super::{Completion, Context, Controller, FlushRule, context};
 use crate::id::RequestId;
 use crate::request::{Flags, Operation, SHARES};
 use crate::time::Instant;
 use crate::trace::EventKind;
 use crate::unit::Sectors;
 
-/// What flushes pass on their path to the drive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum FlushRule {
-    /// Nothing: they go as soon as the writes that they cover are completed, and cost nothing.
-    Bypass,
-    /// Throttles and scheduler, at a measured cost.
-    Scheduled,
-}
-
 impl Controller {
     /// Sends on the flushes that wait for no write any more.
     pub(super) fn start_flushes(&mut self, now: Instant) {
         while let Some(id) = self.flushes.pop_freed(&mut self.requests) {
-            self.kernel.on_flush();
             self.start(now, id);
         }
         self.send_plugged(now);

@@ -10,7 +10,7 @@
 //! The alternative, which the kernel chooses, is to drain the old stack first. Everybody would wait for the slowest
 //! request in the drive.
 
-use super::{Controller, Stack, live, simulation};
+use super::{Controller, Stack};
 use crate::id::RequestId;
 use crate::time::Instant;
 
@@ -20,9 +20,8 @@ impl Controller {
     /// new stack has other tags, and [`Self::dispatch`] afterwards.
     pub fn switch(&mut self, now: Instant, stack: Stack) {
         let now = self.present(now);
-        (self.throttles, self.scheduler) = live::build(&self.setup, &stack);
+        (self.throttles, self.scheduler) = stack.build(&self.setup.facts);
         self.stack = stack;
-        self.kernel = simulation::Kernel::new(self.throttles.len(), self.per_client.len());
         // Nothing that the old policies decided holds a request now.
         self.trace.forget();
         let (waiting, tags_used) = self.requests.hand_over(&mut self.cut);

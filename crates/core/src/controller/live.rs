@@ -1,31 +1,18 @@
 //! Changes of groups, clients and contracts while requests are in flight.
 
-use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::{Context, Controller, Setup, Stack, context};
+use super::{Context, Controller, context};
 use crate::bounds::DEPTH_MAX;
 use crate::contract::Contract;
 use crate::error::EngineError;
 use crate::group::{Change, Client};
 use crate::id::{ClientId, GroupId};
-use crate::policy::{Build, Policy};
 use crate::priority::Priority;
 use crate::stats::counters::Counters;
 use crate::time::Instant;
 use crate::unit::Sectors;
-
-type Stages = (Vec<Box<dyn Policy + Send>>, Box<dyn Policy + Send>);
-
-/// Builds the policies of a stack.
-pub(super) fn build(setup: &Setup, stack: &Stack) -> Stages {
-    let make = |stage: &super::Stage| {
-        let build = Build { values: &stage.values, facts: &setup.facts, groups: stack.groups };
-        (stage.row.build)(&build)
-    };
-    (stack.throttles.iter().map(make).collect(), make(&stack.scheduler))
-}
 
 /// Checks that a path has non-empty components, and not too many.
 fn check_path(path: &str) -> Result<(), EngineError> {
@@ -181,7 +168,6 @@ impl Controller {
         self.tags.add_client(id);
         self.plugged.add_client(id);
         self.slots.add_client(id);
-        self.kernel.resize(self.per_client.len());
         self.tell(now, Change::ClientAdded(id));
         Ok(id)
     }

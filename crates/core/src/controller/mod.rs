@@ -10,15 +10,16 @@
 //! requests arrive and commands complete. After each event it calls [`Controller::dispatch`] until that returns `None`, and
 //! again at [`Controller::next_wakeup`]. Early, late and repeated wake-ups are harmless.
 
+mod admission;
 mod cancel;
 mod completion;
+mod exchange;
 mod flush;
 mod flush_cost;
 mod flush_path;
 mod handover;
 mod live;
 mod plug;
-mod simulation;
 mod slots;
 mod stack;
 mod tags;
@@ -27,10 +28,13 @@ mod why;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-pub use flush_path::FlushRule;
+pub use exchange::{
+    CAPACITY_MAX, Completion, DATALESS_MAX, Dispatch, Held, MAX_REQUEST_MAX, Place, Setup,
+    Submission, TIME_MAX,
+};
+pub use flush::FlushRule;
 pub use plug::{PLUG_MAX, Plug};
 pub use stack::{Stack, StackError, Stage};
-pub use why::{Held, Place};
 
 use crate::error::EngineError;
 use crate::group::Groups;
@@ -43,90 +47,6 @@ use crate::time::Instant;
 use crate::trace::{EventKind, Subject, Trace};
 use crate::unit::Sectors;
 use tags::Sender;
-
-/// Largest drive: 8 EiB, so that every position in bytes is a `u64`.
-pub const CAPACITY_MAX: Sectors = Sectors(1 << 54);
-/// Longest request without data (a trim or write-zeroes): 512 TiB, so that sums of a few thousand of them are a `u64`.
-pub const DATALESS_MAX: Sectors = Sectors(1 << 40);
-/// Latest time that a call may pass: 550 years after the epoch. The rest of the range of [`Instant`] leaves room for deadlines, and
-/// for values that mean "never". A later time is ignored and counted ([`Controller::times_went_back`]).
-pub const TIME_MAX: Instant = Instant(550 * 365 * 86_400 * 1_000_000_000);
-/// Longest command: 1 GiB.
-pub const MAX_REQUEST_MAX: Sectors = Sectors(1 << 21);
-
-/// The settings of a [`Controller`].
-#[derive(Clone, Copy, Debug)]
-pub struct Setup {
-    /// The drive.
-    pub facts: DriveFacts,
-    /// Limit on the requests that the scheduler and the drive have together. [`Stack::tags`] gives a stack's default.
-    pub tags: u32,
-    /// Request slots that the groups share by weight, beyond those guaranteed ([`crate::quota`]). A request whose group has
-    /// no free slot is refused ([`EngineError::Full`]).
-    pub queue_limit: usize,
-    /// Request slots that each group always has, whatever other groups use.
-    pub guaranteed: usize,
-    /// Request slots that one client may hold, so that a client of a group leaves slots for the others; `u32::MAX` for no
-    /// limit. A client at its limit is refused ([`EngineError::ClientFull`]).
-    pub client_limit: u32,
-    /// Whether flushes pass throttles and scheduler.
-    pub flushes: FlushRule,
-    /// Number of trace events to keep; 0 disables tracing.
-    pub trace: usize,
-}
-
-/// A request as its client submits it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Submission {
-    /// The caller's own identifier, returned with the completion.
-    pub tag: u64,
-    /// The client that submits it.
-    pub client: ClientId,
-    /// Its operation.
-    pub operation: Operation,
-    /// Its flags.
-    pub flags: Flags,
-    /// First sector; ignored for a flush.
-    pub start: Sectors,
-    /// Length; at least one sector, zero for a flush.
-    pub length: Sectors,
-}
-
-/// A command for the drive. Pass it to [`Controller::complete`] when the drive has completed it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Dispatch {
-    /// Identifies the command in [`Controller::complete`].
-    pub command: CommandId,
-    /// The request that it carries out, as traces and policies name it. The id is reused after the completion.
-    pub id: RequestId,
-    /// The operation.
-    pub operation: Operation,
-    /// Its flags.
-    pub flags: Flags,
-    /// First sector.
-    pub start: Sectors,
-    /// Length, merged parts included.
-    pub length: Sectors,
-}
-
-/// A completed request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Completion {
-    /// The submission: its tag, client, sectors and time.
-    pub part: Part,
-    /// Its operation.
-    pub operation: Operation,
-    /// When it left the last throttle.
-    pub released: Instant,
-    /// When it, or the request it was merged into, was dispatched to the drive.
-    pub dispatched: Instant,
-    /// When the drive completed it.
-    pub completed: Instant,
-    /// The drive's status: 0 is success, anything else an error number for the client.
-    pub status: i32,
-}
 
 /// The engine: a policy stack, the tree of groups, and all requests that are not completed.
 pub struct Controller {
@@ -141,7 +61,6 @@ pub struct Controller {
     tags: tags::Tags,
     flushes: flush::Flushes,
     flush_cost: flush_cost::FlushCost,
-    kernel: simulation::Kernel,
     /// Whether a command was dispatched before flushes that were ready.
     flush_passed: bool,
     /// By client: where its last read or write ended.
@@ -177,33 +96,6 @@ macro_rules! context {
 }
 use context;
 
-impl Setup {
-    /// Checks the setup.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::NoTags`], or [`EngineError::BadSetup`] if the drive has no size or one above [`CAPACITY_MAX`], cannot
-    /// carry a sector in a command, or has no room for a command, or if there is not a single request slot for a client.
-    pub const fn check(&self) -> Result<(), EngineError> {
-        let DriveFacts { depth, max_request, capacity, .. } = self.facts;
-        if self.tags == 0 {
-            Err(EngineError::NoTags)
-        } else if depth == 0 {
-            Err(EngineError::BadSetup("the queue depth (depth) must be at least 1"))
-        } else if max_request.0 == 0 || max_request.0 > MAX_REQUEST_MAX.0 {
-            Err(EngineError::BadSetup("max_request must have 1 sector to 1 GiB"))
-        } else if capacity.0 == 0 || capacity.0 > CAPACITY_MAX.0 {
-            Err(EngineError::BadSetup("the drive (capacity) must have 1 sector to 8 EiB"))
-        } else if self.queue_limit == 0 && self.guaranteed == 0 {
-            Err(EngineError::BadSetup("guaranteed or queue_limit must be at least 1"))
-        } else if self.client_limit == 0 {
-            Err(EngineError::BadSetup("the limit of each client (client_limit) must be at least 1"))
-        } else {
-            Ok(())
-        }
-    }
-}
-
 impl Controller {
     /// A controller with only the root group and no client.
     ///
@@ -220,10 +112,9 @@ impl Controller {
     /// Those of [`Setup::check`].
     pub fn try_new(setup: Setup, stack: Stack) -> Result<Self, EngineError> {
         setup.check()?;
-        let (throttles, scheduler) = live::build(&setup, &stack);
+        let (throttles, scheduler) = stack.build(&setup.facts);
         let mut this = Self {
             setup,
-            kernel: simulation::Kernel::new(stack.throttles.len(), 0),
             stack,
             groups: Groups::new(),
             requests: Requests::new(),
@@ -354,7 +245,6 @@ impl Controller {
         self.note(now, id, EventKind::Entered { stage: stage as u8 });
         self.requests[id].stage = stage as u8;
         if let Some(throttle) = self.throttles.get_mut(stage) {
-            self.kernel.holds(stage, self.requests[id].client);
             throttle.submit(&mut context!(self, now), id);
             self.let_go(now, stage, Some((sender, id)));
             return;
@@ -391,12 +281,12 @@ impl Controller {
     }
 
     /// Passes on the requests that a throttle releases. The sender of the request that just arrived (`came`) stays its sender
-    /// if it is released at once. A request that was held is sent by the throttle's worker or, if the throttle made the
-    /// client sleep, by the client.
+    /// if it is released at once. A request that was held is sent by the throttle's worker or, if the throttle has none
+    /// for this client, by the client.
     fn let_go(&mut self, now: Instant, stage: usize, came: Option<(Sender, RequestId)>) {
         while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
-            let client = self.requests[id].client;
-            self.kernel.lets_go(stage, client);
+            let Request { client, stage: held_in, .. } = self.requests[id];
+            assert!(usize::from(held_in) == stage, "a throttle let go of what it does not hold");
             if self.requests[id].is_cancelled() {
                 self.end_cancelled(now, (stage + 1, id));
                 continue;
@@ -507,8 +397,6 @@ impl Controller {
         done: &mut Vec<Completion>,
     ) {
         self.in_flight -= 1;
-        let is_orphan = self.requests.is_orphan(id);
-        self.kernel.on_complete(is_orphan);
         let Request { operation, length, .. } = self.requests[id];
         if operation == Operation::Flush {
             self.note(now, id, EventKind::Completed);
@@ -516,7 +404,7 @@ impl Controller {
             return;
         }
         self.watch_complete(now, operation, length);
-        if !is_orphan {
+        if !self.requests.is_orphan(id) {
             self.scheduler.complete(&mut context!(self, now), id);
         }
         if !self.requests.is_piece(id) {
@@ -533,6 +421,11 @@ impl Controller {
         // While the drive is full the scheduler is not called, so its wake-up does not matter.
         let room = self.in_flight < self.setup.facts.depth;
         throttles.chain(self.scheduler.next_wakeup().filter(|_| room)).min()
+    }
+    /// Whether a request waits that no policy holds: for a tag, or a flush for its command. A completion may let it go on.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.tags.has_waiters() || self.flushes.is_ready()
     }
 
     fn note(&mut self, now: Instant, id: RequestId, kind: EventKind) {

@@ -4,12 +4,13 @@
 //! `none-bfq`, `max+prop-bfq`. `prop` asks the scheduler to share by the groups' weights; `none` as
 //! policy leaves the groups out. Whole solutions of a source have names of their own ([`Named`]).
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::params::{ParameterError, Values};
-use crate::policy::{DriveFacts, Named, Role, Row, Table};
+use crate::policy::{Build, DriveFacts, Named, Policy, Role, Row, Table};
 
 /// One stage with its parameters.
 #[derive(Clone)]
@@ -132,7 +133,18 @@ impl Table {
     }
 }
 
+/// The throttles and the scheduler of a stack.
+type Stages = (Vec<Box<dyn Policy + Send>>, Box<dyn Policy + Send>);
+
 impl Stack {
+    /// Builds its policies.
+    pub(super) fn build(&self, facts: &DriveFacts) -> Stages {
+        let make = |stage: &Stage| {
+            let build = Build { values: &stage.values, facts, groups: self.groups };
+            (stage.row.build)(&build)
+        };
+        (self.throttles.iter().map(make).collect(), make(&self.scheduler))
+    }
     fn parse(table: &'static Table, name: &str) -> Result<Self, StackError> {
         match table.stacks.iter().find(|named| named.name == name) {
             Some(Named { stack, admits, settings, .. }) => {

@@ -1,12 +1,11 @@
-//! Tags: how many requests the scheduler may hold and the drive may have, all together; and who sleeps
-//! until there is one.
+//! Tags: how many requests the scheduler may hold and the drive may have, all together; and the order in which requests
+//! get one.
 //!
-//! The kernel's rule: a request needs a tag to enter the scheduler; the process that finds none sleeps,
-//! and sleepers are woken in the order of falling asleep. So a client waits over one request at a time,
-//! and what else it sent lines up behind that one: a pile in one client's name is overtaken by everybody
-//! else. What a throttle had put aside is sent by one worker of the throttle's, which sleeps as one client
-//! does. The scheduler may keep part of the tags from some classes ([`Policy::tag_limit`]): a class may take
-//! one while the tags in use are fewer than its limit.
+//! A request needs a tag to enter the scheduler. A client that finds none waits over one request at a time, in the order
+//! of beginning to wait, and what else it sent lines up behind that one: so everybody else overtakes the pile of one
+//! client. What a throttle had put aside is one line, whoever sent it ([`Policy::has_worker`]). The kernel has the same
+//! order, since its processes sleep until they have a tag. The scheduler may keep part of the tags from some classes
+//! ([`Policy::tag_limit`]): a class may take one while the tags in use are fewer than its limit.
 
 use alloc::vec::Vec;
 
@@ -34,25 +33,26 @@ impl Sender {
     }
 }
 
-/// Somebody who can sleep over a request.
+/// The requests of one sender that wait for a tag.
 #[derive(Clone, Copy, Default, Debug)]
-struct Sleeper {
-    is_asleep: bool,
-    /// Counts those who fell asleep: the order of waking.
+struct Line {
+    /// Whether its first request waits.
+    is_waiting: bool,
+    /// Counts first requests: the order of getting tags.
     ticket: u64,
-    /// What it sends when it wakes up.
+    /// Its other requests.
     behind: Fifo,
 }
 
-/// Tags and those who wait for one.
+/// Tags and what waits for one.
 #[derive(Debug)]
 pub(super) struct Tags {
     total: u32,
     used: u32,
-    /// Requests that somebody sleeps over. Their place in the pool is their sender's index.
+    /// The first requests of lines, by class. Their place in the pool is their line.
     waiting: [Fifo; 3],
     waiters: u32,
-    sleepers: Vec<Sleeper>,
+    lines: Vec<Line>,
     ticket: u64,
 }
 
@@ -67,8 +67,8 @@ fn class(request: &Request) -> TagClass {
 impl Tags {
     pub(super) fn new(total: u32) -> Self {
         assert!(total > 0, "a stack needs at least one tag");
-        let sleepers = alloc::vec![Sleeper::default()];
-        Self { total, used: 0, waiting: [Fifo::new(); 3], waiters: 0, sleepers, ticket: 0 }
+        let lines = alloc::vec![Line::default()];
+        Self { total, used: 0, waiting: [Fifo::new(); 3], waiters: 0, lines, ticket: 0 }
     }
     /// Another number of them. Who has one keeps it, even where these are more.
     pub(super) fn set_total(&mut self, total: u32) {
@@ -78,16 +78,15 @@ impl Tags {
     pub(super) fn start_again(&mut self, used: u32) {
         self.used = used;
         (self.waiting, self.waiters) = ([Fifo::new(); 3], 0);
-        self.sleepers.fill(Sleeper::default());
+        self.lines.fill(Line::default());
     }
     pub(super) fn add_client(&mut self, client: ClientId) {
-        let bound = self.sleepers.len().max(Sender::Client(client).index() + 1);
-        self.sleepers.resize(bound, Sleeper::default());
+        let bound = self.lines.len().max(Sender::Client(client).index() + 1);
+        self.lines.resize(bound, Line::default());
     }
-    /// Does this client sleep until there is a tag?
-    #[cfg(feature = "simulation")]
-    pub(super) fn is_asleep(&self, client: ClientId) -> bool {
-        self.sleepers[Sender::Client(client).index()].is_asleep
+    /// Does this client wait for a tag?
+    pub(super) fn is_waiting(&self, client: ClientId) -> bool {
+        self.lines[Sender::Client(client).index()].is_waiting
     }
     /// Takes a tag for the request or makes it wait; `true` when it got one.
     pub(super) fn take_or_wait(
@@ -98,8 +97,8 @@ impl Tags {
         (sender, id): (Sender, RequestId),
     ) -> bool {
         let sender = sender.index();
-        if self.sleepers[sender].is_asleep {
-            self.sleepers[sender].behind.push_back(requests, id);
+        if self.lines[sender].is_waiting {
+            self.lines[sender].behind.push_back(requests, id);
             return false;
         }
         requests[id].asked_tag = now;
@@ -110,24 +109,24 @@ impl Tags {
             self.used += 1;
             requests.set_tagged(id);
         } else {
-            self.fall_asleep(requests, sender, id);
+            self.wait(requests, sender, id);
         }
         free
     }
-    fn fall_asleep(&mut self, requests: &mut Requests, sender: usize, id: RequestId) {
+    fn wait(&mut self, requests: &mut Requests, sender: usize, id: RequestId) {
         let class = class(&requests[id]);
         self.waiting[class as usize].push_back(requests, id);
         requests.set_place(id, sender as u32);
         self.waiters += 1;
         self.ticket += 1;
-        let sleeper = &mut self.sleepers[sender];
-        (sleeper.is_asleep, sleeper.ticket) = (true, self.ticket);
+        let line = &mut self.lines[sender];
+        (line.is_waiting, line.ticket) = (true, self.ticket);
     }
     pub(super) fn release(&mut self) {
         assert!(self.used > 0, "a tag was given back twice");
         self.used -= 1;
     }
-    /// The request of the oldest sleeper that may have a tag now; it has one then.
+    /// The request that has waited longest of those that may have a tag now; it has one then.
     pub(super) fn next_waiter(
         &mut self,
         now: Instant,
@@ -140,8 +139,7 @@ impl Tags {
         let heads = TagClass::ALL.into_iter().filter_map(|class| {
             let id = self.waiting[class as usize].front()?;
             let sender = requests.place(id) as usize;
-            self.has_room(scheduler, class)
-                .then(|| (self.sleepers[sender].ticket, class, sender, id))
+            self.has_room(scheduler, class).then(|| (self.lines[sender].ticket, class, sender, id))
         });
         let (_, class, sender, id) = heads.min_by_key(|(ticket, ..)| *ticket)?;
         self.waiting[class as usize].remove(requests, id);
@@ -149,13 +147,13 @@ impl Tags {
         self.waiters -= 1;
         self.used += 1;
         requests.set_tagged(id);
-        let sleeper = &mut self.sleepers[sender];
-        match sleeper.behind.pop_front(requests) {
-            None => sleeper.is_asleep = false,
-            // It wakes, and finds others before it.
+        let line = &mut self.lines[sender];
+        match line.behind.pop_front(requests) {
+            None => line.is_waiting = false,
+            // It asks only now, after others.
             Some(next) => {
                 requests[next].asked_tag = now;
-                self.fall_asleep(requests, sender, next);
+                self.wait(requests, sender, next);
             }
         }
         Some(id)
@@ -168,7 +166,7 @@ impl Tags {
         self.waiters > 0
     }
     /// Is there a tag that somebody waits for and may have? A newcomer of another class must not take
-    /// it before its waiter is woken, or a busy class starves the others.
+    /// it before its waiter gets it, or a busy class starves the others.
     fn owed(&self, scheduler: &dyn Policy) -> bool {
         let may = |class: TagClass| {
             !self.waiting[class as usize].is_empty() && self.has_room(scheduler, class)

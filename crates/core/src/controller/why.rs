@@ -5,45 +5,12 @@
 //! it ([`Trace::remember`](crate::trace::Trace::remember)).
 
 use super::Controller;
-use crate::id::RequestId;
+use super::exchange::{Held, Place};
+use crate::id::{ClientId, RequestId};
 use crate::policy::{Gauges, HoldInfo};
 use crate::request::{NO_STAGE, Request, SHARES};
 use crate::time::Instant;
 use crate::trace::{Decision, Subject};
-
-/// Where a request is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[non_exhaustive]
-pub enum Place {
-    /// In a throttle, numbered from 0.
-    Throttle(usize),
-    /// It waits for a tag.
-    Tag,
-    /// In the scheduler.
-    Scheduler,
-    /// A flush that waits for its client's writes, or for the flush before it.
-    Flush,
-    /// In flight at the drive.
-    Drive,
-}
-
-/// A pending request, and why it waits.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Held<'a> {
-    /// The request.
-    pub request: &'a Request,
-    /// Number of submissions merged into it, itself included.
-    pub parts: usize,
-    /// Where it is.
-    pub place: Place,
-    /// Since when it is there. For a throttle after another one, since its submission.
-    pub since: Instant,
-    /// The report of the policy that holds it.
-    pub info: HoldInfo,
-    /// The last decision about this very request.
-    pub decision: Option<Decision>,
-}
 
 impl Controller {
     /// Starts to remember the last decision about each request, for [`Self::held`].
@@ -90,6 +57,18 @@ impl Controller {
             throttle.observe(gauges);
         }
         self.scheduler.observe(gauges);
+    }
+    /// Whether the next request of a client would wait behind one that waits already: for a tag, or in a throttle that
+    /// makes the client wait. False for an unknown client.
+    #[must_use]
+    pub fn is_held_up(&self, client: ClientId) -> bool {
+        let in_throttle = |request: &Request| match place(request) {
+            (Place::Throttle(stage), _) => !self.throttles[stage].has_worker(client),
+            _ => false,
+        };
+        let mut own = self.requests.heads().filter(|(_, request)| request.client == client);
+        self.groups.try_client(client).is_some()
+            && (self.tags.is_waiting(client) || own.any(|(_, request)| in_throttle(request)))
     }
     fn holds<'a>(&'a self, id: RequestId, request: &'a Request) -> Held<'a> {
         let (place, since) = place(request);

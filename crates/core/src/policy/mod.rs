@@ -134,15 +134,6 @@ pub trait Policy {
         false
     }
 
-    /// Schedulers, right after `complete`: would the kernel's version dispatch after this completion? A SCSI driver runs
-    /// its queue after every completion, so it dispatches in any case. With an NVMe driver, only the scheduler itself or
-    /// the next request causes a dispatch. Returning true is always safe.
-    #[cfg(feature = "simulation")]
-    #[must_use]
-    fn schedules_dispatch(&self) -> bool {
-        true
-    }
-
     /// The time at which the caller should call `dispatch` even if nothing else happens; `None`: never. There is no
     /// separate timer call.
     #[must_use]
@@ -168,8 +159,8 @@ pub trait Policy {
         tags
     }
 
-    /// Throttles: when a request of this client has been held, does a worker of the policy pass it on? Where the kernel
-    /// makes the submitting process wait, the process passes it on itself, and it waits for a tag in its own name.
+    /// Throttles: does a worker of the policy pass on what it has held of this client? Then it waits for a tag in one line
+    /// with what was held of others, and the client may send more. Otherwise it waits in its client's line.
     #[must_use]
     fn has_worker(&self, client: ClientId) -> bool {
         let _ = client;

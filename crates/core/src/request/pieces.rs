@@ -1,17 +1,8 @@
 //! Requests that go to the drive in pieces: each piece is a command, and the request is completed with the last one.
 
-use super::{NIL, Part, Request, Requests, Slot};
+use super::{Failed, NIL, Part, Request, Requests, Slot};
 use crate::id::RequestId;
 use crate::unit::Sectors;
-
-/// A piece that failed.
-#[derive(Debug)]
-pub(super) struct Failed {
-    whole: u32,
-    start: Sectors,
-    end: Sectors,
-    status: i32,
-}
 
 impl Requests {
     /// Schedulers: cuts a piece of at most `length` sectors off the front of a request, as a command of its own: to be
@@ -85,15 +76,15 @@ impl Requests {
     }
     /// What became of a part of a request that was cut: the first error of a piece that holds a sector of it, else zero.
     pub(crate) fn status_of(&self, id: RequestId, part: &Part) -> i32 {
-        let holds = |it: &&Failed| {
-            it.whole == id.0 && it.start < part.start + part.length && part.start < it.end
+        let holds = |piece: &&Failed| {
+            piece.whole == id.0 && piece.start < part.start + part.length && part.start < piece.end
         };
-        self.failed.iter().find(holds).map_or(0, |it| it.status)
+        self.failed.iter().find(holds).map_or(0, |piece| piece.status)
     }
     /// The failed pieces of a request need not be known any more.
     pub(crate) fn forget_failed(&mut self, id: RequestId) {
         if !self.failed.is_empty() {
-            self.failed.retain(|it| it.whole != id.0);
+            self.failed.retain(|piece| piece.whole != id.0);
         }
     }
 }

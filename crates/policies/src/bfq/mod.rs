@@ -254,8 +254,6 @@ struct Bfq {
     holds: bool,
     /// Requests that the drive has from us, and that we hold.
     in_driver: u32,
-    /// The last completion, if there was one, left the drive empty, and its queue is not waited for.
-    schedules: bool,
     /// Sectors in the drive, by the index of a queue's entity or a group's.
     in_drive: Vec<Sectors>,
     queued: u32,
@@ -305,7 +303,6 @@ impl Bfq {
             wait_until: None,
             holds: false,
             in_driver: 0,
-            schedules: true,
             in_drive: Vec::new(),
             queued: 0,
             raised_busy: 0,
@@ -339,10 +336,6 @@ impl Policy for Bfq {
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         self.on_complete(cx, id);
         self.raised_for_tags = self.raised_busy > 0;
-    }
-    #[cfg(any(test, feature = "simulation"))]
-    fn schedules_dispatch(&self) -> bool {
-        self.schedules
     }
     fn next_wakeup(&self) -> Option<Instant> {
         self.wait_until

@@ -158,7 +158,6 @@ impl Bfq {
         }
         self.last_completed = last.map(|id| self.queues.weak(id));
         self.raise_on_complete(now, id);
-        self.schedules = self.in_driver == 0;
         if self.in_service == Some(id) {
             self.completed_in_service(cx, id);
         } else {
@@ -171,7 +170,6 @@ impl Bfq {
         let idles = empty && self.better_to_idle(id);
         if idles && completed {
             self.start_waiting(cx, id);
-            self.schedules = false;
         } else if idles && (self.settings.wait_past_timeout || !self.may_time_out(cx.now, id)) {
             // BFQ idles for it once all its requests have completed.
         } else if self.may_time_out(cx.now, id) {

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::page;
+use iofair_testkit::page;
 
 /// One measurement.
 #[derive(Clone, Copy)]

@@ -101,7 +101,7 @@ pub(super) struct App {
     pub(super) files: Files,
     gate: Mutex<Arc<Gate>>,
     pub(super) audit: Audit,
-    /// Callers whose connections were refused.
+    /// Callers who were refused.
     refusals: Mutex<Refusals>,
     /// The name of the recording.
     pub(super) recording: Mutex<Option<String>>,
@@ -355,7 +355,7 @@ impl App {
     /// Everything about one group or volume.
     fn one(&self, call: &Call, kind: Kind, name: &str) -> Result<ApiResponse> {
         let how = match call.method.as_str() {
-            "GET" => return self.show(200, kind, name),
+            "GET" => return self.show(200, &self.body(kind, name)?),
             "DELETE" => {
                 let edit = Edit::Remove { kind, name: name.into() };
                 let agreed = call.consent(kind, name)?;
@@ -377,9 +377,20 @@ impl App {
             return self.dry_run(call, Some(&edit), &agreed);
         }
         self.change_with(call, &edit, &agreed)?;
-        self.show(if how == How::Create { 201 } else { 200 }, kind, name)
+        let mut body = self.body(kind, name)?;
+        if kind == Kind::Volume {
+            let view = self.view();
+            let note = view.server.room_note(self.files.look(&view).free);
+            note.into_iter().for_each(|note| body["notes"] = json!([note]));
+        }
+        self.show(if how == How::Create { 201 } else { 200 }, &body)
     }
-    fn show(&self, status: u16, kind: Kind, name: &str) -> Result<ApiResponse> {
+    fn show(&self, status: u16, body: &Json) -> Result<ApiResponse> {
+        let revision = body["revision"].as_str().map(str::to_owned);
+        Ok(ApiResponse::json(status, revision, body))
+    }
+    /// A group or volume as it is now.
+    fn body(&self, kind: Kind, name: &str) -> Result<Json> {
         let path = name.to_string();
         let mut usage = match kind {
             Kind::Group => self.reactor.look(move |seen| Usage::of(seen, &path))?,
@@ -389,7 +400,7 @@ impl App {
         let server = &shown.server;
         let revision = shown.revision.clone();
         let missing = || unknown(server, kind, name);
-        let body = match kind {
+        Ok(match kind {
             Kind::Group => {
                 let usage = |one: &str| if one == name { usage.take() } else { None };
                 let mut groups = resources::groups(server, usage)?.into_iter();
@@ -402,8 +413,7 @@ impl App {
                 let volume = volumes.find(|volume| volume.name == name).ok_or_else(missing)?;
                 json!({ "revision": revision, "volume": volume })
             }
-        };
-        Ok(ApiResponse::json(status, Some(revision), &body))
+        })
     }
 
     /// The reactor and the revision.
@@ -449,8 +459,8 @@ impl App {
         Ok(ApiResponse { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
     }
 
-    /// Counts a caller whose connection was refused, and tells the operator from time to time.
-    pub(super) fn refuse_connection(&self, refusal: Refusal) {
+    /// Counts a caller who was refused, and tells the operator from time to time.
+    pub(super) fn refuse(&self, refusal: Refusal) {
         let mut refusals = lock(&self.refusals);
         refusals.count(refusal);
         refusals.tell(self.clock.now(), "control");

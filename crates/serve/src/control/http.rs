@@ -263,7 +263,7 @@ async fn accept(scope: Scope, listener: Listener, service: Arc<Service>) {
         if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
             && !std::mem::replace(&mut is_short, true)
         {
-            service.app.refuse_connection(Refusal::Descriptors);
+            service.app.refuse(Refusal::Descriptors);
         }
         // Out of descriptors, or the caller has gone already.
         sleep(limits::ACCEPT_PAUSE).await;
@@ -275,7 +275,7 @@ impl Service {
     fn refuse_connection(&self, stream: io::Result<impl Write>) {
         // A failure is ignored: the connection is closed in any case.
         let _ = stream.and_then(|mut stream| stream.write(BUSY));
-        self.app.refuse_connection(Refusal::Control);
+        self.app.refuse(Refusal::Control);
     }
     fn admit_unix(self: &Arc<Self>, scope: Scope, stream: UnixStream) {
         // The rules need the caller's uid.
@@ -302,7 +302,7 @@ impl Service {
     }
     fn admit_tls(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
         let Some(place) = self.handshakes.try_take(Key::host(from)) else {
-            return self.app.refuse_connection(Refusal::Control);
+            return self.app.refuse(Refusal::Control);
         };
         let Some(config) = self.app.gate().tls.clone() else { return };
         let service = self.clone();
@@ -310,9 +310,9 @@ impl Service {
             let shakes = timeout(limits::HANDSHAKE, TlsAcceptor::from(config).accept(stream));
             let stream = match unless_cut(&place, shakes).await {
                 Some(Ok(Ok(stream))) => stream,
-                Some(Ok(Err(_))) => return service.app.refuse_connection(Refusal::Tls),
-                Some(Err(_)) => return service.app.refuse_connection(Refusal::Timeout),
-                None => return service.app.refuse_connection(Refusal::Handshakes),
+                Some(Ok(Err(_))) => return service.app.refuse(Refusal::Tls),
+                Some(Err(_)) => return service.app.refuse(Refusal::Timeout),
+                None => return service.app.refuse(Refusal::Handshakes),
             };
             let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let names = certificates.first().map(tls::names).unwrap_or_default();
@@ -323,7 +323,7 @@ impl Service {
             drop(place);
             match slot {
                 Some(slot) => exchange::converse((stream, None), visit, slot, service).await,
-                None => service.app.refuse_connection(Refusal::Control),
+                None => service.app.refuse(Refusal::Control),
             }
         }));
     }

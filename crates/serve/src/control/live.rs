@@ -35,6 +35,8 @@ pub(super) struct Moment {
     pub(super) uptime: Nanos,
     pub(super) connections: usize,
     pub(super) inside: usize,
+    /// The server takes no requests in.
+    paused: bool,
     pub(super) commands: u32,
     pub(super) depth: u32,
     pub(super) drive_busy: Nanos,
@@ -59,7 +61,7 @@ pub(super) struct GroupMoment {
     pub(super) promised: Option<f64>,
     /// Part of all bytes of the last second.
     pub(super) got: f64,
-    /// What holds requests of volumes directly in it, if anything does.
+    /// What holds its requests and those of groups in it, if it has any and the server was asked.
     pub(super) why: Option<Why>,
 }
 
@@ -147,6 +149,7 @@ fn whole(seen: &Seen<'_>) -> Moment {
         uptime: Nanos(seen.now.0),
         connections: seen.connections,
         inside: engine.pending(),
+        paused: engine.is_paused(),
         commands: controller.in_flight(),
         depth: controller.facts().depth,
         drive_busy: engine.busy_time(seen.now),
@@ -288,7 +291,7 @@ struct LiveGroup {
     #[serde(flatten)]
     usage: Usage,
     steps: [LiveStep; 3],
-    /// What holds it back, if anything is inside.
+    /// What holds it back, as `/v1/groups/NAME/why` says it, unless it has no request in flight.
     why: Option<String>,
 }
 
@@ -316,13 +319,13 @@ impl Live {
             drive_busy_seconds: seconds(moment.drive_busy),
             reactor_busy_seconds: seconds(moment.reactor_busy),
             bucket_bounds_seconds: bounds().collect(),
-            groups: groups.into_iter().map(live_group).collect(),
+            groups: groups.into_iter().map(|group| live_group(group, moment.paused)).collect(),
             next,
         })
     }
 }
 
-fn live_group(group: &GroupMoment) -> LiveGroup {
+fn live_group(group: &GroupMoment, paused: bool) -> LiveGroup {
     let tally = &group.tally;
     let step = |step: Step| {
         let [mut times, writes] = tally.times[step as usize];
@@ -339,7 +342,13 @@ fn live_group(group: &GroupMoment) -> LiveGroup {
         share_got: group.got,
         usage: Usage::new(tally, group.holds),
         steps: Step::ALL.map(step),
-        why: group.why.as_ref().map(|why| why.answer.clone()),
+        why: match &group.why {
+            Some(why) => Some(why.answer.clone()),
+            None if paused || tally.inside > 0 => {
+                Some(why::nothing(paused, tally.inside).to_string())
+            }
+            None => None,
+        },
     }
 }
 

@@ -7,6 +7,7 @@ use iofair_config::contracts::edit::EditError;
 use serde::Serialize;
 
 use crate::error::ServeError;
+use crate::reactor::refusals::Refusal;
 
 pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
 
@@ -65,6 +66,16 @@ impl Problem {
         }
         self.nearest = nearest.map(Into::into);
         self
+    }
+    /// The reason for which a caller was turned away before its call was looked at, if it was.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        match self.kind {
+            "too-many" | "busy" => Some(Refusal::Calls),
+            "origin" | "host" => Some(Refusal::Origin),
+            "forbidden" => Some(Refusal::Role),
+            "too-slow" => Some(Refusal::Timeout),
+            _ => None,
+        }
     }
     /// What is wrong.
     pub(super) fn message(&self) -> &str {

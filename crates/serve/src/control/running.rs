@@ -27,8 +27,10 @@ pub(super) fn find(file: &Path) -> Option<u32> {
 }
 
 fn is_server(process: u32) -> bool {
-    let name = fs::read_to_string(format!("/proc/{process}/comm"));
-    name.is_ok_and(|name| name.trim() == "iofair")
+    let name_of = |process: &str| fs::read_to_string(format!("/proc/{process}/comm")).ok();
+    let name = name_of(&process.to_string());
+    // The program may be installed under another name.
+    name.is_some_and(|name| name.trim() == "iofair" || Some(name) == name_of("self"))
 }
 
 /// Whether the arguments of a process are those of `iofair serve` with this file.

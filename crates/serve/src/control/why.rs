@@ -70,8 +70,6 @@ struct Seat {
 const SLICE: usize = 1024;
 /// Groups for which an answer is put into words in one look.
 const ANSWERS: usize = 64;
-/// Requests of all groups that are looked at for what holds them: more of them would not tell more.
-const HELD_MAX: usize = 1024;
 
 /// What came of a look for one group.
 enum Looked {
@@ -119,19 +117,20 @@ fn slice_of(
     )
 }
 
-/// The answers for the groups that have requests of their own inside, by name; not all of them if there are very many.
+/// The answers for the groups that have requests in flight, their own or those of groups in them, by name.
 pub(super) fn everybody(reactor: &ReactorHandle) -> Result<BTreeMap<String, Why>, ServeError> {
-    let (mut groups, mut next, mut found) = (BTreeMap::new(), Some(0), 0);
-    while let Some(first) = next.filter(|_| found < HELD_MAX) {
+    let (mut groups, mut next) = (BTreeMap::new(), Some(0));
+    while let Some(first) = next {
         let mut known: BTreeMap<GroupId, Seats> = std::mem::take(&mut groups);
-        (groups, next, found) = reactor.look(move |seen| {
-            let mut more = 0;
+        (groups, next) = reactor.look(move |seen| {
+            let controller = seen.engine.controller();
             let each = |held: Held<'_>| {
-                more += held.parts;
-                take_seat(known.entry(held.request.group).or_default(), &held);
+                for group in controller.groups().ancestry(held.request.group) {
+                    take_seat(known.entry(group).or_default(), &held);
+                }
             };
-            let next = seen.engine.controller().look_at(first, SLICE, |_| true, each);
-            (known, next, found + more)
+            let next = controller.look_at(first, SLICE, |_| true, each);
+            (known, next)
         })?;
     }
     let mut answers = BTreeMap::new();
@@ -151,6 +150,16 @@ pub(super) fn everybody(reactor: &ReactorHandle) -> Result<BTreeMap<String, Why>
         })?);
     }
     Ok(answers)
+}
+
+/// What is said of a group of which no request was seen.
+pub(super) fn nothing(paused: bool, requests: u64) -> &'static str {
+    match (paused, requests) {
+        (true, _) => "the server is drained: new requests wait until it resumes",
+        (false, 0) => "nothing waits: the group has no request in flight",
+        // They came or went between two slices.
+        (false, _) => "nothing waits: the requests in flight moved on meanwhile",
+    }
 }
 
 const fn weight(place: Place) -> u32 {
@@ -202,7 +211,10 @@ impl Scene<'_> {
         let waits: Vec<Wait> =
             places.into_iter().map(|(place, seat)| self.wait(*place, seat)).collect();
         let answer = match waits.first() {
-            None => "nothing waits: the group has no request in flight".to_string(),
+            None => {
+                let inside = self.engine().tally(self.own).inside;
+                nothing(self.engine().is_paused(), inside).to_string()
+            }
             Some(first) => first.text.clone() + &self.minimum(),
         };
         Why {

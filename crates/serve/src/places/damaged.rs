@@ -34,6 +34,10 @@ impl Damaged {
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.path == other.path && discriminant(&self.damage) == discriminant(&other.damage)
     }
+    /// Whether it is not at its path any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.damage, Damage::Removed | Damage::Moved)
+    }
     /// What happened, and what saves the data.
     pub(crate) fn message(&self) -> String {
         let (path, process) = (self.path.display(), std::process::id());

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iofair_config::contracts::{Contracts, Volume};
+use iofair_config::shell;
 
 use super::owners::{Home, Owner, Owners};
-use super::{Consent, Damaged};
+use super::{Consent, Damaged, Needs, Refusals, ctl};
 use crate::back::uring::claim::Around;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::back::uring::{Damage, Storage};
@@ -74,6 +75,8 @@ pub(crate) struct Directory {
     /// The directories around files elsewhere.
     around: Around,
     mode: Mode,
+    /// Requests of clients are served beside changes.
+    is_running: bool,
 }
 
 /// Files that were made, opened or lengthened for contracts that are not in force yet. Dropping it removes those that
@@ -126,7 +129,10 @@ impl Directory {
         let home = Home::open(contracts, path, mode)?;
         let (path, index, mode) = (path.to_path_buf(), BTreeMap::new(), mode.clone());
         let (home, around) = (Arc::new(home), Around::default());
-        Ok(Self { path, home, own: Vec::new(), index, around, mode })
+        Ok(Self { path, home, own: Vec::new(), index, around, mode, is_running: false })
+    }
+    pub(super) fn run(&mut self) {
+        self.is_running = true;
     }
     /// Where it is, or what stands in for it in a check.
     pub(super) fn path(&self) -> &Path {
@@ -172,23 +178,25 @@ impl Directory {
     }
     pub(super) fn place(
         &mut self,
-        volumes: &[Volume],
+        contracts: &Contracts,
         consent: &Consent,
     ) -> Result<(), ServeError> {
+        let volumes = contracts.volumes.as_slice();
         self.own.retain(|own| own.storage.strong_count() > 0);
         self.build_index();
-        self.refuse_lost(volumes, consent)?;
+        self.refuse_lost(contracts, consent)?;
         let owners = self.home.owners();
         let taken: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
         let mut free = (0..SLOTS_MAX).filter(|slot| !taken.contains(slot));
+        let mut refusals = Refusals::default();
         for volume in volumes {
             if volume.size_bytes > VOLUME_BYTES_MAX {
                 let message = format!("a volume has at most {VOLUME_BYTES_MAX} bytes here");
                 return Err(ServeError::volume(&volume.name, message));
             }
-            self.refuse_foreign(volume, &owners, consent)?;
-            self.refuse_missing(volume, &owners, consent)?;
-            self.refuse_shorter(volume, consent)?;
+            self.refuse_foreign(volume, &owners, consent, &mut refusals);
+            self.refuse_missing(volume, &owners, consent, &mut refusals)?;
+            self.refuse_shorter(volume, consent, &mut refusals);
             if self.find(volume).is_some() {
                 continue;
             }
@@ -200,7 +208,7 @@ impl Directory {
             self.index.insert((name.clone(), path.clone()), self.own.len());
             self.own.push(Own { name, path, slot, size, storage: Weak::new(), removed: false });
         }
-        Ok(())
+        refusals.check(contracts, self.is_running)
     }
     pub(super) fn make(
         &mut self,
@@ -302,38 +310,40 @@ impl Directory {
         volume: &Volume,
         owners: &Owners,
         consent: &Consent,
-    ) -> Result<(), ServeError> {
+        refusals: &mut Refusals,
+    ) {
         let Volume { name, group, .. } = volume;
         let kept = owners.volumes.get(name).filter(|owner| owner.kept);
-        let Some(owner) = kept.filter(|owner| owner.group != *group) else { return Ok(()) };
+        let Some(owner) = kept.filter(|owner| owner.group != *group) else { return };
         let file = self.file(volume);
         if volume.path.is_some() || consent.take_over.contains(name) || !file.exists() {
-            return Ok(());
+            return;
         }
         let message = format!(
-            "{} is kept for group \"{}\"; group \"{group}\" gets it with `--take-over {name}` only",
+            "{} is kept for group \"{}\", and the contracts have it in group \"{group}\"",
             file.display(),
             owner.group
         );
-        Err(ServeError::volume(name, message))
+        refusals.add(name, Needs::TakeOver, message);
     }
     /// Whether the data of a volume that goes would be lost, or stay although it is to be deleted, since somebody has removed or moved
     /// its file.
-    fn refuse_lost(&self, volumes: &[Volume], consent: &Consent) -> Result<(), ServeError> {
-        let stay: BTreeSet<usize> = volumes.iter().filter_map(|it| self.position(it)).collect();
+    fn refuse_lost(&self, contracts: &Contracts, consent: &Consent) -> Result<(), ServeError> {
+        let ctl = ctl(contracts).unwrap_or_else(|| "iofair ctl".into());
+        let stay = contracts.volumes.iter().filter_map(|it| self.position(it));
+        let stay: BTreeSet<usize> = stay.collect();
         let goes = self.index.values().filter(|index| !stay.contains(*index));
         for own in goes.map(|index| &self.own[*index]) {
             let storage = own.storage.upgrade();
             let damage = storage.and_then(|storage| storage.damage(own.size));
+            let (path, name) = (own.path.display(), shell::word(&own.name));
             let message = match (damage, consent.delete.contains(&own.name)) {
                 (Some(Damage::Removed), false) => format!(
-                    "{} was removed, so its data cannot be kept: save it as `iofair ctl status` says, or remove the volume with \
-                     `--delete-data`",
-                    own.path.display()
+                    "{path} was removed, so its data cannot be kept: save it as `{ctl} status` says, or give it up with \
+                     `{ctl} volume remove {name} --delete-data`"
                 ),
                 (Some(Damage::Moved), true) => format!(
-                    "{} was moved, so its data is not deleted: put it back, or remove the volume without `--delete-data`",
-                    own.path.display()
+                    "{path} was moved, so its data is not deleted: put it back, or keep it with `{ctl} volume remove {name}`"
                 ),
                 _ => continue,
             };
@@ -349,6 +359,7 @@ impl Directory {
         volume: &Volume,
         owners: &Owners,
         consent: &Consent,
+        refusals: &mut Refusals,
     ) -> Result<(), ServeError> {
         let Volume { name, path, .. } = volume;
         let file = self.file(volume);
@@ -374,11 +385,11 @@ impl Directory {
             }
         };
         let message = format!(
-            "{} {what} Put the right one back, or `iofair serve --take-over {name}` (for a running server, `iofair ctl \
-             volume create ... --take-over`) begins with zeroes for what is missing",
+            "{} {what} Put the right one back, or begin with zeroes for what is missing",
             file.display()
         );
-        Err(ServeError::volume(name, message))
+        refusals.add(name, Needs::TakeOver, message);
+        Ok(())
     }
     /// Whether the directory is still at its path.
     fn check_place(&self) -> Result<(), ServeError> {
@@ -386,21 +397,17 @@ impl Directory {
         place.map_err(ServeError::system(self.path.display().to_string()))
     }
     /// Whether a change or a start would truncate data.
-    fn refuse_shorter(&self, volume: &Volume, consent: &Consent) -> Result<(), ServeError> {
+    fn refuse_shorter(&self, volume: &Volume, consent: &Consent, refusals: &mut Refusals) {
         let Volume { name, size_bytes: wanted, .. } = volume;
         let stored = || {
             let metadata = fs::metadata(self.file(volume)).ok()?;
             (volume.path.is_none() && metadata.is_file()).then_some(metadata.len())
         };
         let has = self.find(volume).map(|own| own.size).or_else(stored).unwrap_or(0);
-        if has <= *wanted || consent.shrink.contains(name) {
-            return Ok(());
+        if has > *wanted && !consent.shrink.contains(name) {
+            let message = format!("it has {has} bytes, and {wanted} would cut data off");
+            refusals.add(name, Needs::Shrink, message);
         }
-        let message = format!(
-            "it has {has} bytes, and {wanted} would cut data off: `iofair ctl volume resize {name} {wanted} --shrink` \
-             does it, or `iofair serve --shrink {name}`"
-        );
-        Err(ServeError::volume(name, message))
     }
     /// Cuts files of volumes that shall be shorter, and removes those of deleted ones.
     pub(super) fn finish(&mut self, new: &[Volume], consent: &Consent) -> Result<(), ServeError> {

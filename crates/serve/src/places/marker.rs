@@ -39,6 +39,10 @@ impl Marker {
         }
         Ok(Self { pool: pool.to_path_buf(), notes })
     }
+    /// Without notes, for a program that only needs the pool.
+    pub(super) fn without_notes(pool: &Path) -> Self {
+        Self { pool: pool.to_path_buf(), notes: Vec::new() }
+    }
     /// The pool that was there.
     fn known(&self) -> Option<Uuid> {
         self.notes.iter().find_map(|(_, known)| *known)

@@ -48,7 +48,7 @@ pub(super) struct Owner {
 pub(super) struct Owners {
     /// The identity of the pool; absent in lists of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pool: Option<Uuid>,
+    pub(super) pool: Option<Uuid>,
     /// By the names of the volumes.
     pub(super) volumes: BTreeMap<String, Owner>,
     /// Files elsewhere that are volumes, and the sizes of the volumes.
@@ -98,7 +98,7 @@ impl Owners {
         self.volumes.retain(|name, owner| !owner.deleting || is_there(name));
     }
     /// `None`: there is no list.
-    fn load(directory: &Path) -> Result<Option<Self>, ServeError> {
+    pub(super) fn load(directory: &Path) -> Result<Option<Self>, ServeError> {
         let path = directory.join(OWNERS);
         match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
@@ -182,6 +182,18 @@ impl Home {
             _lock: lock,
         })
     }
+    /// Opens the directory of a pool for this program alone, as it is. `None`: there is no list in it.
+    pub(super) fn alone(path: &Path) -> Result<Option<Self>, ServeError> {
+        let (path, mode) = (path.to_path_buf(), Mode::Serve);
+        let what = || ServeError::system(path.display().to_string());
+        let directory = File::open(&path).map_err(what())?;
+        lock(&directory, &mode).map_err(what())?;
+        let _lock = lock_file(&path.join(LOCK), &mode)?;
+        let Some(owners) = Owners::load(&path)? else { return Ok(None) };
+        let (marker, reserve) = (Marker::without_notes(&path), Reserve::beside(&path.join(OWNERS)));
+        let known = Mutex::new(Known { owners, is_stored: true });
+        Ok(Some(Self { path, marker: Mutex::new(marker), known, reserve, directory, _lock }))
+    }
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -219,6 +231,10 @@ impl Home {
     pub(super) fn is_saved(&self, owners: &Owners) -> bool {
         let known = held(&self.known);
         known.is_stored && known.owners == *owners
+    }
+    /// Where the list is.
+    pub(super) fn list(&self) -> PathBuf {
+        self.path.join(OWNERS)
     }
     /// Where a check may write a list.
     pub(super) fn fresh(&self) -> PathBuf {

@@ -96,15 +96,20 @@ fn complain(path: &Path, message: impl Into<String>) -> ServeError {
 
 /// What is wrong with a pool, and which command helps.
 pub(crate) fn told(path: &Path, error: PoolError) -> ServeError {
+    told_under(path, error, "FILE")
+}
+
+/// [`told`], with the contract file, as a word of a shell.
+fn told_under(path: &Path, error: PoolError, file: &str) -> ServeError {
     let name = shell::path(path);
     let message = match error {
         PoolError::Absent if fs::exists(sidecar(path)).is_ok_and(|there| there) => format!(
-            "it is a pool of an earlier version: `iofair pool import {name} --contracts FILE` takes it over with its \
-             data"
+            "it is a pool of an earlier version: `iofair pool import {name} --contracts {file}` takes it over with \
+             its data"
         ),
         PoolError::Absent => format!(
             "there is no pool on it: `iofair pool create {name}` makes one, and what is on it is lost; `iofair pool \
-             import {name} --contracts FILE` takes over volumes of an earlier version with their data"
+             import {name} --contracts {file}` takes over volumes of an earlier version with their data"
         ),
         PoolError::Damaged { what, good: Some(good) } => format!(
             "{what}; the copy of change {good} is good, and `iofair pool check --repair {name}` uses it"
@@ -141,6 +146,10 @@ fn check_kind(path: &Path, may_create: bool) -> Result<(), ServeError> {
             Err(complain(path, "a regular file below /dev: delete it, it is no device"))
         }
         Ok(metadata) if metadata.is_file() || metadata.file_type().is_block_device() => Ok(()),
+        Ok(metadata) if metadata.is_dir() => {
+            let message = "neither a regular file nor a block device; of a pool directory, there are only show and delete";
+            Err(complain(path, message))
+        }
         Ok(_) => Err(complain(path, "neither a regular file nor a block device")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if is_below_dev(path) {
@@ -177,12 +186,13 @@ fn reader(path: &Path) -> Result<FileMedium, ServeError> {
     Ok(FileMedium::new(file, is_device(path)))
 }
 
-/// Opens a pool for a server alone; one in a new file is made if it may.
+/// Opens the pool of these contracts for a server alone; one in a new file is made if it may.
 pub(crate) fn open_or_create(
+    contracts: &Contracts,
     path: &Path,
-    may_create: bool,
     mode: &Mode,
 ) -> Result<(Pool<FileMedium>, Storage), ServeError> {
+    let may_create = contracts.drive.may_create;
     let what = || ServeError::system(path.display().to_string());
     check_kind(path, may_create)?;
     let new = !fs::exists(path).map_err(what())?;
@@ -211,7 +221,8 @@ pub(crate) fn open_or_create(
             (storage, medium)
         }
     };
-    let mut pool = Pool::open(medium).map_err(|error| told(path, error))?;
+    let file = shell::path(Path::new(contracts.path()));
+    let mut pool = Pool::open(medium).map_err(|error| told_under(path, error, &file))?;
     pool.adopt_length().map_err(|error| told(path, error))?;
     Ok((pool, storage))
 }
@@ -386,8 +397,10 @@ pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
         ));
     };
     if found.state == State::Live {
-        let message =
-            "the contracts have it: take it out of them first, with `iofair ctl volume remove`";
+        let command = format!("`iofair ctl volume remove {}`", shell::word(name));
+        let message = format!(
+            "the contracts have it: take it out of them first, with {command} while the server runs"
+        );
         return Err(ServeError::volume(name, message));
     }
     let table = pool.table().cut(&[], &[name.to_string()]);

@@ -11,18 +11,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iofair_config::contracts::{Contracts, Volume};
+use iofair_config::shell;
 
 use super::admin;
 use super::format::{BLOCK, Extent, Record, Table};
-use super::table::{Index, Refused, Wanted, common, joined};
+use super::table::{Index, Refused, Wanted, Why, common, joined};
 use super::zeroing::{Demand, Room, Shared};
 use crate::back::uring::Storage;
+use crate::back::uring::claim::is_below_dev;
 use crate::back::volume::{Map, Run, VolumeId};
 use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated};
 use crate::log;
-use crate::places::Consent;
 use crate::places::marker::Marker;
+use crate::places::{Consent, Refusals};
 use crate::reactor::handle::ReactorHandle;
 use crate::supervisor;
 use crate::trial::Mode;
@@ -89,11 +91,6 @@ fn wanted<'a>(volumes: &'a [Volume], consent: &'a Consent) -> Vec<Wanted<'a>> {
     volumes.iter().map(one).collect()
 }
 
-pub(super) fn refused(refused: Refused) -> ServeError {
-    let error = ServeError::volume(&refused.volume, refused.message);
-    if refused.no_room { ServeError::Full(Box::new(error)) } else { error }
-}
-
 impl Served {
     /// Opens the pool of these contracts for this server alone, and makes it if they may.
     pub(crate) fn open(
@@ -103,12 +100,17 @@ impl Served {
     ) -> Result<Self, ServeError> {
         let may_create = contracts.drive.may_create;
         let mut marker = Marker::read(contracts, path)?;
-        if may_create
-            && !fs::exists(path).map_err(ServeError::system(path.display().to_string()))?
-        {
-            marker.check_absent()?;
+        let there = fs::exists(path).map_err(ServeError::system(path.display().to_string()))?;
+        match contracts.drive.pool {
+            _ if there => {}
+            None if may_create => marker.check_absent()?,
+            Some(pool) if !is_below_dev(path) => {
+                let message = format!("the pool {pool} is not there: is its file system mounted?");
+                return Err(ServeError::Layout { path: path.to_path_buf(), message });
+            }
+            _ => {}
         }
-        let (pool, storage) = admin::open_or_create(path, may_create, mode)?;
+        let (pool, storage) = admin::open_or_create(contracts, path, mode)?;
         admin::check_uuid(path, pool.superblock().pool, contracts.drive.pool)?;
         if contracts.drive.pool.is_none() {
             marker.check(Some(pool.superblock().pool))?;
@@ -123,8 +125,11 @@ impl Served {
         Ok(Self { shared, storage, path, table, index, is_running: false, checks })
     }
     /// From now on requests of clients are served beside changes.
-    pub(crate) fn run(&mut self) -> &Arc<Shared> {
+    pub(crate) fn run(&mut self) {
         self.is_running = true;
+    }
+    /// The pool, for whoever zeroes its free space.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
     /// What the back end uses.
@@ -142,15 +147,36 @@ impl Served {
     /// Finds room for every volume.
     pub(crate) fn place(
         &mut self,
-        volumes: &[Volume],
+        contracts: &Contracts,
         consent: &Consent,
     ) -> Result<(), ServeError> {
         let room = self.shared.lock();
         let free = if self.is_running { room.free().clean() } else { room.free() };
-        let table = room.pool.table().with(&wanted(volumes, consent), free);
-        self.table = table.map_err(refused)?;
-        self.index = Index::of(&self.table);
+        let table = room.pool.table().with(&wanted(&contracts.volumes, consent), free);
+        let table = table.map_err(|all| self.refused(all, contracts))?;
+        drop(room);
+        self.index = Index::of(&table);
+        self.table = table;
         Ok(())
+    }
+    /// Why volumes cannot be as the contracts say.
+    fn refused(&self, all: Vec<Refused>, contracts: &Contracts) -> ServeError {
+        let (path, mut refusals) = (shell::path(&self.path), Refusals::default());
+        for Refused { volume, message, why } in all {
+            match why {
+                Why::Needs(needs) => refusals.add(&volume, needs, message),
+                Why::NoRoom => {
+                    return ServeError::Full(Box::new(ServeError::volume(&volume, message)));
+                }
+                Why::Twin => {
+                    let delete = format!("`iofair pool delete {path} {}`", shell::word(&volume));
+                    let message = format!("{message} while no server uses the pool: {delete}");
+                    return ServeError::volume(&volume, message);
+                }
+            }
+        }
+        let refused = refusals.check(contracts, self.is_running);
+        refused.expect_err("something is refused")
     }
     /// Bytes that new volumes can have. A file grows as far as its file system has room for all that it promises.
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
@@ -173,12 +199,13 @@ impl Served {
     /// What must be zeroed before [`Self::place`] finds room for every volume, and for which groups.
     pub(crate) fn lacking(
         &self,
-        volumes: &[Volume],
+        contracts: &Contracts,
         consent: &Consent,
     ) -> Result<Vec<Demand>, ServeError> {
         let room = self.shared.lock();
         let old = room.pool.table();
-        let table = old.with(&wanted(volumes, consent), room.free()).map_err(refused)?;
+        let table = old.with(&wanted(&contracts.volumes, consent), room.free());
+        let table = table.map_err(|all| self.refused(all, contracts))?;
         let mut demands: Vec<Demand> = Vec::new();
         for volume in &table.volumes {
             // What it had is not dirty.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::format::{BLOCK, Extent, Record, State, Superblock, Table};
+use crate::places::Needs;
 
 /// Sorts extents and joins those that touch.
 pub(super) fn joined(mut extents: Vec<Extent>) -> Vec<Extent> {
@@ -91,12 +92,24 @@ pub(crate) struct Wanted<'a> {
 pub(crate) struct Refused {
     pub(crate) volume: String,
     pub(crate) message: String,
-    /// There are too few free extents.
-    pub(crate) no_room: bool,
+    pub(crate) why: Why,
 }
 
-fn refuse<T>(volume: &str, message: impl Into<String>) -> Result<T, Refused> {
-    Err(Refused { volume: volume.to_string(), message: message.into(), no_room: false })
+/// The kind of a refusal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    /// There are too few free extents.
+    NoRoom,
+    /// Nobody has agreed to it.
+    Needs(Needs),
+    /// The pool keeps another volume of this name.
+    Twin,
+}
+
+impl Refused {
+    fn new(volume: &str, why: Why, message: String) -> Self {
+        Self { volume: volume.to_string(), message, why }
+    }
 }
 
 /// Free blocks, from which a change takes. What reads as zeroes goes first.
@@ -225,20 +238,23 @@ impl Table {
         joined(self.volumes.iter().flat_map(|volume| volume.extents.iter().copied()).collect())
     }
     /// This table with all volumes that are wanted; others become kept ones. Volumes that shall be shorter keep their
-    /// size until [`Table::cut`].
-    pub(crate) fn with(&self, wanted: &[Wanted<'_>], mut free: Free) -> Result<Self, Refused> {
-        let mut new = self.clone();
+    /// size until [`Table::cut`]. All volumes are refused together that need consent.
+    pub(crate) fn with(&self, wanted: &[Wanted<'_>], mut free: Free) -> Result<Self, Vec<Refused>> {
+        let (mut new, mut refused) = (self.clone(), Vec::new());
         new.volumes.iter_mut().for_each(|volume| volume.state = State::Kept);
         let known = Index::of(self);
         for one in wanted {
             match known.find(one.id, one.name) {
                 Some(index) => {
                     let was_kept = self.volumes[index].state == State::Kept;
-                    new.volumes[index].adapt(one, was_kept, &mut free)?;
+                    refused.extend(self.volumes[index].refused(one, was_kept));
+                    if refused.is_empty() {
+                        new.volumes[index].adapt(one, &mut free).map_err(|error| vec![error])?;
+                    }
                 }
                 None => {
                     let Some(extents) = free.take(one.size.div_ceil(BLOCK), None) else {
-                        return no_room(one.name, one.size, &free);
+                        return Err(vec![no_room(one.name, one.size, &free)]);
                     };
                     let id = one.id.unwrap_or_else(Uuid::new_v4);
                     let (name, group) = (one.name.to_string(), one.group.to_string());
@@ -247,7 +263,10 @@ impl Table {
                 }
             }
         }
-        new.refuse_twins()?;
+        if !refused.is_empty() {
+            return Err(refused);
+        }
+        new.refuse_twins().map_err(|error| vec![error])?;
         Ok(new)
     }
     fn refuse_twins(&self) -> Result<(), Refused> {
@@ -259,13 +278,11 @@ impl Table {
                 State::Live => (other, other.id),
             };
             let group = &other.group;
-            return refuse(
-                &volume.name,
-                format!(
-                    "the pool keeps another volume of this name, UUID {id}, of group \"{group}\": choose another \
-                     name, or delete that one with `iofair pool delete`"
-                ),
+            let message = format!(
+                "the pool keeps another volume of this name, UUID {id}, of group \"{group}\": choose another name, or \
+                 delete that one"
             );
+            return Err(Refused::new(&volume.name, Why::Twin, message));
         }
         Ok(())
     }
@@ -306,34 +323,34 @@ impl Table {
 }
 
 impl Record {
-    /// Becomes what is wanted, except shorter.
-    fn adapt(
-        &mut self,
+    /// What of that which is wanted needs consent that is not there.
+    fn refused(
+        &self,
         wanted: &Wanted<'_>,
         was_kept: bool,
-        free: &mut Free,
-    ) -> Result<(), Refused> {
+    ) -> impl Iterator<Item = Refused> + use<> {
+        let mut refused = Vec::new();
         if was_kept && self.group != wanted.group && !wanted.take_over {
             let message = format!(
-                "the pool keeps its data for group \"{}\"; group \"{}\" gets them with `--take-over {}` only, or \
-                 delete them with `iofair pool delete`",
-                self.group, wanted.group, wanted.name
+                "the pool keeps its data for group \"{}\", and the contracts have it in group \"{}\"",
+                self.group, wanted.group
             );
-            return refuse(wanted.name, message);
+            refused.push(Refused::new(wanted.name, Why::Needs(Needs::TakeOver), message));
         }
         if wanted.size < self.size && !wanted.shrink {
-            let message = format!(
-                "it has {} bytes, and {} would cut data off: `iofair ctl volume resize {} {} --shrink` does it, or \
-                 `iofair serve --shrink {}`",
-                self.size, wanted.size, wanted.name, wanted.size, wanted.name
-            );
-            return refuse(wanted.name, message);
+            let message =
+                format!("it has {} bytes, and {} would cut data off", self.size, wanted.size);
+            refused.push(Refused::new(wanted.name, Why::Needs(Needs::Shrink), message));
         }
+        refused.into_iter()
+    }
+    /// Becomes what is wanted, except shorter.
+    fn adapt(&mut self, wanted: &Wanted<'_>, free: &mut Free) -> Result<(), Refused> {
         let (has, wants) = (self.size.div_ceil(BLOCK), wanted.size.div_ceil(BLOCK));
         if wants > has {
             let after = self.extents.last().map(Extent::end);
             let Some(more) = free.take(wants - has, after) else {
-                return no_room(wanted.name, (wants - has) * BLOCK, free);
+                return Err(no_room(wanted.name, (wants - has) * BLOCK, free));
             };
             self.extents.extend(more);
             self.extents = merged(&self.extents);
@@ -358,8 +375,8 @@ fn merged(extents: &[Extent]) -> Vec<Extent> {
     result
 }
 
-fn no_room<T>(volume: &str, bytes: u64, free: &Free) -> Result<T, Refused> {
+fn no_room(volume: &str, bytes: u64, free: &Free) -> Refused {
     let free = free.blocks() * BLOCK;
     let message = format!("it needs {bytes} bytes more, and the pool has {free} free");
-    Err(Refused { volume: volume.to_string(), message, no_room: true })
+    Refused::new(volume, Why::NoRoom, message)
 }

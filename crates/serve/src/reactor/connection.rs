@@ -502,9 +502,7 @@ impl Endpoint for Connection {
         let stuck =
             short && waits_for_client && self.idle_checks >= STUCK_CHECKS && self.share.bytes() > 0;
         if late || stuck {
-            if late {
-                cx.refusals.count(Refusal::Timeout);
-            }
+            cx.refusals.count(if late { Refusal::Timeout } else { Refusal::Memory });
             self.give_up(cx);
             return Ok(false);
         }

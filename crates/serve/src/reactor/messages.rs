@@ -9,6 +9,7 @@ use super::block::Block;
 use super::device::Device;
 use super::fair::Account;
 use super::file::File;
+use super::refusals::Refusal;
 use super::ring::Target;
 use super::zeroing::{ZeroJob, Zeroing};
 use super::{ENDPOINTS_MAX, Message, Reactor, Seen, Slot};
@@ -49,6 +50,7 @@ impl Reactor {
             Message::Engine(work) => work(now, &mut self.parts.engine),
             Message::Called(group) => self.parts.engine.called(&group),
             Message::File(opening) => self.open_file(now, opening),
+            Message::Refused => self.handshakes.refusals.count(Refusal::Descriptors),
             Message::Pause(reply) => {
                 self.parts.engine.pause(true);
                 self.pausing.push(reply);
@@ -75,6 +77,8 @@ impl Reactor {
         let export = self.exports.find(&opening.volume);
         let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
         let Some(export) = export.filter(|_| !full) else {
+            let refusal = if full { Refusal::Connections } else { Refusal::Unknown };
+            self.handshakes.refusals.count(refusal);
             opening.reply(Err(libc::ESTALE));
             return;
         };

@@ -96,6 +96,8 @@ pub(crate) enum Message {
     Called(String),
     /// Open a file of the mounted directory.
     File(Opening),
+    /// Count a file that could not be opened for lack of descriptors.
+    Refused,
     /// Stop reading requests. The reply is sent when no request is in flight.
     Pause(Sender<()>),
     /// Resume after a drain.

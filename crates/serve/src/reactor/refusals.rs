@@ -9,7 +9,7 @@ use crate::log;
 /// Least time between two lines.
 const TELL_INTERVAL: Nanos = Nanos::from_secs(10);
 
-/// Why a client was refused or cut off before it had chosen a volume, or a caller of control or metrics.
+/// Why a client, or a caller of control or metrics, was refused or cut off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// There are as many connections as there may be.
@@ -20,21 +20,45 @@ pub(crate) enum Refusal {
     Timeout,
     /// The descriptors that are left are for control.
     Descriptors,
-    /// Its TLS handshake failed.
+    /// Its TLS handshake failed, or it began none although it must.
     Tls,
     /// There are as many callers of its kind as there may be.
     Control,
+    /// A caller makes too many calls, or too many are in progress.
+    Calls,
+    /// A call that a web page may have made, or whose host name is not the server's.
+    Origin,
+    /// A caller that may not do this.
+    Role,
+    /// Its volume, or a group above it, has as many connections as it may have.
+    Group,
+    /// The volume is not there, as far as this client may know.
+    Unknown,
+    /// It does not speak the protocol.
+    Protocol,
+    /// It held memory that others of its group waited for, and took no replies.
+    Memory,
+    /// The monitor of a virtual machine, or a message of it.
+    Vhost,
 }
 
 impl Refusal {
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Connections,
         Self::Handshakes,
         Self::Timeout,
         Self::Descriptors,
         Self::Tls,
         Self::Control,
+        Self::Calls,
+        Self::Origin,
+        Self::Role,
+        Self::Group,
+        Self::Unknown,
+        Self::Protocol,
+        Self::Memory,
+        Self::Vhost,
     ];
 
     /// Its name in metrics.
@@ -46,6 +70,14 @@ impl Refusal {
             Self::Descriptors => "descriptors",
             Self::Tls => "tls",
             Self::Control => "control",
+            Self::Calls => "calls",
+            Self::Origin => "origin",
+            Self::Role => "role",
+            Self::Group => "group",
+            Self::Unknown => "unknown",
+            Self::Protocol => "protocol",
+            Self::Memory => "memory",
+            Self::Vhost => "vhost",
         }
     }
     const fn why(self) -> &'static str {
@@ -54,8 +86,18 @@ impl Refusal {
             Self::Handshakes => "silent while others waited for a handshake (handshakes)",
             Self::Timeout => "no volume chosen in time (handshake)",
             Self::Descriptors => "no file descriptors left (RLIMIT_NOFILE)",
-            Self::Tls => "TLS handshake failed",
+            Self::Tls => "TLS handshake failed, or no TLS although it is required",
             Self::Control => "as many callers of control or metrics as may be",
+            Self::Calls => "too many calls of control or metrics",
+            Self::Origin => "calls from web pages, or under another host name (hosts)",
+            Self::Role => "calls without permission (admins, viewers, operators)",
+            Self::Group => {
+                "their volume or its group has all connections that it may have (connections)"
+            }
+            Self::Unknown => "no such volume for them (names, unix, tcp)",
+            Self::Protocol => "not the protocol of NBD",
+            Self::Memory => "took no replies while their group waited for memory (memory)",
+            Self::Vhost => "monitors of virtual machines (vhost-user)",
         }
     }
 }
@@ -108,12 +150,16 @@ mod tests {
         let mut refusals = Refusals::default();
         (0..3).for_each(|_| refusals.count(Refusal::Handshakes));
         refusals.count(Refusal::Tls);
-        let wanted = "refused: 3: silent while others waited for a handshake (handshakes); 1: TLS handshake failed";
+        let wanted = "refused: 3: silent while others waited for a handshake (handshakes); 1: TLS handshake failed, or no TLS although it is required";
         assert_eq!(refusals.line(), wanted);
         refusals.tell(Instant::ZERO, "clients");
         refusals.count(Refusal::Tls);
         refusals.tell(Instant::ZERO, "clients");
-        assert_eq!(refusals.line(), "refused: 1: TLS handshake failed", "not told yet");
+        assert_eq!(
+            refusals.line(),
+            "refused: 1: TLS handshake failed, or no TLS although it is required",
+            "not told yet"
+        );
         for (number, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, number);
         }

@@ -49,10 +49,11 @@ impl Server {
         Security::load(&contracts.listen)?;
         let (old, remove) = (&self.contracts.volumes, consent.delete.as_slice());
         self.places.check_removal(old, &contracts.volumes, remove)?;
+        self.places.check_files(old, &contracts.volumes)?;
         let mut places = self.places.clone();
         // Room that must be zeroed before is found when it is.
         if places.lacking(contracts, consent, &self.line)?.is_empty() {
-            places.place(&contracts.volumes, consent)?;
+            places.place(contracts, consent)?;
         }
         let plan = admit(contracts, &places, &self.facts, Some(&self.contracts))?;
         let paused = self.line.look(|seen| seen.engine.is_paused())?;

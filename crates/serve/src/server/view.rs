@@ -54,6 +54,14 @@ impl View {
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
         self.places.free_bytes(self.facts.capacity())
     }
+    /// A note for the operator if files with this much room left may need more than there is.
+    pub(crate) fn room_note(&self, free: Option<u64>) -> Option<String> {
+        let is_short = self.places.is_sparse() && free == Some(0);
+        is_short.then(|| {
+            "the volumes are larger than the room for them: once the file system is full, writes fail with \"no space\""
+                .to_string()
+        })
+    }
     /// Files of volumes that somebody has removed, moved or cut off. It may wait for a file system.
     pub(crate) fn damaged(&self) -> Vec<Damaged> {
         self.places.damaged()

@@ -1,13 +1,11 @@
 //! What the tests share: a server in this process, a directory of its own, clients as processes.
 // Each test file uses its part of it; outside of test functions clippy does not know that these are tests.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
 pub(crate) mod controlled;
-pub(crate) mod directory;
 pub(crate) mod pki;
 pub(crate) mod scene;
 pub(crate) mod schema;
-pub(crate) mod wire;
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
@@ -16,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use iofair_config::contracts::Contracts;
 use iofair_serve::Server;
 
-pub(crate) use directory::Directory;
+pub(crate) use iofair_testkit::directory::Directory;
+pub(crate) use iofair_testkit::wire;
 
 /// Marks a test as ended when dropped, also by a panic: threads that poll it end, and none waits for ever.
 pub(crate) struct Ending<'a>(pub(crate) &'a AtomicBool);

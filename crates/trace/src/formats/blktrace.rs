@@ -167,6 +167,10 @@ impl Blktrace {
             let big_endian = input.head().starts_with(&[0x65, 0x61, 0x74]);
             let mut file = File { input, position: 0, big_endian, next: None, torn: false };
             file.advance(&mut processes)?;
+            if file.torn && file.next.is_none() && file.position == 0 {
+                let what = "the file was cut off in its first record; it is needed whole";
+                return Err(file.wrong(format!("{what}: a record has {RECORD} bytes or more")));
+            }
             files.push(file);
         }
         let (names, requests) = (Names::default(), Requests::new());

@@ -27,6 +27,10 @@ impl<'a> Head<'a> {
         }
         Self { bytes, lines }
     }
+    /// Whether the file ends in its first line.
+    pub(super) fn is_cut(&self) -> bool {
+        self.bytes.len() < HEAD && !self.bytes.contains(&b'\n')
+    }
     /// The contents of the lines.
     pub(super) fn lines(&self) -> impl Iterator<Item = &'a str> + '_ {
         self.lines.iter().map(|(_, line)| *line)

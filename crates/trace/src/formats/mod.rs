@@ -19,9 +19,10 @@ mod table;
 mod tencent;
 mod tracepoints;
 
+use crate::block::MAGIC;
 use crate::compression;
 use crate::error::{Place, Result, TraceError};
-use crate::input::Input;
+use crate::input::{CUT_LINE, Input};
 use crate::read::Reader;
 use crate::source::Source;
 use blkparse::EventLines;
@@ -87,7 +88,9 @@ pub const TABLE: &[Format] = &[
         name: "iofair",
         summary: "what `iofair record` writes",
         streams: "volume",
-        recognises: Recognises::Bytes(|head| head.starts_with(&crate::block::MAGIC)),
+        recognises: Recognises::Bytes(|head| {
+            head.starts_with(&MAGIC) || (head.len() > 1 && MAGIC.starts_with(head))
+        }),
         open: |inputs| {
             let input = one(inputs);
             let file = input.file.clone();
@@ -250,7 +253,7 @@ pub(crate) fn open_table(inputs: Vec<Input>, columns: &Columns) -> Boxed {
 
 /// Refuses a file by its first bytes, as they are before it is decompressed.
 pub(crate) fn check_head(head: &[u8], file: &str) -> Result<()> {
-    if compression::decoder(head).is_some() {
+    if compression::compression(head).is_some() {
         return Ok(());
     }
     recognise(&Input::new(Box::new(std::io::Cursor::new(head.to_vec())), file)?).map(|_| ())
@@ -281,7 +284,10 @@ pub fn recognise(input: &Input) -> Result<&'static Format> {
         }
     };
     let (place, what) = match head.shown().filter(|_| !input.head().contains(&0)) {
-        Some((number, line)) => (Place::Line(number), format!("{what}; the line is {line}")),
+        Some((number, line)) => {
+            let cut = if head.is_cut() { CUT_LINE } else { "" };
+            (Place::Line(number), format!("{what}; the line is {line}{cut}"))
+        }
         None => (Place::Whole, what),
     };
     Err(TraceError::content(&input.file, place, what))

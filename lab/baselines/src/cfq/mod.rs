@@ -16,10 +16,10 @@
 //! queues commands and `low_latency` is off, CFQ does not idle for seeky queues at all, so a random reader dispatches
 //! one request per round: 36 KiB/s beside one sequential reader in the tests of the IO controller, 10 beside four.
 //!
-//! **The path of a request.** `arrive`: the request enters the queue of its client (buffered writes: of its class and
-//! level). Its think time and distance decide whether idling for the queue is worthwhile, and it may preempt.
+//! **The path of a request** (`parts/cfq`). `arrive`: the request enters the queue of its client (buffered writes: of its
+//! class and level). Its think time and distance decide whether idling for the queue is worthwhile, and it may preempt.
 //! `select`: the active queue dispatches while its slice lasts; then the first queue in the tree follows. `order`:
-//! that tree. `idle`: idling. `merge`: processes that work close together. `members`: clients and queues.
+//! that tree. `idle`: idling. `merge`: processes that work close together.
 //!
 //! **Rules** (Linux 2.6.32):
 //! - The drive has at most `quantum` requests of a queue, four times as many if it is the only queue, and one of the
@@ -53,36 +53,20 @@
 
 mod arrive;
 mod idle;
-mod members;
 mod merge;
 mod order;
-mod queue;
 mod select;
 mod settings;
+mod state;
 #[cfg(test)]
 mod tests;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use crate::parts::backlog::Head;
+use crate::parts::cfq::Cfq;
 use crate::parts::hw_tag::HwTag;
-use crate::parts::slots::Slots;
-use iofair_core::group::{Change, Groups};
-use iofair_core::id::RequestId;
-use iofair_core::policy::{
-    Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
-};
-use iofair_core::request::Requests;
+use iofair_core::policy::{Build, Claim, Judgement, Policy, Role, Row};
 use iofair_core::time::Instant;
-use iofair_core::unit::Sectors;
-use iofair_policies::parts::owners::Owners;
-use iofair_policies::parts::positions::Positions;
-use iofair_policies::parts::priority_slice::SHARED;
-use iofair_policies::parts::sorted_fifo::Sorted;
-use iofair_policies::parts::tree::Tree;
-
-use queue::{Queue, QueueId};
 
 /// The row of the table.
 pub static ROW: Row = Row {
@@ -131,92 +115,10 @@ pub static ROW: Row = Row {
 };
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
-    let settings = settings::Settings::new(build.values);
-    Box::new(Cfq {
-        settings,
-        rotational: build.facts.rotational,
-        queues: Slots::default(),
-        owners: Owners::new(),
-        clients: Vec::new(),
-        writes: [None; SHARED],
-        sorted: Sorted::new(),
-        order: order::Order::default(),
-        positions: Positions::new(),
-        position_trees: [Tree::new(); 8],
-        hw_tag: HwTag::new(false),
-        active: None,
-        wait_until: None,
-        holds: false,
-        in_driver: [0; 2],
-        queued: 0,
-        head: Head { at: Sectors::ZERO, rules: settings.seek },
+    let version = state::Early {
+        queue_merge: build.values.bool("queue_merge"),
+        order: state::Order::default(),
         last_sync_completion: Instant::ZERO,
-    })
-}
-
-/// The scheduler's whole state.
-struct Cfq {
-    settings: settings::Settings,
-    rotational: bool,
-    queues: Slots<Queue>,
-    /// Each live request's queue, by its slot.
-    owners: Owners<QueueId>,
-    /// Each client's queue for what it waits for.
-    clients: Vec<Option<QueueId>>,
-    /// Queues for buffered writes.
-    writes: [Option<QueueId>; SHARED],
-    /// Requests by sector.
-    sorted: Sorted,
-    order: order::Order,
-    /// Queues by the sector of their next request, one tree a level.
-    positions: Positions,
-    position_trees: [Tree; 8],
-    hw_tag: HwTag,
-    /// Whose slice it is.
-    active: Option<QueueId>,
-    /// The active queue is empty and waited for until then.
-    wait_until: Option<Instant>,
-    /// Nothing was to be sent when last asked, and nothing happened since.
-    holds: bool,
-    /// Requests that the drive has from us: synchronous ones, buffered writes.
-    in_driver: [u32; 2],
-    /// Requests that we hold.
-    queued: u32,
-    head: Head,
-    last_sync_completion: Instant,
-}
-
-impl Policy for Cfq {
-    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
-        self.on_submit(cx, id);
-    }
-    fn try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
-        self.on_try_merge(cx, id)
-    }
-    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        self.on_dispatch(cx)
-    }
-    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
-        self.on_complete(cx, id);
-    }
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.wait_until
-    }
-    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
-        self.holds = false;
-        self.on_change(cx, change);
-    }
-    fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
-        class.single_queue_limit(tags)
-    }
-    fn hold_info(&self, _groups: &Groups, _requests: &Requests, _id: RequestId) -> HoldInfo {
-        let serves = self.active.map(|id| self.subject(id));
-        HoldInfo { serves, idles_until: self.wait_until, ..HoldInfo::default() }
-    }
-    fn observe(&self, gauges: &mut dyn Gauges) {
-        gauges.gauge("cfq_busy_queues", self.order.busy() as u64);
-        gauges.gauge("cfq_queued_requests", u64::from(self.queued));
-        gauges.gauge("cfq_waiting", u64::from(self.wait_until.is_some()));
-        gauges.gauge("cfq_drive_queues", u64::from(self.hw_tag.queues()));
-    }
+    };
+    Box::new(Cfq::new(build, HwTag::new(false), version))
 }

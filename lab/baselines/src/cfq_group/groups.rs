@@ -12,11 +12,13 @@ use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::ewma::Pauses;
 use iofair_policies::parts::positions::Marker;
-use iofair_policies::parts::priority_slice::SHARED;
 use iofair_policies::parts::tree::{Arena, NodeId, Tree};
 
-use super::queue::{QueueId, TREES, Workload};
-use super::{CfqGroup, TICK};
+use super::Grouped;
+use super::queue::{TREES, Workload};
+use super::settings::TICK;
+use crate::parts::cfq::Cfq;
+use crate::parts::cfq::queue::QueueId;
 
 /// Binary digits after the point of a fraction (`CFQ_SERVICE_SHIFT`).
 const SHIFT: u32 = 12;
@@ -64,8 +66,6 @@ pub(super) struct GroupState {
     /// Requests in the drive.
     pub(super) dispatched: u32,
     pub(super) pauses: Pauses,
-    /// Queues for buffered writes.
-    pub(super) writes: [Option<QueueId>; SHARED],
 }
 
 impl GroupState {
@@ -86,7 +86,6 @@ impl GroupState {
             saved: None,
             dispatched: 0,
             pauses: Pauses::new(now),
-            writes: [None; SHARED],
         }
     }
     pub(super) fn reweigh(&mut self, weight: u64) {
@@ -119,29 +118,29 @@ pub(super) struct GroupOrder {
     minimum: u128,
 }
 
-impl CfqGroup {
+impl Cfq<Grouped> {
     /// The group whose turn it is.
     pub(super) fn first_group(&mut self, groups: &Groups) -> Option<GroupId> {
-        let GroupOrder { arena, tree, minimum } = &mut self.group_order;
+        let GroupOrder { arena, tree, minimum } = &mut self.version.group_order;
         let node = arena.first(tree)?;
         *minimum = arena.key(node).max(*minimum);
         groups.group_id(arena.value(node).0 as usize)
     }
     /// Counts a queue that gets requests.
     pub(super) fn add_to_group(&mut self, id: GroupId) {
-        self.groups[id.index()].queues += 1;
-        if self.groups[id.index()].node.is_some() {
+        self.version.groups[id.index()].queues += 1;
+        if self.version.groups[id.index()].node.is_some() {
             return;
         }
         let delay = if self.counts_requests() { DELAY_REQUESTS } else { DELAY_TIME };
-        let GroupOrder { arena, tree, minimum } = &self.group_order;
+        let GroupOrder { arena, tree, minimum } = &self.version.group_order;
         let last = arena.last(tree).map(|node| arena.key(node) + delay);
-        self.groups[id.index()].time = last.unwrap_or(*minimum);
+        self.version.groups[id.index()].time = last.unwrap_or(*minimum);
         self.enter(id);
     }
     /// Counts a queue that becomes empty.
     pub(super) fn remove_from_group(&mut self, id: GroupId) {
-        let group = &mut self.groups[id.index()];
+        let group = &mut self.version.groups[id.index()];
         group.queues -= 1;
         if group.queues == 0 {
             group.saved = None;
@@ -149,22 +148,22 @@ impl CfqGroup {
         }
     }
     fn enter(&mut self, id: GroupId) {
-        let leaf = self.settings.leaf_weight;
-        let group = &mut self.groups[id.index()];
-        let GroupOrder { arena, tree, .. } = &mut self.group_order;
+        let leaf = self.version.settings.leaf_weight;
+        let group = &mut self.version.groups[id.index()];
+        let GroupOrder { arena, tree, .. } = &mut self.version.group_order;
         group.node = Some(arena.insert(tree, group.time, Marker(id.index() as u32)));
         let mut fresh = group.active == 0;
         group.active += 1;
         group.children_weight += leaf;
         let mut fraction = (leaf << SHIFT) / group.children_weight;
         let mut at = id;
-        while let Some(parent) = self.groups[at.index()].parent {
-            let group = &mut self.groups[at.index()];
+        while let Some(parent) = self.version.groups[at.index()].parent {
+            let group = &mut self.version.groups[at.index()];
             if fresh {
                 group.weight = group.wanted;
             }
             let weight = group.weight;
-            let above = &mut self.groups[parent.index()];
+            let above = &mut self.version.groups[parent.index()];
             if fresh {
                 fresh = above.active == 0;
                 above.active += 1;
@@ -173,20 +172,20 @@ impl CfqGroup {
             fraction = fraction * weight / above.children_weight;
             at = parent;
         }
-        self.groups[id.index()].fraction = fraction.max(1);
+        self.version.groups[id.index()].fraction = fraction.max(1);
     }
     fn leave(&mut self, id: GroupId) {
-        let leaf = self.settings.leaf_weight;
-        let group = &mut self.groups[id.index()];
+        let leaf = self.version.settings.leaf_weight;
+        let group = &mut self.version.groups[id.index()];
         let node = group.node.take().expect("a group with queues is in the tree");
-        self.group_order.arena.remove(&mut self.group_order.tree, node);
+        self.version.group_order.arena.remove(&mut self.version.group_order.tree, node);
         group.active -= 1;
         group.children_weight -= leaf;
         let mut at = id;
-        while self.groups[at.index()].active == 0 {
-            let Some(parent) = self.groups[at.index()].parent else { break };
-            let weight = self.groups[at.index()].weight;
-            let above = &mut self.groups[parent.index()];
+        while self.version.groups[at.index()].active == 0 {
+            let Some(parent) = self.version.groups[at.index()].parent else { break };
+            let weight = self.version.groups[at.index()].weight;
+            let above = &mut self.version.groups[parent.index()];
             above.active -= 1;
             above.children_weight -= weight;
             at = parent;
@@ -197,26 +196,26 @@ impl CfqGroup {
     pub(super) fn charge(&mut self, cx: &mut Context<'_>, id: QueueId) {
         let queue = &self.queues[id];
         let group_id = queue.group;
-        let group = &self.groups[group_id.index()];
+        let group = &self.version.groups[group_id.index()];
         let sync_queues = group.queues - group.busy_async() - group.busy(Class::Idle);
         let cost = if self.counts_requests() {
             queue.slice_sent
         } else if !queue.sync && sync_queues == 0 {
-            queue.allocated.0
+            queue.own.allocated.0
         } else {
-            match queue.slice_start.filter(|start| *start != cx.now) {
+            match queue.own.slice_start.filter(|start| *start != cx.now) {
                 // There is only the time before its first completion: it counts, or a group could seek for free.
-                None => cx.now.since(queue.activated).max(TICK).0,
+                None => cx.now.since(queue.own.activated).max(TICK).0,
                 // At most what it was granted.
-                Some(start) => cx.now.since(start).min(queue.allocated).0,
+                Some(start) => cx.now.since(start).min(queue.own.allocated).0,
             }
         };
         let fraction = group.fraction;
         self.leave(group_id);
-        let group = &mut self.groups[group_id.index()];
+        let group = &mut self.version.groups[group_id.index()];
         group.time += (u128::from(cost) << (2 * SHIFT)) / u128::from(fraction);
-        let left = self.serving.until.map_or(Nanos::ZERO, |until| until.since(cx.now));
-        let (class, workload) = (self.serving.class, self.serving.workload);
+        let left = self.version.serving.until.map_or(Nanos::ZERO, |until| until.since(cx.now));
+        let (class, workload) = (self.version.serving.class, self.version.serving.workload);
         group.saved = (left > Nanos::ZERO).then_some(Saved { left, class, workload });
         self.enter(group_id);
         let rule = match self.counts_requests() {

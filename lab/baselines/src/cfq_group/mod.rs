@@ -42,8 +42,8 @@
 //! Groups have no class in CFQ, so the contract's class is ignored, and so are minimums. Without `prop`, all clients
 //! are in one group.
 //!
-//! **Where to read what.** The path of a request: `arrive`, `select`. Turns of groups: `groups`. Workloads and
-//! slices: `order`. Idling: `idle`. Shared queues: `merge`. Clients and queues: `members`, `queue`.
+//! **Where to read what.** The path of a request: `parts/cfq`, `arrive`, `select`. Turns of groups: `groups`. Workloads
+//! and slices: `order`. Idling: `idle`. Shared queues: `merge`.
 //!
 //! **Source.** Linux 4.18 `block/cfq-iosched.c`; `Documentation/block/cfq-iosched.txt`;
 //! `Documentation/cgroup-v1/blkio-controller.txt`. *Stated there*: all of the above except what follows.
@@ -62,7 +62,6 @@
 mod arrive;
 mod groups;
 mod idle;
-mod members;
 mod merge;
 mod order;
 mod queue;
@@ -74,27 +73,15 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::parts::backlog::Head;
+use crate::parts::cfq::queue::Member;
+use crate::parts::cfq::{Cfq, Version};
 use crate::parts::hw_tag::HwTag;
-use crate::parts::slots::Slots;
-use iofair_core::group::{Change, Groups};
-use iofair_core::id::{GroupId, RequestId};
-use iofair_core::policy::{
-    Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
-};
+use iofair_core::id::GroupId;
+use iofair_core::policy::{Build, Claim, Judgement, Policy, Role, Row};
 use iofair_core::priority::Class;
-use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
-use iofair_core::unit::Sectors;
-use iofair_policies::parts::owners::Owners;
-use iofair_policies::parts::positions::Positions;
-use iofair_policies::parts::sorted_fifo::Sorted;
-use iofair_policies::parts::tree::Tree;
 
-use queue::{Queue, QueueId, Workload};
-
-/// What the original calls a tick (`HZ` 1000).
-const TICK: Nanos = Nanos::from_millis(1);
+use queue::{Own, Workload};
 
 /// The row of the table.
 pub static ROW: Row = Row {
@@ -147,119 +134,54 @@ pub static ROW: Row = Row {
 };
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
-    let settings = settings::Settings::new(build.values, build.facts.rotational);
-    Box::new(CfqGroup {
-        settings,
-        by_groups: build.groups,
-        rotational: build.facts.rotational,
-        queues: Slots::default(),
-        owners: Owners::new(),
-        clients: Vec::new(),
+    let version = Grouped {
+        settings: settings::Settings::new(build.values),
         groups: Vec::new(),
         group_order: groups::GroupOrder::default(),
-        sorted: Sorted::new(),
         services: order::ServiceArena::new(),
-        positions: Positions::new(),
-        position_trees: [Tree::new(); 8],
-        hw_tag: HwTag::new(true),
         serving: order::Serving {
             group: GroupId::ROOT,
             class: Class::BestEffort,
             workload: Workload::Async,
             until: None,
         },
-        active: None,
-        wait_until: None,
-        holds: false,
-        in_driver: [0; 2],
-        queued: 0,
         busy: 0,
         busy_sync: 0,
-        head: Head { at: Sectors::ZERO, rules: settings.seek },
         last_late_completion: None,
-    })
+    };
+    let mut cfq = Cfq::new(build, HwTag::new(true), version);
+    if !build.facts.rotational && !build.values.bool("idle_on_flash") {
+        cfq.settings.slice_idle = Nanos::ZERO;
+    }
+    Box::new(cfq)
 }
 
-/// The scheduler's whole state.
-struct CfqGroup {
+/// The state of this version.
+struct Grouped {
     settings: settings::Settings,
-    /// Whether it shares between groups.
-    by_groups: bool,
-    rotational: bool,
-    queues: Slots<Queue>,
-    /// Each live request's queue, by its slot.
-    owners: Owners<QueueId>,
-    /// Each client's queue for what it waits for.
-    clients: Vec<Option<QueueId>>,
     groups: Vec<groups::GroupState>,
     group_order: groups::GroupOrder,
-    /// Requests by sector.
-    sorted: Sorted,
     /// Queues of all service trees.
     services: order::ServiceArena,
-    /// Queues by the sector of their next request, one tree a level.
-    positions: Positions,
-    position_trees: [Tree; 8],
-    hw_tag: HwTag,
     /// Which group, class and workload is served.
     serving: order::Serving,
-    /// Whose slice it is.
-    active: Option<QueueId>,
-    /// The active queue is empty and waited for until then.
-    wait_until: Option<Instant>,
-    /// Nothing was to be sent when last asked, and nothing happened since.
-    holds: bool,
-    /// Requests that the drive has from us: synchronous ones, buffered writes.
-    in_driver: [u32; 2],
-    /// Requests that we hold.
-    queued: u32,
     /// Queues in service trees, and those of them that somebody waits for.
     busy: u32,
     busy_sync: u32,
-    head: Head,
     /// When a synchronous request was last completed that had waited for `fifo_expire_sync`.
     last_late_completion: Option<Instant>,
 }
 
-impl CfqGroup {
-    /// Whether turns cost requests instead of time (IOPS mode).
-    fn counts_requests(&self) -> bool {
-        self.settings.slice_idle == Nanos::ZERO && self.hw_tag.queues()
+impl Version for Grouped {
+    type Own = Own;
+    fn own(now: Instant, member: &Member) -> Own {
+        Own::new(now, member)
     }
 }
 
-impl Policy for CfqGroup {
-    fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
-        self.on_submit(cx, id);
-    }
-    fn try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
-        self.on_try_merge(cx, id)
-    }
-    fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        self.on_dispatch(cx)
-    }
-    fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
-        self.on_complete(cx, id);
-    }
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.wait_until
-    }
-    fn change(&mut self, cx: &mut Context<'_>, change: Change) {
-        self.holds = false;
-        self.on_change(cx, change);
-    }
-    fn tag_limit(&self, class: TagClass, tags: u32) -> u32 {
-        // As in `cfq`: separate limits for buffered writes and the rest in the original.
-        if class == TagClass::Async { (tags / 2).max(1) } else { tags }
-    }
-    fn hold_info(&self, _groups: &Groups, _requests: &Requests, _id: RequestId) -> HoldInfo {
-        let serves = self.active.map(|id| self.subject(id));
-        HoldInfo { serves, idles_until: self.wait_until, ..HoldInfo::default() }
-    }
-    fn observe(&self, gauges: &mut dyn Gauges) {
-        gauges.gauge("cfq_busy_queues", u64::from(self.busy));
-        gauges.gauge("cfq_queued_requests", u64::from(self.queued));
-        gauges.gauge("cfq_waiting", u64::from(self.wait_until.is_some()));
-        gauges.gauge("cfq_drive_queues", u64::from(self.hw_tag.queues()));
+impl Cfq<Grouped> {
+    /// Whether turns cost requests instead of time (IOPS mode).
+    fn counts_requests(&self) -> bool {
+        self.settings.slice_idle == Nanos::ZERO && self.hw_tag.queues()
     }
 }

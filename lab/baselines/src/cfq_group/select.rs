@@ -1,46 +1,25 @@
-//! The loop that decides whose request goes to the drive, and what follows from its completion.
+//! The choice of the next queue, and the end of a slice.
 
-use crate::parts::hw_tag::Load;
 use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
 use iofair_core::time::{Instant, Nanos};
-use iofair_policies::parts::priority_slice::async_requests;
 
-use super::CfqGroup;
-use super::queue::QueueId;
+use super::Grouped;
+use crate::parts::cfq::queue::QueueId;
+use crate::parts::cfq::{Cfq, Idling, Slices};
 
-/// Requests in the drive by kind.
-const SYNC: usize = 0;
-const ASYNC: usize = 1;
-
-impl CfqGroup {
-    pub(super) fn on_dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        self.check_wait(cx);
-        // A repeated call without an event gives the same result at any time. So only the end of idling needs a
-        // wake-up.
-        if self.holds {
-            return None;
-        }
-        let chosen = match self.queued {
-            0 => None,
-            _ => self.select(cx).filter(|id| self.may_send(cx, *id)),
-        };
-        self.holds = chosen.is_none();
-        chosen.map(|id| self.send(cx, id))
-    }
-
-    /// The active queue, or the next one; `None` while CFQ idles for the active one.
+impl Slices for Cfq<Grouped> {
     fn select(&mut self, cx: &mut Context<'_>) -> Option<QueueId> {
         let Some(id) = self.active else { return self.activate_next(cx) };
         let queue = &self.queues[id];
         let over = queue.slice_used(cx.now) && !queue.must_dispatch;
-        if queue.wait_busy && !queue.is_empty() {
+        if queue.own.wait_busy && !queue.is_empty() {
             self.expire(cx, "slice: over, and the group stays; {} requests sent", false);
             return self.activate_next(cx);
         }
         if over {
             // It used its slice, and CFQ idled for it until then; its request may still come back.
-            let alone = self.groups[queue.group.index()].queues == 1;
+            let alone = self.version.groups[queue.group.index()].queues == 1;
             let outstanding = alone && queue.is_empty() && queue.dispatched > 0;
             if outstanding && self.should_idle(id) {
                 return None;
@@ -63,8 +42,8 @@ impl CfqGroup {
                 return None;
             }
         }
-        let group = &self.groups[self.queues[id].group.index()];
-        let group_waits = self.settings.group_idle > Nanos::ZERO && group.dispatched > 0;
+        let group = &self.version.groups[self.queues[id].group.index()];
+        let group_waits = self.version.settings.group_idle > Nanos::ZERO && group.dispatched > 0;
         if group_waits && self.is_last_of_quick_group(id) {
             return None;
         }
@@ -79,41 +58,20 @@ impl CfqGroup {
         );
         self.activate_next(cx)
     }
-    /// Stops idling for a deep seeky queue if the drive is faster than the queue's client.
-    fn distrust_deep(&mut self, now: Instant, id: QueueId) {
-        let queue = &mut self.queues[id];
-        let had = queue.slice_start.map_or(Nanos::ZERO, |start| now.since(start));
-        let early = queue.slice_new || queue.slice_left(now) > had;
-        if queue.seeky() && queue.idle_window && early {
-            (queue.deep, queue.idle_window) = (false, false);
-        }
+    fn begin(&mut self, now: Instant, id: QueueId) {
+        let own = &mut self.queues[id].own;
+        (own.slice_start, own.activated) = (None, now);
+        (own.allocated, own.wait_busy) = (Nanos::ZERO, false);
     }
-    fn activate_next(&mut self, cx: &mut Context<'_>) -> Option<QueueId> {
-        let next = self.choose(cx)?;
-        self.activate(cx, next);
-        Some(next)
-    }
-    fn activate(&mut self, cx: &mut Context<'_>, id: QueueId) {
-        let queue = &mut self.queues[id];
-        // The slice begins with its first completion.
-        (queue.slice_new, queue.slice_start, queue.activated) = (true, None, cx.now);
-        (queue.allocated, queue.slice_sent) = (Nanos::ZERO, 0);
-        (queue.waiting, queue.must_dispatch, queue.wait_busy) = (false, false, false);
-        queue.backlog.begin_slice();
-        self.wait_until = None;
-        self.active = Some(id);
-        cx.decide(self.subject(id), "slice: begins; {} queues busy", [u64::from(self.busy), 0]);
-    }
-    /// Ends the active slice. `timed`: its unused or excess time counts in the next turn.
-    pub(super) fn expire(&mut self, cx: &mut Context<'_>, rule: &'static str, timed: bool) {
+    fn expire(&mut self, cx: &mut Context<'_>, rule: &'static str, timed: bool) {
         let Some(id) = self.active.take() else { return };
         self.wait_until = None;
         let whole =
             if timed && self.queues[id].slice_new { self.queue_slice(id) } else { Nanos::ZERO };
         let subject = self.subject(id);
         let queue = &mut self.queues[id];
-        (queue.waiting, queue.wait_busy) = (false, false);
-        queue.split_asked |= queue.sharing.shared && queue.seeky();
+        (queue.waiting, queue.own.wait_busy) = (false, false);
+        queue.own.split_asked |= queue.sharing.shared && queue.own.seeky();
         if timed {
             let end = if queue.slice_new { cx.now + whole } else { queue.slice_end };
             let left = i128::from(end.0) - i128::from(cx.now.0);
@@ -126,29 +84,12 @@ impl CfqGroup {
             false => self.resort(cx.now, id),
         }
     }
-
-    /// Whether this queue may dispatch without disturbing others in the drive.
-    fn may_send(&self, cx: &mut Context<'_>, id: QueueId) -> bool {
-        let queue = &self.queues[id];
-        let rule = if self.in_driver[ASYNC] > 0 && self.should_idle(id) {
-            "hold: buffered writes are in the drive"
-        } else if !queue.sync && self.in_driver[SYNC] > 0 {
-            "hold: synchronous requests are in the drive"
-        } else if queue.dispatched >= self.depth(cx, id) {
-            "hold: the drive has enough of this queue; {} requests"
-        } else {
-            return true;
-        };
-        cx.decide(self.subject(id), rule, [u64::from(queue.dispatched), 0]);
-        false
-    }
-    /// Number of requests of this queue that the drive may have.
     fn depth(&self, cx: &Context<'_>, id: QueueId) -> u32 {
         let (queue, quantum) = (&self.queues[id], self.settings.quantum);
         if queue.is_idle_class() {
             return 1;
         }
-        let alone = self.busy == 1 || (queue.sync && self.busy_sync == 1);
+        let alone = self.version.busy == 1 || (queue.sync && self.version.busy_sync == 1);
         let soon = || cx.now + self.settings.slice_idle * u64::from(queue.dispatched);
         let depth = match alone {
             true => u32::MAX,
@@ -159,7 +100,7 @@ impl CfqGroup {
             return depth;
         }
         // The more recent the last late read, the more slowly buffered writes are admitted.
-        let calm = match self.last_late_completion {
+        let calm = match self.version.last_late_completion {
             Some(at) => cx.now.since(at),
             None => cx.now.since(Instant::ZERO) + Nanos::from_secs(1),
         };
@@ -167,71 +108,38 @@ impl CfqGroup {
         let calm = if calm == 0 && queue.dispatched == 0 { 1 } else { calm };
         depth.min(calm)
     }
-
-    fn send(&mut self, cx: &mut Context<'_>, id: QueueId) -> RequestId {
-        let queue = &mut self.queues[id];
-        let expire = match queue.sync {
-            true => self.settings.fifo_expire_sync,
-            false => self.settings.fifo_expire_async,
-        };
-        let (sorted, rules) = (&mut self.sorted, &self.head.rules);
-        let request = queue.backlog.take(sorted, cx.requests, (cx.now, expire), rules);
-        queue.dispatched += 1;
-        queue.slice_sent += 1;
-        queue.must_dispatch = false;
-        self.groups[queue.group.index()].dispatched += 1;
-        self.in_driver[if queue.sync { SYNC } else { ASYNC }] += 1;
-        self.queued -= 1;
-        self.head.at = cx.requests[request].end();
-        self.place(cx.requests, id);
-        let queue = &self.queues[id];
-        let writes = async_requests(self.settings.slice_async_rq, queue.level());
-        let enough = !queue.sync && queue.slice_sent >= writes;
-        if self.busy > 1 && (enough || queue.is_idle_class()) {
-            self.expire(cx, "slice: enough requests; {} requests sent", false);
-        }
-        request
+    fn sent(&mut self, id: QueueId) {
+        self.version.groups[self.queues[id].group.index()].dispatched += 1;
     }
-
-    pub(super) fn on_complete(&mut self, cx: &mut Context<'_>, request: RequestId) {
-        self.check_wait(cx);
-        self.holds = false;
-        let id = self.owners.of(request);
-        self.sample_depth();
-        let now = cx.now;
-        let queue = &mut self.queues[id];
-        queue.dispatched -= 1;
-        self.in_driver[if queue.sync { SYNC } else { ASYNC }] -= 1;
-        let group = &mut self.groups[queue.group.index()];
+    fn completed(&mut self, cx: &Context<'_>, id: QueueId, request: RequestId) {
+        let (now, queue) = (cx.now, &mut self.queues[id]);
+        let group = &mut self.version.groups[queue.group.index()];
         group.dispatched -= 1;
         group.pauses.on_completion(now);
         if queue.sync {
-            queue.pauses.on_completion(now);
-            let tree = queue.service.map_or(queue.service_tree(), |(tree, _)| tree);
+            queue.own.pauses.on_completion(now);
+            let tree = queue.own.service.map_or(queue.service_tree(), |(tree, _)| tree);
             group.trees[tree].pauses.on_completion(now);
             if cx.requests[request].submitted + self.settings.fifo_expire_sync <= now {
-                self.last_late_completion = Some(now);
+                self.version.last_late_completion = Some(now);
             }
         }
-        if self.active == Some(id) {
-            self.completed_in_slice(cx, id);
-        }
-        self.release_if_unused(cx, id);
     }
-    fn completed_in_slice(&mut self, cx: &mut Context<'_>, id: QueueId) {
+    fn completed_in_slice(&mut self, cx: &mut Context<'_>, id: QueueId, _request: RequestId) {
         let now = cx.now;
         if core::mem::take(&mut self.queues[id].slice_new) {
             let slice = self.queue_slice(id);
             let queue = &mut self.queues[id];
-            queue.slice_start = Some(now);
-            (queue.allocated, queue.slice_end) = (slice, now + slice);
+            queue.own.slice_start = Some(now);
+            (queue.own.allocated, queue.slice_end) = (slice, now + slice);
         }
         if self.should_wait_busy(cx, id) {
             let settings = &self.settings;
             let queueless = settings.slice_idle == Nanos::ZERO;
-            let extra = if queueless { settings.group_idle } else { settings.slice_idle };
+            let extra =
+                if queueless { self.version.settings.group_idle } else { settings.slice_idle };
             self.queues[id].slice_end = now + extra;
-            self.queues[id].wait_busy = true;
+            self.queues[id].own.wait_busy = true;
         }
         let queue = &self.queues[id];
         if queue.slice_used(now) || queue.is_idle_class() {
@@ -240,12 +148,21 @@ impl CfqGroup {
             self.try_wait(cx, id);
         }
     }
-    fn sample_depth(&mut self) {
-        let active = self.active.map(|id| &self.queues[id]).filter(|queue| queue.idle_window);
-        self.hw_tag.sample(&Load {
-            in_driver: self.in_driver[SYNC] + self.in_driver[ASYNC],
-            queued: self.queued,
-            active_waited_for: active.map(|queue| queue.dispatched + queue.backlog.len() as u32),
-        });
+}
+
+impl Cfq<Grouped> {
+    /// Stops idling for a deep seeky queue if the drive is faster than the queue's client.
+    fn distrust_deep(&mut self, now: Instant, id: QueueId) {
+        let queue = &mut self.queues[id];
+        let had = queue.own.slice_start.map_or(Nanos::ZERO, |start| now.since(start));
+        let early = queue.slice_new || queue.slice_left(now) > had;
+        if queue.own.seeky() && queue.own.idle_window && early {
+            (queue.own.deep, queue.own.idle_window) = (false, false);
+        }
+    }
+    fn activate_next(&mut self, cx: &mut Context<'_>) -> Option<QueueId> {
+        let next = self.choose(cx)?;
+        self.activate(cx, next);
+        Some(next)
     }
 }

@@ -2,12 +2,13 @@
 
 use crate::parts::cfq_parameters::{
     BACK_SEEK_MAX, BACK_SEEK_PENALTY, FIFO_EXPIRE_ASYNC, FIFO_EXPIRE_SYNC, SLICE_ASYNC,
-    SLICE_ASYNC_RQ, SLICE_SYNC, seek_rules,
+    SLICE_ASYNC_RQ, SLICE_SYNC,
 };
 use iofair_core::params::{Parameter, Values};
 use iofair_core::time::Nanos;
-use iofair_policies::parts::priority_slice::PrioritySlices;
-use iofair_policies::parts::sorted_fifo::SeekRules;
+
+/// What the original calls a tick (`HZ` 1000).
+pub(super) const TICK: Nanos = Nanos::from_millis(1);
 
 /// The kernel's own parameters.
 pub(super) static PARAMETERS: &[Parameter] = &[
@@ -57,41 +58,19 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     ),
 ];
 
-/// [`PARAMETERS`] as values.
+/// Those that only this version has, as values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    pub(super) quantum: u32,
-    pub(super) fifo_expire_sync: Nanos,
-    pub(super) fifo_expire_async: Nanos,
-    pub(super) seek: SeekRules,
-    pub(super) slices: PrioritySlices,
-    pub(super) slice_async_rq: u64,
-    pub(super) slice_idle: Nanos,
     pub(super) group_idle: Nanos,
-    pub(super) low_latency: bool,
     pub(super) target_latency: Nanos,
     pub(super) leaf_weight: u64,
 }
 
 impl Settings {
-    pub(super) fn new(values: &Values, rotational: bool) -> Self {
-        // The kernel's shortest slice is one tick.
-        let slice = |name| values.time(name).max(super::TICK);
-        let idles = rotational || values.bool("idle_on_flash");
+    pub(super) fn new(values: &Values) -> Self {
         Self {
-            quantum: values.count("quantum") as u32,
-            fifo_expire_sync: values.time("fifo_expire_sync"),
-            fifo_expire_async: values.time("fifo_expire_async"),
-            seek: seek_rules(values),
-            slices: PrioritySlices {
-                sync: slice("slice_sync"),
-                asynchronous: slice("slice_async"),
-            },
-            slice_async_rq: values.count("slice_async_rq"),
-            slice_idle: if idles { values.time("slice_idle") } else { Nanos::ZERO },
             group_idle: values.time("group_idle"),
-            low_latency: values.bool("low_latency"),
-            target_latency: slice("target_latency"),
+            target_latency: values.time("target_latency").max(TICK),
             leaf_weight: values.count("leaf_weight"),
         }
     }

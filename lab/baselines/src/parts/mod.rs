@@ -2,6 +2,7 @@
 
 pub mod anticipatory;
 pub mod backlog;
+pub(crate) mod cfq;
 pub mod cfq_parameters;
 pub mod habits;
 pub mod hw_tag;

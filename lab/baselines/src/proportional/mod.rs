@@ -271,11 +271,7 @@ impl Policy for Proportional {
             self.levels.hold(cx.now, cx.requests, (at, at), id);
             let limit = self.levels.state.limit(group).unwrap_or(0);
             let subject = Subject::Request { id, sequence };
-            cx.decide(
-                subject,
-                "over its limit: {} units a second; {} held now",
-                [limit, self.levels.held()],
-            );
+            cx.decide(subject, "over its limit: {} units a second", [limit, 0]);
         } else {
             self.levels.charge(cx.now, at, direction, cost);
             self.levels.pass(cx.requests, id);

@@ -206,10 +206,10 @@ impl Policy for ThrottleLow {
             self.levels.hold(cx.now, cx.requests, (at, from), id);
             let subject = Subject::Request { id, sequence: cx.requests[id].sequence };
             let rule = match self.levels.state.is_low {
-                true => "LOW: over the low limit of {group}; {} held now",
-                false => "MAX: over the limit of {group}; {} held now",
+                true => "LOW: over the low limit of {group}",
+                false => "MAX: over the limit of {group}",
             };
-            cx.decide(subject, rule, [group_of(at), self.levels.held()]);
+            cx.decide(subject, rule, [group_of(at), 0]);
             return;
         }
         self.levels.pass(cx.requests, id);
@@ -443,11 +443,7 @@ impl ThrottleLow {
         let now = cx.now;
         let device = &mut self.levels.state;
         (device.is_low, device.upgraded, device.scale) = (false, jiffies(now), 0);
-        cx.decide(
-            Subject::Drive,
-            "all have enough or are idle: MAX; {} held now",
-            [self.levels.held(), 0],
-        );
+        cx.decide(Subject::Drive, "all have enough or are idle: MAX", [0; 2]);
         self.levels.ask_all_again(now);
         while let Some(at) = self.levels.due(now) {
             self.levels.serve(now, cx.requests, at);

@@ -26,21 +26,20 @@ mod check;
 mod operations;
 mod random;
 mod run;
-#[path = "../support/stacks.rs"]
-mod stacks;
 
 use std::ops::Range;
 
+use iofair_baselines::TABLE;
 use iofair_core::controller::Stack;
 use iofair_core::id::ClientId;
 use iofair_core::stats::counters::Counters;
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::token_bucket::LATE_MAX;
+use iofair_testkit::stacks::{self, schedulers};
 
 use crate::operations::{Generator, Step};
 use crate::random::Random;
 use crate::run::{Case, Failure, Line, Mood, run};
-use crate::stacks::schedulers;
 
 /// The clause that early, double and needless wake-ups change nothing.
 const RESTLESS: &str = "restless";
@@ -64,10 +63,10 @@ fn seeds(usual: u64) -> Range<u64> {
 }
 
 fn throttled() -> Vec<String> {
-    let throttles = stacks::throttles();
+    let throttles = stacks::throttles(&TABLE);
     let mut names = Vec::new();
     for throttle in &throttles {
-        for scheduler in schedulers() {
+        for scheduler in schedulers(&TABLE) {
             let (policy, scheduler) = scheduler.split_once('-').expect("a stack's name");
             let policy = if policy == "prop" { "+prop" } else { "" };
             names.push(format!("{throttle}{policy}-{scheduler}"));
@@ -108,7 +107,7 @@ fn case(seed: u64, mut stack: Stack) -> Case {
         setup.tags = ceilings::TAGS;
     }
     let steps = Generator::new(&mut random, &setup).list(STEPS[usize::from(seed % 10 == 9)]);
-    let none = iofair_baselines::TABLE.stack("none-none").expect("in the table");
+    let none = TABLE.stack("none-none").expect("in the table");
     Case { seed, setup, stacks: vec![stack, none], steps }
 }
 
@@ -231,8 +230,7 @@ fn verify_all(names: &[String], seeds: &Range<u64>) {
     for name in names {
         let mut known = Vec::new();
         for seed in seeds.clone() {
-            let case =
-                case(seed, iofair_baselines::TABLE.stack(name).expect("made from the table"));
+            let case = case(seed, TABLE.stack(name).expect("made from the table"));
             match verify(&case, None) {
                 Ok(trace) => lines += trace.len(),
                 Err(failure) if known.contains(&failure.clause) => {}
@@ -251,7 +249,7 @@ fn verify_all(names: &[String], seeds: &Range<u64>) {
 /// Goal: every scheduler keeps the law. Method: random lists of operations, five moods, checkers.
 #[test]
 fn schedulers_keep_the_law() {
-    verify_all(&schedulers(), &seeds(100));
+    verify_all(&schedulers(&TABLE), &seeds(100));
 }
 
 /// Goal: every throttle above every scheduler keeps the law. Method: as above.
@@ -271,10 +269,10 @@ fn known_cases_keep_the_law() {
 /// that a flush covers. Method: every stack of the table with every other one, as above, a change at every tenth step.
 #[test]
 fn stacks_replace_each_other() {
-    let mut names = schedulers();
+    let mut names = schedulers(&TABLE);
     names.extend(throttled().into_iter().filter(|name| name.ends_with("-none")));
     names.push("max+prop-promise".to_string());
-    let stack = |name: &str| iofair_baselines::TABLE.stack(name).expect("made from the table");
+    let stack = |name: &str| TABLE.stack(name).expect("made from the table");
     let mut failures = Vec::new();
     for (turn, old) in names.iter().enumerate() {
         for (other, new) in names.iter().enumerate() {
@@ -305,7 +303,7 @@ fn is_caught(stack: &Stack, clause: &str, others: &[&str]) -> bool {
 #[test]
 fn every_canary_is_caught() {
     for (clause, row) in canaries::CANARIES {
-        let mut stack = iofair_baselines::TABLE.stack("none-none").expect("in the table");
+        let mut stack = TABLE.stack("none-none").expect("in the table");
         stack.scheduler.row = row;
         assert!(is_caught(&stack, clause, &[]), "\"{}\" got past \"{clause}\"", row.name);
     }
@@ -316,7 +314,7 @@ fn every_canary_is_caught() {
 #[test]
 fn every_canary_among_throttles_is_caught() {
     for (clause, row) in canaries::throttles() {
-        let mut stack = iofair_baselines::TABLE.stack("none-none").expect("in the table");
+        let mut stack = TABLE.stack("none-none").expect("in the table");
         stack.throttles.push(stack.scheduler.clone());
         stack.throttles[0].row = row;
         let caught = is_caught(&stack, clause, &["panic"]);
@@ -327,7 +325,7 @@ fn every_canary_among_throttles_is_caught() {
 /// Goal: the engine's refusals are examined. Method: an owner whose wrong ids are right.
 #[test]
 fn a_mistake_that_is_accepted_is_caught() {
-    let stack = iofair_baselines::TABLE.stack("none-none").expect("in the table");
+    let stack = TABLE.stack("none-none").expect("in the table");
     let case = case(0, stack);
     let failure =
         run(&case, Mood::Misled, check::all(&case.setup, Nanos::ZERO)).expect_err("it is accepted");

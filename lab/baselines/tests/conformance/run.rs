@@ -36,7 +36,7 @@ pub(crate) enum Mood {
     Restless,
     /// Serves wake-ups late: when something else happens, or after a while.
     Late,
-    /// Asks after a completion only if it was to a flush or [`Controller::schedules_dispatch`] says so.
+    /// Asks after a completion only if that was of a flush or [`World::calls_for_dispatch`].
     Sparing,
     /// As exact, but now and then it passes a time that lies back, ids of what is gone or was never there, and requests that
     /// cannot be. All of that must be refused or ignored, and change nothing.
@@ -374,6 +374,7 @@ impl<'a> World<'a> {
         self.gone = Some(command.command);
         let mut done = Vec::new();
         let parts: Vec<_> = self.engine.parts(command.command).collect();
+        let idled_until = self.engine.next_wakeup();
         self.engine
             .complete(self.now, command.command, status, &mut done)
             .expect("the drive has it");
@@ -381,7 +382,7 @@ impl<'a> World<'a> {
         self.inside.retain(|tag, _| !tags.contains(tag));
         self.lines.push(Line::Completed { at: self.now, tags });
         self.see(&Event::Completed { parts: &parts, done: &done, status })?;
-        let called = command.operation == Operation::Flush || self.engine.schedules_dispatch();
+        let called = command.operation == Operation::Flush || self.calls_for_dispatch(idled_until);
         if called || self.mood != Mood::Sparing {
             self.settle()?;
         } else {
@@ -391,6 +392,18 @@ impl<'a> World<'a> {
         Ok(done.first().copied())
     }
 
+    /// Whether the kernel runs its queue after a completion with an NVMe driver, as the laboratory has it: BFQ only if the
+    /// drive is empty and it did not begin to idle, unless the drive was full or something waits outside of it.
+    fn calls_for_dispatch(&self, idled_until: Option<Instant>) -> bool {
+        let (engine, stack) = (&self.engine, self.engine.stack());
+        let until = engine.next_wakeup();
+        let begins_to_idle = until.is_some() && until != idled_until;
+        engine.in_flight() + 1 >= engine.facts().depth
+            || engine.has_waiting()
+            || !stack.throttles.is_empty()
+            || !stack.scheduler.row.name.starts_with("bfq")
+            || (engine.in_flight() == 0 && !begins_to_idle)
+    }
     /// Asks the engine until it has nothing for the drive.
     fn settle(&mut self) -> Result<(), Broken> {
         loop {

@@ -3,7 +3,9 @@
 use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
-use iofair_simulator::scenario::{Batches, Calls, Direction, Distribution, Job, Mix, Turn, Urgent};
+use iofair_simulator::scenario::{
+    Batches, Calls, Direction, Distribution, Gap, Job, Mix, Turn, Urgent,
+};
 
 /// The value of `rw`.
 pub(super) fn access(job: &Job) -> String {
@@ -16,9 +18,9 @@ pub(super) fn access(job: &Job) -> String {
         Mix::TrimsThenWrites => "trimwrite",
     };
     match job.calls.turn {
-        Turn::Each => format!("{random}{what}"),
+        Turn::Each | Turn::Files(_) => format!("{random}{what}"),
         Turn::Run(calls) | Turn::Same(calls) => format!("{random}{what}:{calls}"),
-        Turn::Gap(gap) => format!("{random}{what}:{}", gap * 512),
+        Turn::Gap(gap) => format!("{random}{what}:{}", gap.sectors * 512),
     }
 }
 
@@ -69,7 +71,13 @@ pub(super) fn arguments(job: &Job) -> Vec<String> {
         }
         .map(|text| format!("--random_distribution={text}")),
     );
-    all.extend(bytes_max.map(|bytes| format!("--io_size={bytes}")));
+    all.extend(match turn {
+        // The end of a pass ends them before their bytes are done.
+        Turn::Gap(Gap { wraps: false, rounds: Some(rounds), .. }) if *rounds < u64::MAX => {
+            Some(format!("--loops={rounds}"))
+        }
+        _ => bytes_max.map(|bytes| format!("--io_size={bytes}")),
+    });
     all.extend(calls_max.map(|calls| format!("--number_ios={calls}")));
     all.extend(think_every.map(|calls| format!("--thinktime_blocks={calls}")));
     all.extend(orders(job));

@@ -7,7 +7,7 @@ use iofair_core::controller::{Stack, Stage};
 use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_simulator::outside::processes;
-use iofair_simulator::scenario::{ClientSpec, Distribution, Exit, Manner, Scenario, Step};
+use iofair_simulator::scenario::{ClientSpec, Distribution, Exit, Manner, Scenario, Step, Turn};
 
 use super::calls;
 
@@ -312,7 +312,13 @@ fn places(clients: &[ClientSpec]) -> (Vec<(u64, u64)>, u64) {
 /// What fio cannot do of what this client does.
 fn check(client: &ClientSpec) -> Result<(), String> {
     let it = &client.job;
+    let leaves = match it.calls.turn {
+        Turn::Files(_) => true,
+        Turn::Gap(gap) => gap.zone > 0,
+        _ => false,
+    };
     let refused = [
+        (leaves, "`nrfiles` or `zonemode`", "each client has a part of one device"),
         (client.name.contains('/'), "`name`", "fio's logs have no such names"),
         (client.manner != Manner::Plain, "`job` or `interleaved`", "fio has no such job"),
         (client.guest, "`guest`", "there are no guests in a run on Linux"),

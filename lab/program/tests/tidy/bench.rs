@@ -2,7 +2,7 @@
 //! lab/docs/performance.md.
 
 use crate::files::{File, all, assert_none};
-use crate::page::{replace, table};
+use iofair_testkit::page::{replace, table};
 
 /// The page of a bench, by its file. `make bench` does the same.
 fn page_of(bench: &str) -> &'static str {

@@ -24,10 +24,10 @@ impl File {
         let inside = GROUPS.iter().find_map(|group| self.path.strip_prefix(group));
         inside?.split_once('/')
     }
-    /// `crates/core/src/...`: `core`.
+    /// `crates/core/src/...`: `core`. What tests share is none.
     pub(crate) fn room_of_source(&self) -> Option<&str> {
         let (room, rest) = self.in_room()?;
-        (rest.starts_with("src/") && self.is_rust()).then_some(room)
+        (rest.starts_with("src/") && self.is_rust() && room != "testkit").then_some(room)
     }
     /// Numbered lines with comments cut off.
     pub(crate) fn code(&self) -> impl Iterator<Item = (usize, &str)> {

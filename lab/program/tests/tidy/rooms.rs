@@ -6,6 +6,8 @@ use crate::files::{File, all, assert_none};
 const IMPORTS: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("policies", &["core"]),
+    ("draw", &[]),
+    ("testkit", &["core"]),
     ("drive", &["core"]),
     ("trace", &["core"]),
     ("config", &["core", "policies"]),
@@ -13,9 +15,12 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("capi", &["core", "policies", "config"]),
     ("serve", &["core", "policies", "drive", "config", "trace"]),
     ("csi", &["core", "serve"]),
-    ("cli", &["core", "policies", "drive", "config", "host", "simulator", "serve", "trace"]),
+    (
+        "cli",
+        &["core", "policies", "draw", "drive", "config", "host", "simulator", "serve", "trace"],
+    ),
     ("baselines", &["core", "policies"]),
-    ("simulator", &["core", "policies", "baselines", "drive", "config", "trace"]),
+    ("simulator", &["core", "policies", "baselines", "draw", "drive", "config", "trace"]),
     ("python", &["core", "drive", "baselines", "simulator"]),
     (
         "program",
@@ -23,6 +28,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "core",
             "policies",
             "baselines",
+            "draw",
             "drive",
             "config",
             "host",
@@ -47,9 +53,10 @@ const SERVE_ABOVE: &[&str] = &["server", "control", "disks", "blocks", "places",
 /// The one file that reads a clock.
 const CLOCK: &str = "crates/serve/src/clock.rs";
 /// Rooms whose every run is the same as the last one.
-const DETERMINISTIC: &[&str] = &["core", "policies", "baselines", "drive", "simulator", "trace"];
+const DETERMINISTIC: &[&str] =
+    &["core", "policies", "baselines", "draw", "drive", "simulator", "trace"];
 /// Rooms that depend on no other crate.
-const BARE: &[&str] = &["core", "policies", "baselines"];
+const BARE: &[&str] = &["core", "policies", "baselines", "draw"];
 /// The files that write to standard output and standard error. The macros panic when that fails, and wait while nobody reads.
 const PRINTS: &[&str] = &["crates/serve/src/log.rs", "crates/cli/src/output.rs"];
 /// Rooms with unsafe code: what talks to the kernel, and the boundaries to C and Python.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{Axis, COLOURS, Mark, Panel, STYLE, escape, picture};
+use iofair_draw::{Axis, COLOURS, Mark, Plot, escape, fill, picture};
 use iofair_drive::fit::{Fitted, Residual};
 
 use super::Calibration;
@@ -23,21 +23,21 @@ fn depths<'a>(fitted: &'a Fitted, before: &str) -> Vec<(f64, &'a Residual)> {
 }
 
 /// Measured dots and the model's line.
-fn panel(title: &str, (x, y): (Axis, Axis), points: &[(f64, f64, f64)]) -> Panel {
+fn panel(title: &str, (x, y): (Axis, Axis), points: &[(f64, f64, f64)]) -> Plot {
     let line = points.iter().map(|(x, _, model)| (*x, *model)).collect();
-    let mut marks = vec![Mark::Line { points: line, colour: MODEL, width: 2.0 }];
+    let mut marks = vec![Mark::line(line, MODEL, 2.0)];
     marks.extend(points.iter().map(|(x, measured, model)| Mark::Dot {
         at: (*x, *measured),
-        colour: MEASURED,
         radius: 4.0,
+        style: fill(MEASURED),
         name: String::new(),
         tip: format!("{measured:.1}, model {model:.1}"),
     }));
-    Panel { title: title.to_owned(), x, y, marks }
+    Plot { title: title.to_owned(), x, y, marks }
 }
 
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, 0.0), |(low, high), it| (low.min(it), high.max(it)))
+    values.fold((f64::INFINITY, 0.0), |(low, high), value| (low.min(value), high.max(value)))
 }
 
 /// Megabytes and the rate up to there, in megabytes a second. Requests often complete together, so each point is a
@@ -55,7 +55,7 @@ fn rates(series: &[(u64, u64)]) -> Vec<(f64, f64)> {
     points
 }
 
-fn panels(calibration: &Calibration, fitted: &Fitted) -> Vec<Panel> {
+fn panels(calibration: &Calibration, fitted: &Fitted) -> Vec<Plot> {
     let mut panels = Vec::new();
     for (title, before, with_rates) in [
         ("Latency of 4 KiB random reads by depth", "4 KiB random reads, QD", true),
@@ -69,46 +69,44 @@ fn panels(calibration: &Calibration, fitted: &Fitted) -> Vec<Panel> {
         if found.len() < 2 {
             continue;
         }
-        let micros: Vec<(f64, f64, f64)> =
-            found.iter().map(|(depth, it)| (*depth, it.measured / 1e3, it.model / 1e3)).collect();
-        let (low, high) = range(micros.iter().flat_map(|it| [it.1, it.2]));
-        let (first, last) = range(micros.iter().map(|it| it.0));
+        let micros: Vec<(f64, f64, f64)> = found
+            .iter()
+            .map(|(depth, row)| (*depth, row.measured / 1e3, row.model / 1e3))
+            .collect();
+        let (low, high) = range(micros.iter().flat_map(|point| [point.1, point.2]));
+        let (first, last) = range(micros.iter().map(|point| point.0));
         let axes = (Axis::log("depth", first, last), Axis::log("us", low, high));
         panels.push(panel(title, axes, &micros));
         if with_rates {
             let rates: Vec<_> =
                 micros.iter().map(|(d, a, b)| (*d, d / a * 1e3, d / b * 1e3)).collect();
-            let (_, high) = range(rates.iter().flat_map(|it| [it.1, it.2]));
+            let (_, high) = range(rates.iter().flat_map(|point| [point.1, point.2]));
             let axes = (Axis::log("depth", first, last), Axis::linear("thousand IOPS", high));
             panels.push(panel("IOPS of 4 KiB random reads by depth", axes, &rates));
         }
     }
-    for record in calibration.records.iter().filter(|it| it.series.len() > 2) {
-        let Some(row) = calibration.rows.iter().find(|it| it.name == record.row) else { continue };
+    for record in calibration.records.iter().filter(|record| record.series.len() > 2) {
+        let Some(row) = calibration.rows.iter().find(|row| row.name == record.row) else {
+            continue;
+        };
         let model = row.record(&row.simulate(&fitted.profile())).series;
-        let [measured, model] = [&record.series, &model].map(|it| rates(it));
-        let (_, last) = range(measured.iter().map(|it| it.0));
-        let model: Vec<_> = model.into_iter().take_while(|it| it.0 <= last).collect();
-        let (_, high) = range(measured.iter().chain(&model).map(|it| it.1));
+        let [measured, model] = [&record.series, &model].map(|series| rates(series));
+        let (_, last) = range(measured.iter().map(|point| point.0));
+        let model: Vec<_> = model.into_iter().take_while(|point| point.0 <= last).collect();
+        let (_, high) = range(measured.iter().chain(&model).map(|point| point.1));
         let bytes = if row.writes() { "MB written" } else { "MB read" };
         let (x, y) = (Axis::linear(bytes, last), Axis::linear("MB/s", high));
-        let line = |points, colour| Mark::Line { points, colour, width: 1.5 };
-        let marks = vec![line(measured, MEASURED), line(model, MODEL)];
-        panels.push(Panel { title: record.row.clone(), x, y, marks });
+        let marks = vec![Mark::line(measured, MEASURED, 1.5), Mark::line(model, MODEL, 1.5)];
+        panels.push(Plot { title: record.row.clone(), x, y, marks });
     }
     panels
 }
 
 /// The page; `lines` are those for contracts and for the kernel.
 pub fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -> String {
-    let title = escape(&calibration.title);
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>{title}</h1>\n"
-    );
+    let mut html = String::new();
     let error = |held_out| {
-        fitted.mean_error(held_out).map_or("no row".to_owned(), |it| format!("{it:.1} %"))
+        fitted.mean_error(held_out).map_or("no row".to_owned(), |percent| format!("{percent:.1} %"))
     };
     let _ = writeln!(
         html,
@@ -145,8 +143,8 @@ pub fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -> Strin
     html += "</table></section>\n<section class=\"card\"><h2>Parameters</h2><table><tr><th>parameter</th>\
              <th>value</th><th>standard error</th><th></th></tr>\n";
     for parameter in &fitted.parameters {
-        let error = parameter.error.filter(|it| *it < 10.0);
-        let error = error.map_or(String::new(), |it| format!("{:.1} %", it * 100.0));
+        let error = parameter.error.filter(|error| *error < 10.0);
+        let error = error.map_or(String::new(), |error| format!("{:.1} %", error * 100.0));
         let decided = if parameter.decided { "decided" } else { "no row decides it" };
         let (key, value) = (escape(&parameter.key), escape(&parameter.value.written()));
         let _ = writeln!(
@@ -158,7 +156,8 @@ pub fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -> Strin
     for line in lines.iter().filter(|line| !line.is_empty()) {
         let _ = writeln!(html, "<pre>{}</pre>", escape(line));
     }
-    html + "</section>\n</body></html>\n"
+    html += "</section>\n";
+    iofair_draw::page(&calibration.title, &calibration.title, &html)
 }
 
 #[cfg(test)]

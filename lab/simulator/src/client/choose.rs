@@ -4,7 +4,7 @@ use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
 
 use super::places::{Order, Places};
-use crate::scenario::{Calls, Direction, Distribution, Job, Mix, Sizes, Turn};
+use crate::scenario::{Calls, Direction, Distribution, Files, Gap, Job, Mix, Sizes, Turn};
 
 /// Chooses calls.
 #[derive(Debug)]
@@ -134,41 +134,71 @@ impl Chooser {
         side.length(random).min(most).min(self.size - offset)
     }
 
-    /// Place and length of the next call; not longer than `most`.
+    /// Place and length of the next call; not longer than `most`. `None`: the job has ended.
     pub(crate) fn next(
         &mut self,
         direction: Direction,
         most: Sectors,
         random: &mut Random,
-    ) -> (Sectors, Sectors) {
+    ) -> Option<(Sectors, Sectors)> {
         if let Some(range) = self.trimmed.take().filter(|_| direction == Direction::Write) {
-            return range;
+            return Some(range);
         }
-        let offset = self.offset(direction, random);
+        let offset = match self.sequential {
+            true => self.in_sequence(direction)?,
+            false => self.offset(direction, random),
+        };
         let side = &mut self.sides[direction.index()];
         // A call ends at the end of the file.
         let length = side.length(random).min(self.size - offset).min(most);
         let whole = Sectors(length.0 / side.least.0 * side.least.0);
         let length = if whole > Sectors::ZERO { whole } else { length };
         if !matches!(self.turn, Turn::Same(_)) || self.sequential {
-            let end = offset + length;
             side.position = match self.turn {
-                Turn::Gap(gap) => after_gap(end, gap, self.size),
-                _ => end,
+                Turn::Files(_) => side.position + length,
+                _ => offset + length,
             };
         }
         if self.mix == Mix::TrimsThenWrites {
             self.trimmed = Some((offset, length));
         }
-        (offset, length)
+        Some((offset, length))
+    }
+    /// Where a sequential call goes; `None` if it cannot be made, and the last round has ended with it.
+    fn in_sequence(&mut self, direction: Direction) -> Option<Sectors> {
+        let side = &mut self.sides[direction.index()];
+        let (end, least, size) = (side.position, side.least, self.size);
+        let fits = |place: &Sectors| *place + least <= size;
+        let gap = match &mut self.turn {
+            Turn::Gap(gap) => gap,
+            Turn::Files(files) => {
+                let place = files.place(end.0 / least.0, least, size);
+                side.position = place.map_or(Sectors::ZERO, |_| end);
+                return Some(place.unwrap_or(Sectors::ZERO));
+            }
+            _ => return Some(Some(end).filter(fits).unwrap_or(Sectors::ZERO)),
+        };
+        let after = |place: Sectors| place.0.checked_add_signed(gap.sectors).map(Sectors);
+        let next = match gap.sectors {
+            _ if end == Sectors::ZERO => Some(Sectors::ZERO),
+            ..0 => after(end).or(after(size)).filter(fits).or(Some(Sectors::ZERO)),
+            _ if gap.is_in_zone(end) => Some(end).filter(fits),
+            _ if gap.zone == 0 && end >= size => gap.rounds.is_none().then_some(Sectors::ZERO),
+            _ if after(end).is_none_or(|place| place >= size) => gap.wraps.then_some(Sectors::ZERO),
+            _ => after(end).filter(fits),
+        };
+        if next.is_none() {
+            let left = gap.rounds.map(|rounds| rounds.saturating_sub(1));
+            gap.rounds = left;
+            (left != Some(0)).then_some(())?;
+            self.sides.iter_mut().for_each(|side| side.position = Sectors::ZERO);
+        }
+        Some(next.unwrap_or(Sectors::ZERO))
     }
     fn offset(&mut self, direction: Direction, random: &mut Random) -> Sectors {
         let size = self.size;
         let side = &mut self.sides[direction.index()];
         let fits = side.position + side.least <= size;
-        if self.sequential {
-            return if fits { side.position } else { Sectors::ZERO };
-        }
         let turn = match self.turn {
             Turn::Run(calls) | Turn::Same(calls) => calls,
             _ => 1,
@@ -187,10 +217,31 @@ impl Chooser {
     }
 }
 
-/// Where a sequential call goes that follows one with this end.
-fn after_gap(end: Sectors, gap: i64, size: Sectors) -> Sectors {
-    let forward = end.0.checked_add_signed(gap);
-    Sectors(forward.or(size.0.checked_add_signed(gap)).unwrap_or(0))
+impl Gap {
+    /// Whether a call with this end is followed directly.
+    fn is_in_zone(&self, end: Sectors) -> bool {
+        self.zone > 0 && end.0 % self.zone.saturating_add_signed(self.sectors) != self.zone
+    }
+}
+
+impl Files {
+    /// Where the call of this number goes; `None` behind the last one. The last turns are shorter if the calls of a file are no
+    /// multiple of a turn's.
+    fn place(&self, call: u64, length: Sectors, size: Sectors) -> Option<Sectors> {
+        let file = size.0 / self.number;
+        let of_each = file / length.0;
+        let rounds = of_each / self.calls;
+        let regular = rounds * self.calls * self.number;
+        let (turn, done, nth) = match call.checked_sub(regular) {
+            None => {
+                let round = self.calls * self.number;
+                (self.calls, call / round * self.calls, call % round)
+            }
+            Some(nth) => (of_each % self.calls, rounds * self.calls, nth),
+        };
+        let in_turn = (call < of_each * self.number).then_some(nth % turn.max(1))?;
+        Some(Sectors(nth / turn * file + (done + in_turn) * length.0))
+    }
 }
 
 #[cfg(test)]
@@ -215,7 +266,7 @@ mod tests {
         let (mut reads, mut long) = (0, 0);
         for _ in 0..100_000 {
             let direction = chooser.direction(Direction::Read, &mut random);
-            let (offset, length) = chooser.next(direction, Sectors(u64::MAX), &mut random);
+            let (offset, length) = chooser.next(direction, Sectors(u64::MAX), &mut random).unwrap();
             assert!(offset + length <= kib(1 << 20) && offset.0 % 8 == 0);
             if direction == Direction::Read {
                 reads += 1;
@@ -237,7 +288,7 @@ mod tests {
             let mut seen = std::collections::BTreeSet::new();
             for _ in 0..2_000 {
                 let (offset, length) =
-                    chooser.next(Direction::Read, Sectors(u64::MAX), &mut random);
+                    chooser.next(Direction::Read, Sectors(u64::MAX), &mut random).unwrap();
                 assert!(length == kib(4) && offset + length <= kib(64));
                 seen.insert(offset.bytes() >> 10);
             }
@@ -252,16 +303,14 @@ mod tests {
         let offsets = |pattern, turn, count| {
             let (mut chooser, mut random) =
                 chooser(pattern, Calls { turn, ..Calls::default() }, kib(64));
-            let mut next =
-                || chooser.next(Direction::Read, Sectors(u64::MAX), &mut random).0.bytes() >> 10;
-            (0..count).map(|_| next()).collect::<Vec<u64>>()
+            let mut next = || chooser.next(Direction::Read, Sectors(u64::MAX), &mut random);
+            (0..count).map(|_| next().unwrap().0.bytes() >> 10).collect::<Vec<u64>>()
         };
         let sequential = Pattern::SequentialRead;
         assert_eq!(offsets(sequential, Turn::Each, 3), [0, 4, 8]);
         assert_eq!(offsets(sequential, Turn::Each, 17)[16], 0, "the end of the file");
-        let gaps = offsets(sequential, Turn::Gap(8), 9);
-        assert_eq!(gaps, [0, 8, 16, 24, 32, 40, 48, 56, 0], "as fio 3.33 does it");
-        let backwards = offsets(sequential, Turn::Gap(-16), 18);
+        let back = Turn::Gap(Gap { sectors: -16, zone: 0, wraps: true, rounds: Some(1) });
+        let backwards = offsets(sequential, back, 18);
         let wanted = [0, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0, 56, 52];
         assert_eq!(backwards, wanted, "as fio 3.33 does it");
         let runs = offsets(Pattern::RandomRead, Turn::Run(4), 400);
@@ -270,6 +319,81 @@ mod tests {
         let same = offsets(Pattern::RandomRead, Turn::Same(4), 40);
         assert!(same.chunks(4).all(|four| four.iter().all(|it| *it == four[0])), "{same:?}");
         assert!(same.chunks(4).any(|four| four[0] != same[0]));
+    }
+
+    /// Goal: a mix with gaps goes where fio 3.33 goes, and ends where it ends. Method: sizes in blocks of 4 KiB, what follows the
+    /// last call, and calls from fio's log (`--write_iolog`) with the direction in which it could make none.
+    #[test]
+    fn gaps_of_a_mix_are_fios() {
+        const PASS: &str = "r0 r3 r6 w0 r9 r12 w3 w6 w9 r15 w12";
+        for (gap, blocks, wraps, rounds, log) in [
+            // Sizes of 124k, and of 64k twice: the last call ends with the file.
+            (2, 31, true, Some(1), "r0 r3 r6 w0 r9 r12 w3 r15 r18 r21 w6 r24 w9 r27 r30 r!"),
+            (2, 16, true, Some(2), &[PASS, PASS, "r!"].join(" ")),
+            // 128k: a call behind r30 would begin behind the end.
+            (2, 32, true, Some(1), "r0 r3 r6 r9 r12 r15 r18 w0 r21 r24 r27 r30 r0 w3 r3"),
+            // The same of a part of a file: --offset=64k.
+            (2, 32, false, Some(1), "r0 r3 r6 r9 r12 r15 r18 w0 r21 r24 r27 r30 w3 r!"),
+            // --time_based
+            (2, 16, true, None, "r0 r3 r6 w0 r9 r12 w3 r15 r0 r3 w6 r6 w9 r9 w12 w15 r12 w0"),
+        ] {
+            let turn = Turn::Gap(Gap { sectors: gap * 8, zone: 0, wraps, rounds });
+            let mix = Mix::ReadsAndWrites { reads: 50 };
+            let calls = Calls { turn, mix, ..Calls::default() };
+            let (mut it, mut random) = chooser(Pattern::SequentialRead, calls, kib(4 * blocks));
+            for call in log.split(' ') {
+                let (direction, place) = call.split_at(1);
+                let direction = if direction == "r" { Direction::Read } else { Direction::Write };
+                let got = it.next(direction, Sectors(u64::MAX), &mut random);
+                let wanted = place.parse().ok().map(|block: u64| (kib(4 * block), kib(4)));
+                assert_eq!(got, wanted, "{call} of {log}");
+            }
+        }
+    }
+
+    /// Goal: zones are read, and skipped, as by fio 3.33, again and again. Method: its log with zones of 16k and 32k between them in
+    /// files of 256k and of 250k.
+    #[test]
+    fn zones_are_fios() {
+        for (blocks, rounds, log) in [
+            (64, Some(1), &[0, 1, 2, 3, 12, 13, 14, 15, 24, 25, 26, 27, 36, 37, 38, 39, 48][..]),
+            (62, Some(1), &[0, 1, 2, 3, 12, 13, 14, 15, 24, 25, 26, 27, 36, 37, 38, 39, 48]),
+        ] {
+            let gap = Gap { sectors: 64, zone: 32, wraps: true, rounds };
+            let calls = Calls { turn: Turn::Gap(gap), ..Calls::default() };
+            let (mut it, mut random) = chooser(Pattern::SequentialRead, calls, kib(4 * blocks));
+            let mut next = || it.next(Direction::Read, Sectors(u64::MAX), &mut random);
+            for block in log.iter().copied().chain([49, 50, 51, 60, 61]) {
+                assert_eq!(next(), Some((kib(4 * block), kib(4))), "{block} of {blocks}");
+            }
+            match blocks {
+                64 => assert_eq!(
+                    [62, 63, 0, 1].map(|it| Some((kib(4 * it), kib(4)))),
+                    [next(), next(), next(), next()]
+                ),
+                _ => assert_eq!(next(), None, "62 would end behind the file"),
+            }
+        }
+    }
+
+    /// Goal: files are used in turn as by fio 3.33, again and again. Method: its log (`--write_iolog`) of two files of 20k with one
+    /// call and two in a turn, file and block.
+    #[test]
+    fn turns_between_files_are_fios() {
+        for (calls, log) in [
+            (1, [0, 100, 1, 101, 2, 102, 3, 103, 4, 104, 0, 100]),
+            (2, [0, 1, 100, 101, 2, 3, 102, 103, 4, 104, 0, 1]),
+        ] {
+            let turn = Turn::Files(Files { number: 2, calls });
+            let calls = Calls { turn, ..Calls::default() };
+            let (mut it, mut random) = chooser(Pattern::SequentialRead, calls, kib(42));
+            for call in log {
+                let (place, length) =
+                    it.next(Direction::Read, Sectors(u64::MAX), &mut random).unwrap();
+                let wanted = Sectors(call / 100 * 42) + kib(call % 100 * 4);
+                assert_eq!((place, length), (wanted, kib(4)), "{call}");
+            }
+        }
     }
 
     /// Goal: a block is trimmed before it is written; a mix goes on separately in each direction. Method: the first calls.
@@ -281,12 +405,13 @@ mod tests {
         let mut told = Vec::new();
         for _ in 0..4 {
             let direction = it.direction(Write, &mut random);
-            told.push((direction, it.next(direction, Sectors(u64::MAX), &mut random).0));
+            let place = it.next(direction, Sectors(u64::MAX), &mut random);
+            told.push((direction, place.unwrap().0));
         }
         assert_eq!(told, [(Trim, kib(0)), (Write, kib(0)), (Trim, kib(4)), (Write, kib(4))]);
         let mix = Calls { mix: Mix::ReadsAndWrites { reads: 50 }, ..Calls::default() };
         let (mut it, mut random) = chooser(Pattern::SequentialRead, mix, kib(64));
-        let mut at = |direction| it.next(direction, Sectors(u64::MAX), &mut random).0;
+        let mut at = |direction| it.next(direction, Sectors(u64::MAX), &mut random).unwrap().0;
         assert_eq!(
             [at(Read), at(Read), at(Write), at(Read), at(Write)].map(|it| it.0 / 8),
             [0, 1, 0, 2, 1]

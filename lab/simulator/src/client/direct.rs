@@ -218,7 +218,10 @@ impl Direct {
         (call.started, call.stage, call.direction) = (start, Stage::Starting, direction);
         if let Some(chooser) = &mut base.chooser {
             let most = Sectors(base.pacer.longest_call() / 512);
-            (call.offset, call.length) = chooser.next(direction, most, &mut base.random);
+            let Some(place) = chooser.next(direction, most, &mut base.random) else {
+                return self.rest(base, engine, cache, slot);
+            };
+            (call.offset, call.length) = place;
             if chooser.began_anew() {
                 base.invalidate(engine, cache);
             }

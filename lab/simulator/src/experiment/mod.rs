@@ -75,8 +75,7 @@ fn resolve(source: &Source, overrides: &Overrides) -> Result<Experiment, ConfigE
     }
     let longer;
     if !overrides.sweeps.is_empty() {
-        let text = source.text().to_owned() + &sweep::written(&overrides.sweeps)?;
-        longer = Source::new(source.path(), &text);
+        longer = source.followed_by(&sweep::written(&overrides.sweeps)?);
         (source, file) = (&longer, longer.parse()?);
         file.expect.clear();
     }

@@ -3,6 +3,7 @@
 use iofair_baselines::TABLE;
 use iofair_config::{ConfigError, Source};
 use iofair_core::controller::Stack;
+use iofair_core::params::Values;
 use iofair_core::policy::Row;
 
 use super::file::{ExperimentFile, ParameterFile};
@@ -77,17 +78,21 @@ fn set(
     for (policy, values) in parameters {
         let has = |row: &Row| row.name == policy.get_ref() || row.short == policy.get_ref();
         let present = has(stack.scheduler.row) || stack.throttles.iter().any(|s| has(s.row));
-        if !present && !strict && TABLE.find(policy.get_ref()).is_some() {
-            continue;
-        }
-        if !present && !strict {
+        // Another stack may have the policy.
+        let elsewhere = TABLE.find(policy.get_ref()).filter(|_| !present && !strict);
+        let mut elsewhere = elsewhere.map(|row| Values::new(row.parameters, row.overrides));
+        if !present && !strict && elsewhere.is_none() {
             let message = format!("no policy `{}`", policy.get_ref());
             let known = TABLE.policies.iter().map(|row| row.name);
             return Err(source.error(policy.span(), message).near(policy.get_ref(), known));
         }
         for (key, value) in values {
-            let set = stack.set(policy.get_ref(), key.get_ref(), &value.get_ref().0);
-            set.map_err(|e| source.error(key.span(), e.to_string()))?;
+            let text = &value.get_ref().0;
+            let set = match &mut elsewhere {
+                Some(values) => values.set(key.get_ref(), text).map_err(|e| e.to_string()),
+                None => stack.set(policy.get_ref(), key.get_ref(), text).map_err(|e| e.to_string()),
+            };
+            set.map_err(|error| source.error(key.span(), error))?;
         }
     }
     Ok(())

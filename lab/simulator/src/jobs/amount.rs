@@ -2,10 +2,9 @@
 //!
 //! A pass through the file has as many whole blocks as fit. `io_size` ends a job with the call that reaches it, in the middle of a
 //! pass; at the end of a pass, a further one begins only if a block is left to do. Random calls that may come to a place again,
-//! and sequential calls with gaps, have no passes: they end with the call that reaches the size. But calls with gaps also end where
-//! one of them ends at the end of the file, or would end behind it.
-
-use std::cmp::Ordering;
+//! and sequential calls with gaps, end with the call that reaches the size; a pass with gaps may end before ([`Gap`]).
+//!
+//! [`Gap`]: crate::scenario::Gap
 
 use iofair_config::fio::{Direction, Settings, Size};
 
@@ -37,16 +36,10 @@ pub(super) fn of(it: &Settings, used: [bool; 3], region: &Region) -> Option<Amou
     };
     let wanted = match it.io_size {
         None | Some(Size::Bytes(0)) => {
-            let gap = it.modifier.filter(|_| !it.random);
-            let ends_early =
-                gap.filter(|_| region.ends_file && !differ && it.direction != Direction::Mixed);
-            let early = ends_early.and_then(|gap| pass_with_gaps(size, least, gap));
-            let (bytes, last_is_whole) = match early {
-                Some(early) => (early.checked_mul(it.loops)?, false),
-                None if gap.is_some() || it.may_repeat_places() => {
-                    (up(size.checked_mul(it.loops)?)?, differ)
-                }
-                None => (pass.checked_mul(it.loops)?, false),
+            let has_gaps = (it.modifier.is_some() && !it.random) || it.zone_gap() > 0;
+            let (bytes, last_is_whole) = match has_gaps || it.may_repeat_places() {
+                true => (up(size.checked_mul(it.loops)?)?, differ),
+                false => (pass.checked_mul(it.loops)?, false),
             };
             return Some(Amount { bytes: bytes.checked_mul(times)?, last_is_whole });
         }
@@ -64,17 +57,6 @@ pub(super) fn of(it: &Settings, used: [bool; 3], region: &Region) -> Option<Amou
         }
     };
     Some(Amount { bytes: bytes.checked_mul(times)?, last_is_whole: differ })
-}
-
-/// The bytes of a pass whose calls have a gap between them, if one of them ends at the end of the file or would end behind it.
-fn pass_with_gaps(size: u64, block: u64, gap: i64) -> Option<u64> {
-    let step = block.checked_add(u64::try_from(gap).ok()?)?;
-    let last = size.checked_sub(1)? / step;
-    match (last * step + block).cmp(&size) {
-        Ordering::Less => None,
-        Ordering::Equal => Some((last + 1) * block),
-        Ordering::Greater => Some(last * block),
-    }
 }
 
 #[cfg(test)]
@@ -113,13 +95,18 @@ mod tests {
         ] {
             let blocks = std::array::from_fn(|_| Blocks::Fixed(block << 10));
             let settings = Settings { io_size, loops, blocks, ..Settings::default() };
-            let region = Region { place: None, size: Sectors(2 * size), ends_file: true };
+            let region = Region {
+                place: None,
+                size: Sectors(2 * size),
+                room: Sectors(2 * size),
+                is_whole: true,
+            };
             let amount = of(&settings, [true, false, false], &region).expect("not too much");
             let told = (amount.bytes / (block << 10), amount.bytes % (block << 10));
             assert_eq!(told, (wanted, 0), "{size}k {io_size:?} {loops} {block}k");
         }
         let most = Settings { io_size: Some(Size::Bytes(u64::MAX)), ..Settings::default() };
-        let region = Region { place: None, size: Sectors(16), ends_file: true };
+        let region = Region { place: None, size: Sectors(16), room: Sectors(16), is_whole: true };
         assert_eq!(of(&most, [true, false, false], &region), None, "more than can be counted");
     }
 }

@@ -15,12 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use iofair_config::fio::{self, Engine, JobFile, Settings};
-use iofair_config::{ConfigError, Source};
+use iofair_config::{ConfigError, Source, Spanned};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::profile;
 use toml::{Table, Value};
 
+use crate::experiment::file::ExperimentFile;
 use crate::experiment::{Experiment, Overrides, expand};
 use crate::scenario::Exit;
 pub use info::{JobInfo, Jobs};
@@ -113,19 +114,41 @@ fn make(
 ) -> Result<Experiment, ConfigError> {
     let mut source = Source::new(file.path(), &setting(file, overrides)?);
     if !overrides.settings.is_empty() {
-        source = source.with_settings(&overrides.settings)?;
+        source = source.with_settings(&overrides.settings).map_err(suggest)?;
     }
-    let parsed = source.parse()?;
+    let parsed: ExperimentFile = source.parse().map_err(suggest)?;
     let seed = overrides.seed.or_else(|| file.jobs.iter().find_map(|job| job.settings.seed));
     // Times belong to jobs here.
     let whole = Overrides { time: None, ramp: None, seed, ..overrides.clone() };
     let name = Path::new(file.path()).file_stem().and_then(|it| it.to_str()).unwrap_or("job");
     let mut experiment = expand::expand(&source, name, &parsed, &whole)?;
-    let drive = profile::load(&experiment.variants[0].drive, 0);
-    let drive = drive.map_err(|e| ConfigError::whole_file(file.path(), e.to_string()))?;
+    let drive = profile::load(&experiment.variants[0].drive, 0).map_err(|error| {
+        let place = parsed.drive.as_ref().map_or(0..0, Spanned::span);
+        source.error(place, error.to_string())
+    })?;
     let capacity = drive.facts().capacity;
     fill(file, capacity, &mut experiment, errors)?;
     Ok(experiment)
+}
+
+/// Says of an argument that it may also be an option of jobs, and where groups come from.
+fn suggest(error: ConfigError) -> ConfigError {
+    let Some((key, _)) = error.path.strip_prefix("--set ").and_then(|it| it.split_once('=')) else {
+        return error;
+    };
+    let (key, allowed) = (key.trim().to_owned(), error.allowed.clone());
+    match allowed {
+        Some(keys) if error.message.starts_with("unknown key") && !key.contains('.') => {
+            let options = fio::SUPPORTED;
+            let near = keys.split(", ").chain(options.iter().copied());
+            let allowed = format!("{keys}; or an option of jobs: {}", options.join(", "));
+            error.allowed(allowed).near(&key, near)
+        }
+        None if key.starts_with("group.") => {
+            error.allowed("a group that a job has as its `cgroup`")
+        }
+        _ => error,
+    }
 }
 
 /// The file with the times that are asked for.

@@ -1,7 +1,7 @@
 //! A clone of a job as a client.
 
 use iofair_config::ConfigError;
-use iofair_config::fio::{self, Blocks, Engine, Job as FioJob, JobFile, Settings};
+use iofair_config::fio::{self, Blocks, Engine, Job as FioJob, JobFile, Service, Settings, Size};
 use iofair_core::priority::{Class, Priority};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
@@ -10,8 +10,8 @@ use iofair_drive::random::Random;
 use super::amount;
 use super::target::Region;
 use crate::scenario::{
-    Batches, Calls, ClientSpec, DepthSearch, Direction, Distribution, Exit, Hits, Job, LeastRate,
-    Manner, Mix, Pattern, Sizes, Step, Turn, Urgent,
+    Batches, Calls, ClientSpec, DepthSearch, Direction, Distribution, Exit, Files, Gap, Hits, Job,
+    LeastRate, Manner, Mix, Pattern, Sizes, Step, Turn, Urgent,
 };
 
 /// The stream of random numbers of start delays.
@@ -44,10 +44,10 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
     }
     let files = settings.files();
     let number = files.len();
-    if number > 1 && files.iter().all(|name| name.starts_with("/dev/")) {
+    if number > 1 && files.iter().all(|name| fio::is_device(name)) {
         notes.push(format!("{name}: its {number} devices are one drive."));
     }
-    if settings.nr_files > 1 {
+    if settings.nr_files > 1 && !settings.takes_turns() {
         notes.push(format!("{name}: its {} files are one of their size.", settings.nr_files));
     }
     (!notes.is_empty()).then(|| notes.join(" "))
@@ -86,6 +86,7 @@ pub(super) fn client(
         guest: false,
         on_drive: None,
         manner: Manner::Plain,
+        file_size: reach(calls.turn, &place.region),
         job: Job {
             pattern,
             block,
@@ -104,7 +105,6 @@ pub(super) fn client(
             metadata: false,
             calls,
         },
-        file_size: place.region.size,
         start: Nanos::ZERO,
         stop: None,
         step: Some(Step {
@@ -199,8 +199,10 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
         }
     }
     calls.turn = match (it.modifier, it.random, it.identical) {
+        _ if it.takes_turns() => files(it),
+        _ if it.zone_gap() > 0 => Turn::Gap(gap(it, &place.region)),
         (None, ..) => Turn::Each,
-        (Some(bytes), false, _) => Turn::Gap(bytes / 512),
+        (Some(_), false, _) => Turn::Gap(gap(it, &place.region)),
         (Some(number), true, false) => Turn::Run(number.unsigned_abs()),
         (Some(number), true, true) => Turn::Same(number.unsigned_abs()),
     };
@@ -221,6 +223,44 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
         calls.calls_max = it.number_ios.map(|number| number.saturating_mul(it.loops * each));
     }
     Ok(calls)
+}
+
+/// How much of its file a job uses.
+fn reach(turn: Turn, region: &Region) -> Sectors {
+    match turn {
+        Turn::Gap(_) | Turn::Files(_) => region.room,
+        _ => region.size,
+    }
+}
+
+/// The turns of several files.
+fn files(it: &Settings) -> Turn {
+    let calls = if let Service::RoundRobin(calls) = it.service { calls.into() } else { 1 };
+    Turn::Files(Files { number: it.nr_files, calls })
+}
+
+/// What follows a sequential call with a gap, or a zone, as in fio 3.33: behind the end of the whole file, calls wrap.
+fn gap(it: &Settings, region: &Region) -> Gap {
+    let ends = !matches!(it.io_size, Some(Size::Bytes(1..) | Size::Percent(_)));
+    let rounds = (!it.time_based).then_some(if ends { it.loops } else { u64::MAX });
+    match it.modifier {
+        Some(bytes) => {
+            // A call that ends with the file ends the pass.
+            let room = region.room.bytes() as i64;
+            let block = match it.blocks {
+                [Blocks::Fixed(read), Blocks::Fixed(write), _] if read == write => read as i64,
+                _ => 0,
+            };
+            let step = block.saturating_add(bytes).max(1);
+            let is_inside = (room - 1) / step * step + block < room;
+            let wraps = region.is_whole && is_inside;
+            Gap { sectors: bytes / 512, zone: 0, wraps, rounds }
+        }
+        None => {
+            let sectors = (it.zone_gap() / 512) as i64;
+            Gap { sectors, zone: it.zones.size / 512, wraps: true, rounds }
+        }
+    }
 }
 
 /// Calls of another priority: one of both directions, as far as the model has it.
@@ -295,11 +335,12 @@ fn pace(it: &Settings, used: [bool; 3], job: &mut Job) {
         [iops, it.rate[direction]].into_iter().flatten().min()
     };
     job.calls.poisson = it.poisson;
-    if it.rate_min.iter().chain(&it.rate_iops_min).any(Option::is_some) {
+    let fio::LeastRate { bytes, calls, cycle } = it.least_rate;
+    if bytes.iter().chain(&calls).any(Option::is_some) {
         let used =
             |rates: [Option<u64>; 3]| std::array::from_fn(|at| rates[at].filter(|_| used[at]));
-        let (bytes, calls) = (used(it.rate_min), used(it.rate_iops_min));
-        job.calls.least_rate = Some(LeastRate { bytes, calls, cycle: it.rate_cycle });
+        let (bytes, calls) = (used(bytes), used(calls));
+        job.calls.least_rate = Some(LeastRate { bytes, calls, cycle });
     }
     let used: Vec<usize> = (0..3).filter(|direction| used[*direction]).collect();
     match used[..] {

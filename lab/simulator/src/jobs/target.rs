@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use iofair_config::ConfigError;
-use iofair_config::fio::{Job, JobFile, Size};
+use iofair_config::fio::{self, Job, JobFile, Size};
 use iofair_core::unit::Sectors;
 
 /// The range that a clone uses.
@@ -16,8 +16,10 @@ pub(super) struct Region {
     /// Where it begins on the drive; `None`: a file of its own.
     pub(super) place: Option<Sectors>,
     pub(super) size: Sectors,
-    /// Whether it ends where its file ends.
-    pub(super) ends_file: bool,
+    /// How far calls with gaps go: to the end of a file with a `filesize`, or with zones; else as far as other calls.
+    pub(super) room: Sectors,
+    /// Whether this is the whole file.
+    pub(super) is_whole: bool,
 }
 
 /// The files of all jobs.
@@ -48,8 +50,11 @@ fn name_of(job: &Job, clone: u32) -> Option<String> {
         files.truncate(1);
     }
     let file = (!files.is_empty()).then(|| files.join(":")).or_else(unnamed)?;
-    let numbers =
-        [("$jobname", job.name.clone()), ("$jobnum", clone.to_string()), ("$filenum", "0".into())];
+    let numbers = [
+        ("$jobname", job.section.clone()),
+        ("$jobnum", clone.to_string()),
+        ("$filenum", "0".into()),
+    ];
     let named = numbers.iter().fold(file, |name, (word, text)| name.replace(word, text));
     match &job.settings.directory {
         Some(directory) if !named.starts_with('/') => Some(format!("{directory}/{named}")),
@@ -59,7 +64,7 @@ fn name_of(job: &Job, clone: u32) -> Option<String> {
 
 /// Whether a job's file is the drive.
 fn is_device(job: &Job, name: &str) -> bool {
-    name.starts_with("/dev/") || job.settings.names_drives
+    fio::is_device(name) || job.settings.names_drives
 }
 
 impl<'a> Targets<'a> {
@@ -128,12 +133,11 @@ impl<'a> Targets<'a> {
                 (Some(whole), None | Some(Size::Bytes(0))) => whole,
                 (whole, _) => self.size(job, "size", whole)?,
             };
-            let mut ends_file = true;
-            if let Some(whole) = whole {
-                let room = whole.saturating_sub(self.offset(job, clone, Some(whole))?);
-                (ends_file, size) = (size >= room, size.min(room));
-            }
-            return Ok(Region { place: None, size: Sectors::from_bytes_ceil(size), ends_file });
+            let offset = self.offset(job, clone, whole.or(Some(size)))?;
+            let room = whole.map_or(size, |whole| whole.saturating_sub(offset));
+            size = size.min(room);
+            let [size, room] = [size, room].map(Sectors::from_bytes_ceil);
+            return Ok(Region { place: None, size, room, is_whole: offset == 0 });
         };
         let shared = self.index.get(&name).map(|at| &self.shared[*at]);
         let (base, whole) = match shared {
@@ -150,13 +154,19 @@ impl<'a> Targets<'a> {
             return refuse("offset", "the offset lies behind the end");
         }
         let size = match job.settings.size {
-            Some(Size::Bytes(1..) | Size::Percent(_)) if !job.settings.fill_device => {
+            _ if job.settings.fill_device => whole - offset,
+            // As with fio, a drive may be smaller than asked for.
+            Some(Size::Bytes(size @ 1..)) if shared.is_none() => size.min(whole - offset),
+            Some(Size::Bytes(1..) | Size::Percent(_)) => {
                 self.size(job, "size", Some(whole))?.min(whole - offset)
             }
             _ => whole - offset,
         };
         let place = Some(Sectors((base + offset) / 512));
-        Ok(Region { place, size: Sectors(size / 512), ends_file: offset + size == whole })
+        let goes_on = job.settings.file_size.is_some() || job.settings.zone_gap() > 0;
+        let room = if goes_on { whole - offset } else { size };
+        let (size, is_whole) = (Sectors(size / 512), room == whole);
+        Ok(Region { place, size, room: Sectors(room / 512), is_whole })
     }
 
     /// `size`; a percentage is one of `whole`, if there is a whole.

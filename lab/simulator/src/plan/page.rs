@@ -2,10 +2,11 @@
 
 use core::fmt::Write;
 
+use iofair_draw::escape;
+
 use super::answers::Plan;
 use super::picture::picture;
 use super::text::{Cells, answers, approaches, clients, conditions, notes};
-use crate::report::{FOOT, STYLE, escape};
 
 /// The page.
 pub fn page(plan: &Plan) -> String {
@@ -13,13 +14,8 @@ pub fn page(plan: &Plan) -> String {
         true => "<span class=\"verdict holds\">the promises fit</span>",
         false => "<span class=\"verdict does_not_hold\">a promise is broken</span>",
     };
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>iofair plan</title>\n<style>\n{STYLE}</style></head>\n<body>\n\
-         <h1>Plan</h1>\n<p>{verdict}</p>\n<p class=\"soft\">{}</p>\n",
-        escape(&conditions(plan))
-    );
+    let conditions = escape(&conditions(plan));
+    let mut html = format!("<p>{verdict}</p>\n<p class=\"soft\">{conditions}</p>\n");
     let _ = writeln!(html, "<div class=\"card\">{}</div>\n<div class=\"card\">", picture(plan));
     for answer in answers(plan) {
         let _ = writeln!(html, "<p>{}</p>", escape(&answer).replace('\n', "<br>"));
@@ -34,8 +30,7 @@ pub fn page(plan: &Plan) -> String {
         push(&mut html, &approaches(plan));
     }
     html.push_str("</div>\n");
-    html.push_str(FOOT);
-    html
+    iofair_draw::page("iofair plan", "Plan", &html)
 }
 
 fn push(html: &mut String, cells: &Cells) {

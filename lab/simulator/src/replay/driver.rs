@@ -18,7 +18,8 @@ use iofair_trace::{Source, Stream, TraceError};
 use super::groups::{Mapping, OTHERS, OWN_MAX, as_path};
 use super::order::{Due, Mode, Order};
 use super::tally::{Counted, Played, Recorded, Tally};
-use crate::engine::{Device, Engine, NewRequest, Parts};
+use crate::engine::device::Device;
+use crate::engine::{Engine, NewRequest, Parts};
 use crate::error::RunError;
 use crate::observe::Nobody;
 use crate::sim::{ActorCompletion, Token};
@@ -72,9 +73,9 @@ pub enum ReplayError {
     /// The groups, or the drive.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The trace has nothing to play.
-    #[error("the trace has no request that can be replayed")]
-    Empty,
+    /// The trace has nothing to play, and what was left out of it.
+    #[error("the trace has no request that can be replayed{0}")]
+    Empty(String),
     /// A policy holds requests and never wants to be asked again.
     #[error("the stack {stack} held {pending} requests for ever")]
     Stuck {
@@ -263,7 +264,7 @@ impl<S: Source> Driver<'_, S> {
         }
         let Place { client, group } = self.place(record.stream)?;
         let counted = Counted { group, operation: record.operation, bytes: length.bytes() };
-        self.recorded.add(record.at, record.completion.map(|it| it.latency), counted);
+        self.recorded.add(record.at, record.completion, counted);
         self.late += u64::from(now > due.at);
         self.played += 1;
         let slot = self.free.pop().unwrap_or(self.flying.len() as u32);
@@ -347,12 +348,13 @@ impl<S: Source> Driver<'_, S> {
         Ok(self.tally.add(path, &contract))
     }
     fn finish(self) -> Result<Outcome, ReplayError> {
-        if self.played == 0 {
-            return Err(ReplayError::Empty);
-        }
         let trace = self.order.trace();
         let (mut notes, streams): (Notes, usize) = (trace.notes(), trace.streams().len());
         notes.add(TOO_LATE, self.too_late);
+        if self.played == 0 {
+            let why = notes.iter().map(|(what, count)| format!("; {count}: {what}")).collect();
+            return Err(ReplayError::Empty(why));
+        }
         let played = self.tally.finish(self.setup.stack.name(), streams, self.late);
         let recorded = self.recorded.finish(streams, &mut notes);
         Ok(Outcome { played, recorded, notes })

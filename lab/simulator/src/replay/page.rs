@@ -3,12 +3,13 @@
 
 use core::fmt::Write;
 
+use iofair_draw::escape;
 use iofair_trace::source::Notes;
 
 use super::agreement::Agreement;
 use super::tally::{GroupResult, Played};
 use super::text::{HEADER, NUMBERS, agreement_text, notes_text, rows};
-use crate::report::{FOOT, STYLE, escape, latencies, latency_legend};
+use crate::report::{latencies, latency_legend};
 
 /// Groups that get a chart.
 const CHARTS_MAX: usize = 24;
@@ -20,13 +21,7 @@ pub fn page(
     played: &[Played],
     notes: &Notes,
 ) -> String {
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>iofair-lab replay</title>\n<style>\n{STYLE}</style></head>\n<body>\n\
-         <h1>Replay</h1>\n<p class=\"soft\">{}</p>\n",
-        escape(title)
-    );
+    let mut html = format!("<p class=\"soft\">{}</p>\n", escape(title));
     if let Some(agreement) = agreement {
         let text = escape(&agreement_text(agreement)).trim_end().replace('\n', "<br>");
         let _ = writeln!(html, "<p>{text}</p>");
@@ -34,21 +29,21 @@ pub fn page(
     html.push_str("<div class=\"card\"><h2>Stacks side by side</h2>");
     push_table(&mut html, played);
     html.push_str("</div>\n<div class=\"card\"><h2>Latencies</h2>\n");
-    let names: Vec<&str> = played.iter().map(|it| it.stack.as_str()).collect();
+    let names: Vec<&str> = played.iter().map(|played| played.stack.as_str()).collect();
     html.push_str(&latency_legend(&names));
-    let all = |it: &Played| Some(it.all.clone());
+    let all = |played: &Played| Some(played.all.clone());
     let _ = writeln!(html, "{}", chart("all", played, all));
-    let first = played.first().map(|it| it.groups.as_slice()).unwrap_or_default();
+    let first = played.first().map(|played| played.groups.as_slice()).unwrap_or_default();
     for group in first.iter().take(CHARTS_MAX) {
-        let of = |it: &Played| it.groups.iter().find(|it| it.name == group.name).cloned();
+        let of =
+            |played: &Played| played.groups.iter().find(|found| found.name == group.name).cloned();
         let _ = writeln!(html, "{}", chart(&group.name, played, of));
     }
     html.push_str("</div>\n");
     for note in notes_text(played, notes) {
         let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(&note));
     }
-    html.push_str(FOOT);
-    html
+    iofair_draw::page("iofair replay", "Replay", &html)
 }
 
 fn push_table(html: &mut String, played: &[Played]) {

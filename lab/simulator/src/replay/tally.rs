@@ -8,6 +8,7 @@ use iofair_core::request::Operation;
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::stats::minimum::MinimumMeter;
 use iofair_core::time::{Instant, Nanos};
+use iofair_trace::record::Completion;
 use iofair_trace::source::Notes;
 use serde::Serialize;
 
@@ -224,8 +225,8 @@ impl Tally {
             }
         }
     }
-    /// A request is complete; after which time may be unknown.
-    pub(super) fn complete(&mut self, now: Instant, it: &Counted, latency: Option<Nanos>) {
+    /// A request has ended, and nobody waits for it any more. One that has failed counts for nothing else.
+    pub(super) fn end(&mut self, now: Instant, it: &Counted) {
         self.turn(now);
         self.last = self.last.max(now);
         if it.has_length() {
@@ -235,6 +236,10 @@ impl Tally {
                 group.meter.complete(now, group.contract.minimum(), it.bytes);
             }
         }
+    }
+    /// A request is complete; after which time may be unknown.
+    pub(super) fn complete(&mut self, now: Instant, it: &Counted, latency: Option<Nanos>) {
+        self.end(now, it);
         let group = &mut self.groups[it.group];
         group.amounts.count(it);
         let Some(latency) = latency else { return };
@@ -300,11 +305,12 @@ fn distribution(latency: &Histogram) -> Vec<(u64, u64)> {
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) tally: Tally,
-    /// Completions that lie ahead: time, number, latency.
-    ahead: BinaryHeap<Reverse<(Instant, u64, Nanos)>>,
-    requests: BTreeMap<u64, Counted>,
+    /// Completions that lie ahead: time, number.
+    ahead: BinaryHeap<Reverse<(Instant, u64)>>,
+    requests: BTreeMap<u64, (Counted, Completion)>,
     number: u64,
     unknown: u64,
+    failed: u64,
 }
 
 /// Recorded requests in flight; further ones are counted without their latencies.
@@ -312,33 +318,45 @@ const RECORDED_MAX: usize = 1 << 17;
 /// The note about requests without a latency.
 const UNKNOWN: &str =
     "requests without a recorded latency, which count for the rates of the recording only";
+/// The note about requests that failed.
+const FAILED: &str =
+    "requests that failed in the recording, of which they are left out; replays complete them";
 
 impl Recorded {
     pub(super) fn new() -> Self {
         let (ahead, requests) = (BinaryHeap::new(), BTreeMap::new());
-        Self { tally: Tally::new(), ahead, requests, number: 0, unknown: 0 }
+        Self { tally: Tally::new(), ahead, requests, number: 0, unknown: 0, failed: 0 }
     }
-    /// A request with its recorded latency.
-    pub(super) fn add(&mut self, at: Instant, latency: Option<Nanos>, it: Counted) {
+    /// A request with its recorded completion.
+    pub(super) fn add(&mut self, at: Instant, completion: Option<Completion>, it: Counted) {
         self.advance(at);
         self.tally.arrive(at, &it);
-        let Some(latency) = latency.filter(|_| self.ahead.len() < RECORDED_MAX) else {
+        let failed = completion.is_some_and(|it| it.failed);
+        self.failed += u64::from(failed);
+        let Some(completion) = completion.filter(|_| self.ahead.len() < RECORDED_MAX) else {
+            if failed {
+                return self.tally.end(at, &it);
+            }
             self.unknown += 1;
             return self.tally.complete(at, &it, None);
         };
         self.number += 1;
-        self.requests.insert(self.number, it);
-        let done = Instant(at.0.saturating_add(latency.0));
-        self.ahead.push(Reverse((done, self.number, latency)));
+        self.requests.insert(self.number, (it, completion));
+        let done = Instant(at.0.saturating_add(completion.latency.0));
+        self.ahead.push(Reverse((done, self.number)));
     }
     fn advance(&mut self, now: Instant) {
-        while let Some(Reverse((at, number, latency))) = self.ahead.peek().copied() {
+        while let Some(Reverse((at, number))) = self.ahead.peek().copied() {
             if at > now {
                 break;
             }
             self.ahead.pop();
-            let it = self.requests.remove(&number).expect("it was put there");
-            self.tally.complete(at, &it, Some(latency));
+            let (it, Completion { latency, failed }) =
+                self.requests.remove(&number).expect("it was put there");
+            match failed {
+                true => self.tally.end(at, &it),
+                false => self.tally.complete(at, &it, Some(latency)),
+            }
         }
     }
     /// The results; `None` if there was no completion.
@@ -348,6 +366,32 @@ impl Recorded {
             return None;
         }
         notes.add(UNKNOWN, self.unknown);
+        notes.add(FAILED, self.failed);
         Some(self.tally.finish("recording", streams, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: requests that failed move no bytes, are in no latency, and are told. Method: two good reads and a failed one, which
+    /// takes the longest, of a group with a minimum.
+    #[test]
+    fn failed_requests_move_nothing() {
+        let mut recorded = Recorded::new();
+        let contract = Contract { min: Some(1000), ..Contract::default() };
+        let group = recorded.tally.add("a", &contract);
+        let read = Counted { group, operation: Operation::Read, bytes: 4096 };
+        for (at, latency, failed) in [(0, 5, false), (1, 900, true), (2, 7, false)] {
+            let completion = Completion { latency: Nanos::from_millis(latency), failed };
+            recorded.add(Instant(at * 1_000_000), Some(completion), read);
+        }
+        let mut notes = Notes::default();
+        let played = recorded.finish(1, &mut notes).expect("there are completions");
+        assert_eq!((played.all.requests, played.all.read_bytes), (2, 8192));
+        assert_eq!(played.all.bytes_per_second, 8192.0 / 0.901);
+        assert!(played.all.latency.max < 8_000_000, "{:?}", played.all.latency);
+        assert_eq!((notes.of(FAILED), notes.of(UNKNOWN)), (1, 0));
     }
 }

@@ -5,11 +5,11 @@
 
 use core::fmt::Write;
 
-use super::chart::{COLOURS, HIGH, LEFT, TOP, open, push_level, tick_label};
-use super::scale::Scale;
+use iofair_draw::{Axis, Mark, Plot, STACKS, Scale, escape, stack};
+
+use super::number::number;
 use super::summary::{Row, Summary};
 use super::surface;
-use super::svg::escape;
 use super::swept::{Number, axes, numbers, numeric, rest};
 
 const WIDE: f64 = 330.0;
@@ -18,9 +18,6 @@ const WIDE: f64 = 330.0;
 pub(super) fn has_curves(summary: &Summary) -> bool {
     !axes(summary).is_empty()
 }
-
-/// A dot of a chart: its places on both axes, and its row.
-type Dot<'a> = (f64, f64, &'a Row);
 
 /// All charts; nothing without a sweep over numbers.
 pub(super) fn curves(html: &mut String, summary: &Summary) {
@@ -70,96 +67,35 @@ struct Chart<'a> {
 }
 
 impl Chart<'_> {
-    /// Where a value lies on the axis to the right, from 0 to 1.
-    fn across(&self, value: f64) -> f64 {
-        let (low, high) = (self.values[0].0, self.values[self.values.len() - 1].0);
-        match low > 0.0 && high > low * 30.0 {
-            true => (value / low).log10() / (high / low).log10(),
-            false => (value - low) / (high - low),
-        }
-    }
-
     fn push(&self, html: &mut String, summary: &Summary, here: &dyn Fn(&Row) -> bool, title: &str) {
-        let mut lines: Vec<(usize, &str, Vec<Dot<'_>>)> = Vec::new();
-        for (colour, stack) in summary.stacks().into_iter().enumerate() {
-            let rows = summary.rows.iter().filter(|row| row.stack == stack && here(row));
-            let point = |row| {
-                let row: &Row = row;
+        let (mut marks, mut values) = (Vec::new(), Vec::new());
+        for (colour, name) in summary.stacks().into_iter().enumerate() {
+            let rows = summary.rows.iter().filter(|row| row.stack == name && here(row));
+            let dot = |row: &Row| {
                 let (_, text) = row.swept.iter().find(|(key, _)| key == self.key)?;
-                Some((numeric(text)?, (self.number.of)(row)?, row))
+                let (at, value) = (numeric(text)?, (self.number.of)(row)?);
+                let told =
+                    format!("{name} {}: {} {}", row.variant, number(value), self.number.unit);
+                Some(((at, value), told))
             };
-            let mut points: Vec<_> = rows.filter_map(point).collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            lines.push((colour, stack, points));
-        }
-        let scale = Scale::of(lines.iter().flat_map(|line| line.2.iter().map(|point| point.1)));
-        let x = |value: f64| LEFT + 10.0 + (WIDE - 20.0) * self.across(value);
-        let y = |value: f64| TOP + HIGH * (1.0 - scale.place(value));
-        let mut svg = open(title, LEFT + WIDE + 12.0, TOP + HIGH + 36.0);
-        self.push_axes(&mut svg, scale, &x, &y);
-        for (colour, stack, points) in lines {
-            let colour = colour % COLOURS;
-            let mut path = String::new();
-            for (value, number, row) in points {
-                let (left, top) = (x(value), y(number));
-                let letter = if path.is_empty() { 'M' } else { 'L' };
-                let _ = write!(path, "{letter}{left:.1} {top:.1}");
-                let _ = write!(
-                    svg,
-                    "<circle class=\"s{colour}\" cx=\"{left:.1}\" cy=\"{top:.1}\" r=\"3.4\"><title>{} {}: {} {}</title></circle>",
-                    escape(stack),
-                    escape(&row.variant),
-                    super::number::number(number),
-                    self.number.unit
-                );
-            }
-            if !self.dots && !path.is_empty() {
-                let _ = write!(
-                    svg,
-                    "<path class=\"curve s{colour}\" d=\"{path}\"><title>{}</title></path>",
-                    escape(stack)
-                );
+            let mut dots: Vec<_> = rows.filter_map(dot).collect();
+            dots.sort_by(|a, b| a.0.0.total_cmp(&b.0.0));
+            let points: Vec<_> = dots.iter().map(|(at, _)| *at).collect();
+            values.extend(points.iter().map(|(_, value)| *value));
+            marks.extend(dots.into_iter().map(|(at, tip)| {
+                let (style, name) = (stack(colour), String::new());
+                Mark::Dot { at, radius: 3.4, style, name, tip }
+            }));
+            if !self.dots && !points.is_empty() {
+                let style = format!("class=\"curve s{}\"", colour % STACKS);
+                marks.push(Mark::Line { points, style, tip: name.to_owned() });
             }
         }
-        svg.push_str("</svg>\n");
-        let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
-    }
-
-    fn push_axes(
-        &self,
-        svg: &mut String,
-        scale: Scale,
-        x: &dyn Fn(f64) -> f64,
-        y: &dyn Fn(f64) -> f64,
-    ) {
-        for tick in scale.ticks() {
-            push_level(svg, LEFT + WIDE, y(tick), &tick_label(tick));
-        }
-        let mut free = 0.0;
-        for (value, text) in self.values {
-            let (at, half) = (x(*value), 3.0 * text.chars().count() as f64);
-            // A label that would cover the one before is left out.
-            if at - half < free {
-                continue;
-            }
-            free = at + half + 5.0;
-            let _ = write!(
-                svg,
-                "<text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                TOP + HIGH + 15.0,
-                escape(text)
-            );
-        }
-        let log = if scale.is_log() { ", logarithmic" } else { "" };
-        let _ = write!(
-            svg,
-            "<text class=\"unit\" x=\"0\" y=\"11\">{}{log}</text>\
-             <text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            self.number.unit,
-            LEFT + WIDE,
-            TOP + HIGH + 31.0,
-            escape(self.key)
-        );
+        let (low, high) = (self.values[0].0, self.values[self.values.len() - 1].0);
+        let x = Axis::new(self.key, Scale::around(low, high)).with_ticks(self.values.to_vec());
+        let y = Axis::of(self.number.unit, values.into_iter());
+        let plot = Plot { title: title.to_owned(), x, y, marks };
+        let _ = write!(html, "<div><h3>{}</h3>{}</div>", escape(title), plot.in_page(WIDE));
     }
 }
 
@@ -172,7 +108,7 @@ pub(super) mod tests {
 
     /// The summary of a swept experiment, and its charts.
     pub(in crate::report) fn swept(sweeps: &[&str]) -> (Summary, String) {
-        let sweeps = sweeps.iter().map(|it| (*it).to_owned()).collect();
+        let sweeps = sweeps.iter().map(|sweep| (*sweep).to_owned()).collect();
         let overrides = Overrides { sweeps, ..Overrides::default() };
         let text = EXAMPLE.replace("[[sweep]]\nclient = \"reader\"", "[[sweep]]\nkey = \"time\"");
         let text = text.replace("key = \"count\"\nvalues = [4, 1]", "values = [\"2s\", \"4s\"]");
@@ -226,7 +162,7 @@ pub(super) mod tests {
         assert!(told.ends_with("there are: \"rand\", \"seq\""), "{told}");
         experiment.keep_variants(&["rand".to_owned()]).expect("a variant of the file");
         assert_eq!(experiment.variants.len(), all / 2);
-        assert!(experiment.variants.iter().all(|it| it.base == "rand"));
+        assert!(experiment.variants.iter().all(|variant| variant.base == "rand"));
     }
 
     /// Goal: what is not swept over numbers has no curves. Method: drives.

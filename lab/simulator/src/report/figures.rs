@@ -2,29 +2,26 @@
 
 use core::fmt::Write;
 
-use super::chart::{Bar, COLOURS, Curve, Group, bars, percentiles};
+use iofair_draw::{Bar, Group, STACKS, bar_chart, escape, legend_of_stacks};
+
 use super::clients::ClientRow;
-use super::number::{differs_too_much, measured, published};
-use super::summary::{ClaimRow, Row, Summary};
-use super::svg::escape;
+use super::latencies::{Curve, Line, percentiles, timeline};
+use super::number::{differs_too_much, measured, number, published};
+use super::summary::{ClaimRow, JOB_TITLES, Row, Summary};
 use super::table::{Columns, row_cells};
-use super::timeline::{Line, timeline};
 use crate::experiment::{Statistics, Subject};
 
 /// More clients than this share a chart for each variant, in place of a chart for each client.
 const CHARTS_MAX: usize = 6;
 
 fn colour(summary: &Summary, stack: &str) -> usize {
-    summary.stacks().iter().position(|name| *name == stack).unwrap_or(0) % COLOURS
+    summary.stacks().iter().position(|name| *name == stack).unwrap_or(0) % STACKS
 }
 
 /// The colours of the stacks, and what is drawn besides bars.
 pub(super) fn legend(html: &mut String, summary: &Summary) {
     html.push_str("<div class=\"legend\">");
-    for (index, stack) in summary.stacks().iter().enumerate() {
-        let class = index % COLOURS;
-        let _ = write!(html, "<span><i class=\"s{class}\"></i>{}</span>", escape(stack));
-    }
+    html.push_str(&legend_of_stacks(&summary.stacks()));
     let rates = || summary.claims.iter().filter(|claim| claim.is_rate);
     if rates().any(|claim| claim.published.is_some()) {
         html.push_str("<span class=\"key\">&#9671; published</span>");
@@ -50,13 +47,13 @@ pub(super) fn rates(html: &mut String, summary: &Summary) {
         }
     } else {
         for name in &clients {
-            let of_client = |row: &Row| row.client(name).map(|it| it.rate);
-            let subject = |it: &Subject| *it == Subject::Client((*name).to_owned());
+            let of_client = |row: &Row| row.client(name).map(|client| client.rate);
+            let subject = |subject: &Subject| *subject == Subject::Client((*name).to_owned());
             let all = groups(summary, of_client, subject);
             chart(html, (&format!("{name}: rate"), unit), &all);
             let mut rows = summary.rows.iter().filter_map(|row| row.client(name));
             if rows.any(ClientRow::uses_cache) {
-                let at_drive = |row: &Row| row.client(name).and_then(|it| it.drive);
+                let at_drive = |row: &Row| row.client(name).and_then(|client| client.drive);
                 let all = groups(summary, at_drive, |_| false);
                 chart(html, (&format!("{name}: at the drive"), unit), &all);
             }
@@ -71,7 +68,7 @@ pub(super) fn rates(html: &mut String, summary: &Summary) {
 /// A group of bars for each client of one variant.
 fn by_client(summary: &Summary, clients: &[&str], rows: &[Row]) -> Vec<Group> {
     let group = |name: &&str| {
-        let subject = |it: &Subject| *it == Subject::Client((*name).to_owned());
+        let subject = |subject: &Subject| *subject == Subject::Client((*name).to_owned());
         let bar = |row: &Row| Some(bar(summary, row, row.client(name)?.rate, &subject));
         Group { label: (*name).to_owned(), bars: rows.iter().filter_map(bar).collect() }
     };
@@ -82,7 +79,7 @@ fn chart(html: &mut String, (title, unit): (&str, &str), groups: &[Group]) {
     if groups.iter().all(|group| group.bars.is_empty()) {
         return;
     }
-    let svg = bars(title, unit, groups);
+    let svg = bar_chart(title, unit, groups);
     let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
 }
 
@@ -122,6 +119,7 @@ fn bar(summary: &Summary, row: &Row, it: Statistics, subject: &impl Fn(&Subject)
     let half = it.confidence_95.filter(|half| *half > 0.0 && half.is_finite());
     Bar {
         value: it.mean,
+        label: number(if it.mean.is_finite() { it.mean } else { 0.0 }),
         range: match differs_too_much(&it) {
             true => Some((it.min, it.max)),
             false => half.map(|half| ((it.mean - half).max(0.0), it.mean + half)),
@@ -137,10 +135,16 @@ fn bar(summary: &Summary, row: &Row, it: Statistics, subject: &impl Fn(&Subject)
 pub(super) fn numbers(html: &mut String, summary: &Summary) {
     let (variants, unit) = (summary.has_variants(), summary.rate_unit);
     let columns = Columns::of(summary);
-    let mut titles = vec![unit];
-    titles.extend(columns.each.then_some("each process"));
-    titles.extend(columns.drive.then_some("at the drive"));
-    titles.extend(["mean ms", "p50", "p99", "longest", "drive busy %"]);
+    let mut titles = Vec::new();
+    if columns.jobs {
+        titles.extend(JOB_TITLES);
+    } else {
+        titles.push(unit);
+        titles.extend(columns.each.then_some("each process"));
+        titles.extend(columns.drive.then_some("at the drive"));
+        titles.extend(["mean ms", "p50", "p99", "longest"]);
+    }
+    titles.push("drive busy %");
     let open = if summary.claims.is_empty() { " open" } else { "" };
     let first = if variants { "<th>variant</th>" } else { "" };
     let _ = write!(
@@ -191,14 +195,16 @@ pub(super) fn numbers(html: &mut String, summary: &Summary) {
 /// Latencies by percentile, and over time where the experiment has an interval: a chart for each client and variant.
 pub(super) fn latencies(html: &mut String, summary: &Summary) {
     for (index, name) in summary.clients().into_iter().enumerate() {
-        let ended = |row: &Row| row.client(name).is_some_and(|it| !it.distribution.is_empty());
+        let ended =
+            |row: &Row| row.client(name).is_some_and(|client| !client.distribution.is_empty());
         if !summary.rows.iter().any(ended) {
             continue;
         }
         let open = if index == 0 { " open" } else { "" };
         let seconds = summary.interval.filter(|_| {
             // A single point is no line.
-            let points = |row: &Row| row.client(name).map(|it| it.series.iter().flatten().count());
+            let points =
+                |row: &Row| row.client(name).map(|client| client.series.iter().flatten().count());
             summary.rows.iter().filter_map(points).any(|points| points > 1)
         });
         let what = if seconds.is_some() { " and over time" } else { "" };

@@ -1,8 +1,9 @@
 //! One page with everything: a chart a figure with the published values on the bars, latencies by
-//! percentile, the tables. Self-contained: no font, no address of anybody. A script sorts tables and saves charts; without it the
-//! page shows the same.
+//! percentile, the tables.
 
 use core::fmt::Write;
+
+use iofair_draw::escape;
 
 use super::curves;
 use super::figures;
@@ -10,26 +11,14 @@ use super::number::{band, published};
 use super::requests;
 use super::shares;
 use super::summary::Summary;
-use super::svg::escape;
 use super::table::got;
 use super::tally::{self, Tally};
 use super::tradeoff;
 use crate::experiment::Verdict;
 
-/// The style sheet of pages.
-pub const STYLE: &str = include_str!("page.css");
-/// The end of pages, with their script.
-pub const FOOT: &str =
-    concat!("<script>\n", include_str!("page.js"), "</script>\n</body></html>\n");
-
 /// The page of these experiments.
 pub fn page(title: &str, summaries: &[Summary]) -> String {
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{0}</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>{0}</h1>\n",
-        escape(title)
-    );
+    let mut html = String::new();
     kinds(&mut html, &Tally::of_all(summaries));
     if summaries.len() > 1 {
         overview(&mut html, summaries);
@@ -37,8 +26,7 @@ pub fn page(title: &str, summaries: &[Summary]) -> String {
     for (index, summary) in summaries.iter().enumerate() {
         experiment(&mut html, index, summary);
     }
-    html.push_str(FOOT);
-    html
+    iofair_draw::page(title, title, &html)
 }
 
 /// The headline, and the table of all kinds of claims.
@@ -110,7 +98,7 @@ fn experiment(html: &mut String, index: usize, summary: &Summary) {
         curves::curves(html, summary);
     }
     tradeoff::tradeoffs(html, summary);
-    if !curves::has_curves(summary) || summary.claims.iter().any(|it| it.is_rate) {
+    if !curves::has_curves(summary) || summary.claims.iter().any(|claim| claim.is_rate) {
         figures::rates(html, summary);
     }
     claims(html, summary);

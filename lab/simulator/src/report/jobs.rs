@@ -1,16 +1,16 @@
 //! The table of a job file: each job under each stack, reads and writes apart.
 
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::{CellAlignment, Table};
 
 use super::number::number;
-use super::summary::Summary;
+use super::summary::{JOB_TITLES, Summary};
 use super::table::STYLE;
 use crate::experiment::Results;
 use crate::experiment::quantity::is_process_of;
 use iofair_core::stats::histogram::Histogram;
 
-/// Results of a job file as text. Numbers are those of all clones of a job together, and means over the repeats. `summary`:
-/// of the same results, for its warnings.
+/// Results of a job file as text. Numbers are those of all clones of a job together, and means over the repeats. `summary` is
+/// of the same results.
 pub fn jobs_table(results: &Results, summary: &Summary) -> String {
     let experiment = &results.experiment;
     let variant = &experiment.variants[0];
@@ -21,22 +21,15 @@ pub fn jobs_table(results: &Results, summary: &Summary) -> String {
         text += &format!("  {}\n", experiment.note);
     }
     text.push('\n');
-    let titles =
-        ["stack", "job", "calls", "MB/s", "IOPS", "mean ms", "p50", "p99", "max", "MB", "s"];
     let mut table = Table::new();
-    table.load_style(STYLE).set_header(titles);
-    for index in 3..titles.len() {
+    table.load_style(STYLE).set_header(["stack", "job"].into_iter().chain(JOB_TITLES));
+    for index in 3..2 + JOB_TITLES.len() {
         let column = table.column_mut(index).expect("the header made this column");
         column.set_cell_alignment(CellAlignment::Right);
     }
-    for (stack, (name, _)) in experiment.stacks.iter().enumerate() {
-        for job in &variant.subjects {
-            for (direction, calls) in ["read", "write", "trim"].into_iter().enumerate() {
-                if let Some(cells) = cells(results, stack, job, direction) {
-                    let head = [name.as_str(), job, calls].map(Cell::new);
-                    table.add_row(head.into_iter().chain(cells.into_iter().map(Cell::new)));
-                }
-            }
+    for row in &summary.rows {
+        for cells in &row.jobs {
+            table.add_row([&row.stack].into_iter().chain(cells));
         }
     }
     for line in table.trim_fmt().lines() {
@@ -81,7 +74,15 @@ fn too_slow(results: &Results) -> Vec<&str> {
     jobs.filter(|job| slow.iter().any(|client| is_process_of(client, job))).collect()
 }
 
-/// The numbers of a job in one direction; `None` if it has no calls there.
+/// The rows of a stack: each job and direction, and their numbers ([`JOB_TITLES`]).
+pub(super) fn rows(results: &Results, stack: usize) -> Vec<Vec<String>> {
+    let jobs =
+        results.experiment.jobs.iter().flat_map(|_| &results.experiment.variants[0].subjects);
+    let all = jobs.flat_map(|job| (0..3).map(move |direction| (job, direction)));
+    all.filter_map(|(job, direction)| cells(results, stack, job, direction)).collect()
+}
+
+/// A job in one direction; `None` if it has no calls there.
 fn cells(results: &Results, stack: usize, job: &str, direction: usize) -> Option<Vec<String>> {
     let runs = results.repeats(0, stack);
     let (mut latency, mut seconds, mut rate, mut iops, mut bytes) =
@@ -107,6 +108,8 @@ fn cells(results: &Results, stack: usize, job: &str, direction: usize) -> Option
     let count = runs.len() as f64;
     let ms = |nanos: u64| number(nanos as f64 / 1e6);
     Some(vec![
+        job.to_owned(),
+        ["read", "write", "trim"][direction].to_owned(),
         number(rate / count),
         number(iops / count),
         ms(latency.mean()),

@@ -4,7 +4,6 @@
 
 mod beside;
 mod cases;
-mod chart;
 mod clients;
 mod compared;
 mod csv;
@@ -21,27 +20,21 @@ mod markdown;
 mod measured;
 mod number;
 mod pareto;
-mod plot;
 mod promises;
 mod requests;
 pub mod robust;
 mod saved;
-mod scale;
 mod shares;
 mod steps;
 mod summarize;
 mod summary;
 mod surface;
-mod svg;
 mod swept;
 mod synopsis;
 mod table;
 mod tally;
-mod timeline;
 mod tradeoff;
 
-#[cfg(test)]
-mod contrast;
 #[cfg(test)]
 mod tests;
 
@@ -53,7 +46,7 @@ pub use csv::csv;
 pub use fio::{fio_json, fio_logs};
 pub use found::{SEARCHED, found_table};
 pub use frontier::{frontier_csv, frontier_table, has_promise, seeds_table, stacks_table};
-pub use html::{FOOT, STYLE, page};
+pub use html::page;
 pub use jobs::jobs_table;
 pub use json::{json, json_of_one};
 pub(crate) use latencies::{latencies, latency_legend};
@@ -61,12 +54,10 @@ pub use markdown::markdown;
 pub use measured::{Measured, experiments, missing, spots, stacks_asked};
 pub(crate) use number::short;
 pub use pareto::pareto_pictures;
-pub use plot::{Axis, COLOURS, Mark, Panel, picture};
 pub use promises::{PROMISES, promises_spots, promises_table};
 pub use saved::{Comparison, Mean, Row as SavedRow, Saved, compare};
 pub use steps::{STEPS, series_csv, step_pictures, steps_table};
 pub use summarize::summarize;
 pub use summary::{ClaimRow, Summary};
-pub use svg::{escape, picture_file};
 pub use table::table;
 pub use tally::{Tally, headline};

@@ -1,9 +1,10 @@
 //! The pictures of `reproduction/evidence/frontier.csv` in reproduction/promise.md: for each drive and workload, what the promised client gets
 //! against what all clients get, a dot a stack.
 
+use iofair_draw::{Axis, COLOURS, Mark, Plot, fill, picture};
+
 use super::frontier::{Row, STACK, read, workloads};
 use super::number::short;
-use super::plot::{Axis, COLOURS, Mark, Panel, picture};
 use super::steps::slug;
 
 /// A lower part of a minimum is drawn at this one.
@@ -14,7 +15,7 @@ const NEAR: f64 = 0.015;
 /// A picture for each drive of the table: its file name and what is in it. Each workload has a row of panels.
 pub fn pareto_pictures(csv: &str) -> Result<Vec<(String, String)>, String> {
     let rows = read(csv)?;
-    let mut drives: Vec<(&str, Vec<Panel>)> = Vec::new();
+    let mut drives: Vec<(&str, Vec<Plot>)> = Vec::new();
     for workload in workloads(&rows) {
         let drive = workload[0].drive.as_str();
         let panels = panels(workload);
@@ -24,7 +25,7 @@ pub fn pareto_pictures(csv: &str) -> Result<Vec<(String, String)>, String> {
         }
     }
     let legend = [(STACK, COLOURS[0]), ("on the frontier", COLOURS[1]), ("others", COLOURS[2])];
-    let draw = |(drive, panels): (&str, Vec<Panel>)| {
+    let draw = |(drive, panels): (&str, Vec<Plot>)| {
         let title = format!("{drive}: every stack, a dot each; up and right is better");
         let svg = picture(&title, &legend, (2, 430.0, 210.0), &panels);
         (format!("pareto-{}.svg", slug(drive)), svg)
@@ -33,14 +34,14 @@ pub fn pareto_pictures(csv: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 /// The rate as a part of the minimum and the 99.9th percentile, both against the total.
-fn panels(rows: &[Row]) -> [Panel; 2] {
+fn panels(rows: &[Row]) -> [Plot; 2] {
     let part = |row: &Row| row.rate / row.minimum;
     let waits = rows.iter().map(|row| row.p999).filter(|wait| wait.is_finite());
     let shortest = waits.clone().fold(f64::INFINITY, f64::min);
     let most_total = rows.iter().map(|row| row.total).fold(0.0, f64::max);
     let panel = |title: String, y: Axis, of: &dyn Fn(&Row) -> f64| {
         let x = Axis::linear("total, MB/s", most_total);
-        Panel { title, marks: dots(rows, of, (&x, &y)), x, y }
+        Plot { title, marks: dots(rows, of, (&x, &y)), x, y }
     };
     let title = format!("{}, minimum {} MB/s", rows[0].variant, short(rows[0].minimum));
     let parts = Axis::log("rate / minimum", PART_LEAST, rows.iter().map(part).fold(1.0, f64::max));
@@ -56,21 +57,24 @@ fn dots(rows: &[Row], of: &dyn Fn(&Row) -> f64, (x, y): (&Axis, &Axis)) -> Vec<M
     let place = |row: &Row| (x.place(row.total), y.place(of(row)));
     let is_beaten = |row: &Row| {
         let (right, up) = place(row);
-        let beats = |it: (f64, f64)| it.0 >= right && it.1 >= up && (it.0 > right || it.1 > up);
+        let beats = |other: (f64, f64)| {
+            other.0 >= right && other.1 >= up && (other.0 > right || other.1 > up)
+        };
         rows.iter().map(place).any(beats)
     };
     let (ours, others): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.stack == STACK);
     let (beaten, best): (Vec<&Row>, Vec<_>) = others.iter().partition(|row| is_beaten(row));
     let dot = |row: &Row, colour, radius, name| {
         let tip = format!("{}: {}, total {} MB/s", row.stack, short(of(row)), short(row.total));
-        Mark::Dot { at: (row.total, of(row)), colour, radius, name, tip }
+        Mark::Dot { at: (row.total, of(row)), radius, style: fill(colour), name, tip }
     };
     let mut marks: Vec<Mark> =
         beaten.iter().map(|row| dot(row, COLOURS[2], 2.5, String::new())).collect();
     let mut named: Vec<(f64, f64)> = Vec::new();
     for row in best {
         let here = place(row);
-        let is_near = |it: (f64, f64)| (it.0 - here.0).abs() < NEAR && (it.1 - here.1).abs() < NEAR;
+        let is_near =
+            |other: (f64, f64)| (other.0 - here.0).abs() < NEAR && (other.1 - here.1).abs() < NEAR;
         let mut name = String::new();
         if !named.iter().copied().any(is_near) {
             named.push(here);

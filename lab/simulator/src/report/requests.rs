@@ -3,17 +3,16 @@
 use core::fmt::Write;
 
 use iofair_core::request::Operation;
+use iofair_draw::{END, PAGE, Scale, Svg, escape, tick_label};
 
-use super::chart::{TOP, open, tick_label};
 use super::number::short;
-use super::scale::Scale;
 use super::summary::Summary;
-use super::svg::escape;
 use crate::outcome::Timeline;
 
 /// Width of a letter of a name.
 const LETTER: f64 = 5.9;
 const WIDE: f64 = 430.0;
+const TOP: f64 = 24.0;
 const LINE: f64 = 17.0;
 /// Most charts of an experiment: one for each variant and stack.
 const CHARTS_MAX: usize = 24;
@@ -39,7 +38,8 @@ pub(super) fn requests(html: &mut String, summary: &Summary) {
     );
     for row in rows.iter().take(CHARTS_MAX) {
         let words = [row.stack.as_str(), row.variant.as_str()];
-        let title = words.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(", ");
+        let title =
+            words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ");
         let shown = &row.requests[..row.requests.len().min(REQUESTS_MAX)];
         let _ = write!(html, "<div><h3>{}</h3>{}</div>", escape(&title), chart(&title, shown));
     }
@@ -70,66 +70,41 @@ fn words(it: &Timeline) -> String {
 
 fn chart(title: &str, requests: &[Timeline]) -> String {
     let ms = |nanos: u64| nanos as f64 / 1e6;
-    let longest = requests.iter().map(|it| ms(it.latency().0)).fold(1e-3, f64::max);
+    let longest = requests.iter().map(|request| ms(request.latency().0)).fold(1e-3, f64::max);
     // From zero on: the parts of a bar have to be comparable.
-    let scale = Scale::from_zero(longest);
-    let letters = requests.iter().map(|it| words(it).chars().count()).max().unwrap_or(0);
+    let scale = Scale::with_room(longest);
+    let letters = requests.iter().map(|request| words(request).chars().count()).max().unwrap_or(0);
     let left = letters as f64 * LETTER + 14.0;
     let x = |value: f64| left + WIDE * scale.place(value);
     let bottom = TOP + LINE * requests.len() as f64;
-    let mut svg = open(title, left + WIDE + 60.0, bottom + 20.0);
-    for tick in scale.ticks() {
-        let at = x(tick);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom:.1}\"/>\
-             <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            bottom + 14.0,
-            tick_label(tick)
-        );
-    }
-    let _ = write!(svg, "<text class=\"unit\" x=\"{left:.1}\" y=\"11\">ms</text>");
-    for (index, it) in requests.iter().enumerate() {
+    let mut svg = Svg::new();
+    let ticks = scale.ticks().into_iter().map(|tick| (x(tick), tick_label(tick)));
+    svg.columns(ticks, (TOP, bottom), bottom + 14.0, PAGE);
+    svg.text((left, 11.0), PAGE.soft, "ms");
+    for (index, request) in requests.iter().enumerate() {
         let top = TOP + LINE * index as f64;
-        let parts = [it.throttled, it.scheduled, it.served].map(|part| ms(part.0));
+        let parts = [request.throttled, request.scheduled, request.served].map(|part| ms(part.0));
         let told =
             PARTS.iter().zip(parts).map(|((name, _), part)| format!("{name} {}", short(part)));
         let tip = format!(
             "{}: {} ms ({})",
-            words(it),
-            short(ms(it.latency().0)),
+            words(request),
+            short(ms(request.latency().0)),
             told.collect::<Vec<_>>().join(", ")
         );
-        let class = if it.is_longest { "label" } else { "tick" };
-        let _ = write!(
-            svg,
-            "<g><title>{}</title><text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            escape(&tip),
-            left - 8.0,
-            top + 12.0,
-            escape(&words(it))
-        );
-        let mut from = 0.0;
-        for ((_, class), part) in PARTS.iter().zip(parts).filter(|(_, part)| *part > 0.0) {
-            let _ = write!(
-                svg,
-                "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"11\"/>",
-                x(from),
-                top + 3.0,
-                (x(from + part) - x(from)).max(0.6)
-            );
-            from += part;
-        }
-        let _ = write!(
-            svg,
-            "<text class=\"value\" x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
-            x(from) + 5.0,
-            top + 12.0,
-            short(from)
-        );
+        let class = if request.is_longest { "class=\"label\"" } else { PAGE.soft };
+        svg.group(&tip, |svg| {
+            svg.text((left - 8.0, top + 12.0), &format!("{END} {class}"), &words(request));
+            let mut from = 0.0;
+            for ((_, class), part) in PARTS.iter().zip(parts).filter(|(_, part)| *part > 0.0) {
+                let size = ((x(from + part) - x(from)).max(0.6), 11.0);
+                svg.rect((x(from), top + 3.0), size, &format!("class=\"{class}\""), "");
+                from += part;
+            }
+            svg.text((x(from) + 5.0, top + 12.0), "class=\"value\"", &short(from));
+        });
     }
-    svg.push_str("</svg>\n");
-    svg
+    svg.in_page(title, (left + WIDE + 60.0, bottom + 20.0))
 }
 
 #[cfg(test)]

@@ -4,11 +4,10 @@ use core::fmt::Write;
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table};
+use iofair_draw::escape;
 use serde::{Deserialize, Serialize};
 
-use super::html::{FOOT, STYLE};
 use super::number::number;
-use super::svg::escape;
 use super::table::STYLE as TABLE;
 
 /// What is needed of a result. [`super::json()`] writes it.
@@ -243,13 +242,7 @@ impl Comparison {
     }
     /// As a page with all quantities; those that differ are marked.
     pub fn page(&self) -> String {
-        let mut html = format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>iofair-lab report</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>Results side by side</h1>\n\
-             <p class=\"brief\">{}</p>\n",
-            escape(&self.sentence())
-        );
+        let mut html = format!("<p class=\"brief\">{}</p>\n", escape(&self.sentence()));
         for [file, title, repeats] in &self.experiments {
             let (file, title, repeats) = (escape(file), escape(title), escape(repeats));
             let _ = writeln!(html, "<p class=\"soft\">{file}: {title}; {repeats}</p>");
@@ -277,8 +270,7 @@ impl Comparison {
             html.push_str("</tr>\n");
         }
         html.push_str("</table></div></div>\n");
-        html.push_str(FOOT);
-        html
+        iofair_draw::page("iofair report", "Results side by side", &html)
     }
 }
 

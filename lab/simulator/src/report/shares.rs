@@ -2,9 +2,10 @@
 
 use core::fmt::Write;
 
+use iofair_draw::{Svg, escape, stack};
+
 use super::number::short;
 use super::summary::{Row, Summary};
-use super::svg::escape;
 
 /// Part of a minimum that counts as kept.
 const KEPT: f64 = 0.97;
@@ -13,10 +14,10 @@ const WIDE: f64 = 150.0;
 
 /// Whether anything was promised: a minimum, or more by weight to some clients than to others.
 fn is_promised(row: &Row) -> bool {
-    let each = row.clients.iter().map(|it| it.entitlement / it.processes.max(1) as f64);
+    let each = row.clients.iter().map(|client| client.entitlement / client.processes.max(1) as f64);
     let (low, high) =
-        each.fold((f64::INFINITY, 0.0_f64), |(low, high), it| (low.min(it), high.max(it)));
-    let minimum = row.clients.iter().any(|it| it.minimum > 0.0);
+        each.fold((f64::INFINITY, 0.0_f64), |(low, high), each| (low.min(each), high.max(each)));
+    let minimum = row.clients.iter().any(|client| client.minimum > 0.0);
     minimum || (row.clients.len() > 1 && high > low * 1.01)
 }
 
@@ -37,7 +38,8 @@ pub(super) fn shares(html: &mut String, summary: &Summary) {
          <th class=\"n\">got {unit}</th><th></th><th class=\"n\">by weight %</th><th class=\"n\">got %</th><th></th></tr>"
     );
     for row in rows {
-        let all: f64 = row.clients.iter().map(|it| it.rate.mean).filter(|it| it.is_finite()).sum();
+        let all: f64 =
+            row.clients.iter().map(|client| client.rate.mean).filter(|rate| rate.is_finite()).sum();
         for (index, client) in row.clients.iter().enumerate() {
             let first = index == 0;
             html.push_str(if first { "<tr class=\"first\">" } else { "<tr>" });
@@ -76,15 +78,14 @@ pub(super) fn shares(html: &mut String, summary: &Summary) {
 
 /// What was got as a bar, what was promised as a line.
 fn bar(promised: f64, got: f64) -> String {
-    format!(
-        "<svg viewBox=\"0 0 {WIDE} 14\" width=\"{WIDE}\" role=\"img\" aria-label=\"promised {} %, got {} %\"><rect class=\"band\" x=\"0\" \
-         y=\"3\" width=\"{WIDE}\" height=\"8\"/><rect class=\"s1\" x=\"0\" y=\"3\" width=\"{:.1}\" height=\"8\"/><path class=\"published\" \
-         d=\"M{:.1} 0v14\"/></svg>",
-        short(100.0 * promised),
-        short(100.0 * got),
-        WIDE * got.clamp(0.0, 1.0),
-        (WIDE * promised.clamp(0.0, 1.0)).clamp(1.0, WIDE - 1.0)
-    )
+    let [promised_part, got_part] = [promised, got].map(|part| WIDE * part.clamp(0.0, 1.0));
+    let mut svg = Svg::new();
+    svg.rect((0.0, 3.0), (WIDE, 8.0), "class=\"band\"", "");
+    svg.rect((0.0, 3.0), (got_part, 8.0), &stack(1), "");
+    let line = format!("M{:.1} 0v14", promised_part.clamp(1.0, WIDE - 1.0));
+    svg.path(&line, "class=\"published\"", "");
+    let [promised, got] = [promised, got].map(|part| short(100.0 * part));
+    svg.in_page(&format!("promised {promised} %, got {got} %"), (WIDE, 14.0))
 }
 
 #[cfg(test)]

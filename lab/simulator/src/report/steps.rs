@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use iofair_draw::{Axis, COLOURS, Mark, Plot, picture};
+
 use super::number::short;
-use super::plot::{Axis, COLOURS, Mark, Panel, picture};
 use super::promises::{TARGET, minimum};
 use crate::experiment::claim::SECOND;
 use crate::experiment::{Claim, Experiment, Kind, Metric, Quantity, Results, step};
@@ -193,7 +194,7 @@ fn draw(experiment: &Experiment, index: usize, rates: &[(&str, &Series)]) -> Str
     let line = |series: &Series, colour| {
         let middle = |(index, rate): (usize, &f64)| ((index as f64 + 0.5) * series.0, *rate);
         let points = series.1.iter().enumerate().map(middle).collect();
-        Mark::Line { points, colour, width: 1.4 }
+        Mark::line(points, colour, 1.4)
     };
     let (mut all, mut own) = (down().collect::<Vec<_>>(), down().collect::<Vec<_>>());
     let (mut largest, mut largest_own) = (0f64, 0f64);
@@ -218,7 +219,7 @@ fn draw(experiment: &Experiment, index: usize, rates: &[(&str, &Series)]) -> Str
         own.push(Mark::Across(minimum));
         largest_own = largest_own.max(minimum * 1.2);
     }
-    let panel = |title: &str, high, marks| Panel {
+    let panel = |title: &str, high, marks| Plot {
         title: title.to_owned(),
         x: Axis::exact("seconds", time),
         y: Axis::linear("MB/s", high),

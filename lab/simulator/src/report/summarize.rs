@@ -1,6 +1,7 @@
 //! From results to their summary.
 
 use super::clients::ClientRow;
+use super::jobs;
 use super::number::short;
 use super::summary::{ClaimRow, Row, Summary};
 use super::synopsis;
@@ -133,6 +134,7 @@ fn row(results: &Results, variant: usize, stack: usize) -> Row {
         swept: experiment.variants[variant].swept.clone(),
         stack: experiment.stacks[stack].0.clone(),
         clients: ClientRow::all(results, variant, stack),
+        jobs: jobs::rows(results, stack),
         requests: results.repeats(variant, stack)[0].requests.clone(),
         total: of(&Quantity::TOTAL),
         busy: of(&Quantity { subject: Subject::Total, metric: Metric::Busy }),

@@ -7,6 +7,10 @@ use super::robust::{self, Draws};
 use crate::experiment::{Basis, Quantity, Statistics, Subject, Verdict};
 use crate::outcome::Timeline;
 
+/// Columns of the rows of a job, after its name.
+pub(super) const JOB_TITLES: [&str; 9] =
+    ["calls", "MB/s", "IOPS", "mean ms", "p50", "p99", "max", "MB", "s"];
+
 /// An experiment's numbers and verdicts.
 #[derive(Clone, Debug)]
 pub struct Summary {
@@ -53,6 +57,8 @@ pub struct Row {
     pub stack: String,
     /// The clients that do I/O, in the file's order.
     pub clients: Vec<ClientRow>,
+    /// Of a job file: each job in each direction, as cells.
+    pub jobs: Vec<Vec<String>>,
     /// Single requests of the first repeat, if they were kept.
     pub requests: Vec<Timeline>,
     /// Rate of the drive.

@@ -5,13 +5,15 @@
 
 use core::fmt::Write;
 
-use super::chart::{LEFT, TOP, open};
+use iofair_draw::{END, MIDDLE, PAGE, Scale, Svg, escape, stack};
+
 use super::number::short;
-use super::scale::Scale;
 use super::summary::{Row, Summary};
-use super::svg::escape;
 use super::swept::{Axis, Number, numbers, rest};
 
+/// Where cells begin.
+const LEFT: f64 = 64.0;
+const TOP: f64 = 24.0;
 /// Size of a cell.
 const WIDE: f64 = 58.0;
 const HIGH: f64 = 26.0;
@@ -47,7 +49,7 @@ pub(super) fn surfaces(html: &mut String, summary: &Summary, axes: &[Axis]) {
         for panel in panels.iter().take(most) {
             for stack in summary.stacks() {
                 let words = [number.title.as_str(), stack, panel];
-                let title = words.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>();
+                let title = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>();
                 let title = title.join(", ");
                 let here =
                     |row: &&Row| row.stack == stack && rest(row, &[&right.0, &up.0]) == *panel;
@@ -71,8 +73,8 @@ struct Shades {
 impl Shades {
     fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let is_log = Scale::of(values.clone()).is_log();
-        let values = values.filter(|it| it.is_finite() && (!is_log || *it > 0.0));
-        let ends = |(low, high): (f64, f64), it: f64| (low.min(it), high.max(it));
+        let values = values.filter(|value| value.is_finite() && (!is_log || *value > 0.0));
+        let ends = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
         let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), ends);
         Self { is_log, low, high }
     }
@@ -95,78 +97,40 @@ fn map(
     rows: &[&Row],
 ) -> String {
     let (columns, lines) = (right.1.len() as f64, up.1.len() as f64);
-    let left = LEFT + 18.0;
-    let mut svg = open(title, left + columns * WIDE + 8.0, TOP + lines * HIGH + 34.0);
+    let end = LEFT + columns * WIDE;
+    let mut svg = Svg::new();
     let find = |x: &str, y: &str| {
         let same = |row: &&&Row| value(row, &right.0) == Some(x) && value(row, &up.0) == Some(y);
         rows.iter().find(same).and_then(|row| (number.of)(row))
     };
+    let (at_left, around) = (format!("{END} {}", PAGE.soft), format!("{MIDDLE} {}", PAGE.soft));
     for (line, (_, y)) in up.1.iter().rev().enumerate() {
         let top = TOP + line as f64 * HIGH;
-        let _ = write!(
-            svg,
-            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            left - 6.0,
-            top + HIGH / 2.0 + 3.5,
-            escape(y)
-        );
+        svg.text((LEFT - 6.0, top + HIGH / 2.0 + 3.5), &at_left, y);
         for (column, (_, x)) in right.1.iter().enumerate() {
             let Some(got) = find(x, y) else { continue };
-            push_cell(
-                &mut svg,
-                (left + column as f64 * WIDE, top),
-                got,
-                shades.opacity(got),
-                &format!(
-                    "{} = {x}, {} = {y}: {} {}",
-                    right.0,
-                    up.0,
-                    super::number::number(got),
-                    number.unit
-                ),
-            );
+            let (key, other, all) = (&right.0, &up.0, super::number::number(got));
+            let tip = format!("{key} = {x}, {other} = {y}: {all} {}", number.unit);
+            svg.group(&tip, |svg| {
+                let left = LEFT + column as f64 * WIDE;
+                let style = format!("{} fill-opacity=\"{:.2}\"", stack(1), shades.opacity(got));
+                svg.rect((left + 1.0, top + 1.0), (WIDE - 2.0, HIGH - 2.0), &style, "");
+                let middle = (left + WIDE / 2.0, top + HIGH / 2.0 + 3.5);
+                svg.text(middle, &format!("class=\"cell\" {MIDDLE}"), &short(got));
+            });
         }
     }
     for (column, (_, x)) in right.1.iter().enumerate() {
-        let _ = write!(
-            svg,
-            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            left + (column as f64 + 0.5) * WIDE,
-            TOP + lines * HIGH + 13.0,
-            escape(x)
-        );
+        let middle = LEFT + (column as f64 + 0.5) * WIDE;
+        svg.text((middle, TOP + lines * HIGH + 13.0), &around, x);
     }
     let log = if shades.is_log { ", logarithmic" } else { "" };
-    let _ = write!(
-        svg,
-        "<text class=\"unit\" x=\"0\" y=\"11\">{}, {}{log}</text><text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text></svg>",
-        escape(&up.0),
-        number.unit,
-        left + columns * WIDE,
-        TOP + lines * HIGH + 29.0,
-        escape(&right.0)
-    );
-    svg
+    svg.text((0.0, 11.0), PAGE.soft, &format!("{}, {}{log}", up.0, number.unit));
+    svg.text((end, TOP + lines * HIGH + 29.0), &at_left, &right.0);
+    svg.in_page(title, (end + 8.0, TOP + lines * HIGH + 34.0))
 }
 
 /// A row's value of a swept key.
 fn value<'a>(row: &'a Row, key: &str) -> Option<&'a str> {
     row.swept.iter().find(|(name, _)| name == key).map(|(_, text)| text.as_str())
-}
-
-fn push_cell(svg: &mut String, (left, top): (f64, f64), value: f64, opacity: f64, tip: &str) {
-    let _ = write!(
-        svg,
-        "<g><title>{}</title><rect class=\"s1\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
-         fill-opacity=\"{:.2}\"/><text class=\"cell\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text></g>",
-        escape(tip),
-        left + 1.0,
-        top + 1.0,
-        WIDE - 2.0,
-        HIGH - 2.0,
-        opacity,
-        left + WIDE / 2.0,
-        top + HIGH / 2.0 + 3.5,
-        short(value)
-    );
 }

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 use super::number::{band, measured, number, published};
-use super::summary::{ClaimRow, Row, Summary};
+use super::summary::{ClaimRow, JOB_TITLES, Row, Summary};
 use super::tally::{Tally, headline};
 use crate::experiment::{Kind, Verdict};
 
@@ -110,20 +110,27 @@ pub(super) struct Columns {
     pub(super) each: bool,
     /// What reached the drive.
     pub(super) drive: bool,
+    /// Those of a job file in place of the client's.
+    pub(super) jobs: bool,
 }
 
 impl Columns {
     pub(super) fn of(summary: &Summary) -> Self {
         let clients = || summary.rows.iter().flat_map(|row| &row.clients);
+        let jobs = summary.rows.iter().any(|row| !row.jobs.is_empty());
         Self {
-            each: clients().any(|it| it.processes > 1),
-            drive: clients().any(|it| it.drive.is_some()),
+            each: !jobs && clients().any(|it| it.processes > 1),
+            drive: !jobs && clients().any(|it| it.drive.is_some()),
+            jobs,
         }
     }
 }
 
 /// The lines of one variant on one stack: its clients, then the drive. The first cell of all but the first is empty.
 pub(super) fn row_cells(row: &Row, columns: Columns) -> Vec<Vec<String>> {
+    if columns.jobs {
+        return job_cells(row);
+    }
     let mut lines = Vec::new();
     for client in &row.clients {
         let mut cells = vec![String::new(), client.label(), measured(&client.rate)];
@@ -168,6 +175,28 @@ pub(super) fn row_cells(row: &Row, columns: Columns) -> Vec<Vec<String>> {
     total.extend(std::iter::repeat_n(String::new(), 4));
     total.push(number(row.busy.mean));
     lines.push(total);
+    lines[0][0] = row.stack.clone();
+    lines
+}
+
+/// The lines of a stack: its jobs in each direction, their syncs, then the drive.
+fn job_cells(row: &Row) -> Vec<Vec<String>> {
+    let job = |cells: &Vec<String>| [&[String::new()], &cells[..], &[String::new()]].concat();
+    let mut lines: Vec<Vec<String>> = row.jobs.iter().map(job).collect();
+    let line = |name: String, cells: &[(usize, String)]| {
+        let mut line = vec![String::new(); 3 + JOB_TITLES.len()];
+        line[1] = name;
+        cells.iter().for_each(|(at, cell)| line[*at].clone_from(cell));
+        line
+    };
+    for client in &row.clients {
+        let latencies = client.syncs.map(|syncs| syncs.map(number));
+        let cells = latencies.map(|it| (5..9).zip(it).collect::<Vec<_>>());
+        lines.extend(cells.map(|cells| line(format!("{} fdatasync", client.name), &cells)));
+    }
+    let busy = 2 + JOB_TITLES.len();
+    let total = [(3, measured(&row.total)), (busy, number(row.busy.mean))];
+    lines.push(line("total".to_owned(), &total));
     lines[0][0] = row.stack.clone();
     lines
 }

@@ -1,5 +1,7 @@
 //! Every report of one small experiment whose numbers are known.
 
+use iofair_draw::FOOT;
+
 use super::*;
 use crate::experiment::tests::{example, results};
 use crate::experiment::{Overrides, Results, parse};

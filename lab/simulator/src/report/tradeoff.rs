@@ -3,11 +3,10 @@
 
 use core::fmt::Write;
 
-use super::chart::{COLOURS, HIGH, LEFT, TOP, WIDE, open, push_level, tick_label};
+use iofair_draw::{Axis, Mark, PAGE, Plot, STACKS, escape};
+
 use super::number::{number, short};
-use super::scale::Scale;
 use super::summary::{Row, Summary};
-use super::svg::escape;
 use super::swept::Reader;
 
 /// Most variants of the file that are drawn.
@@ -42,8 +41,10 @@ pub(super) fn tradeoffs(html: &mut String, summary: &Summary) {
         return;
     }
     let name = summary.focus.as_str();
-    let rate = move |row: &Row| row.client(name).map(|it| it.rate.mean);
-    let p99 = move |row: &Row| row.client(name).filter(|it| it.calls > 0).map(|it| it.p99.mean);
+    let rate = move |row: &Row| row.client(name).map(|client| client.rate.mean);
+    let p99 = move |row: &Row| {
+        row.client(name).filter(|client| client.calls > 0).map(|client| client.p99.mean)
+    };
     let unit = summary.rate_unit;
     let sides = [
         Side {
@@ -113,9 +114,9 @@ fn front<'p, 'a>(points: &'p [Point<'a>], small: bool) -> Vec<&'p Point<'a>> {
         }
     }
     // A point that has hardly more than the next one, and less of the other thing, is no choice.
-    let totals: Vec<f64> = front.iter().map(|it| it.total).skip(1).collect();
+    let totals: Vec<f64> = front.iter().map(|point| point.total).skip(1).collect();
     let mut next = totals.into_iter();
-    front.retain(|it| next.next().is_none_or(|total| total < it.total * DISTINCT));
+    front.retain(|point| next.next().is_none_or(|total| total < point.total * DISTINCT));
     front
 }
 
@@ -125,56 +126,26 @@ fn chart(
     points: &[Point<'_>],
     front: &[&Point<'_>],
 ) -> String {
-    let across = Scale::of(points.iter().map(|it| it.total));
-    let up = Scale::of(points.iter().map(|it| it.value));
-    let x = |total: f64| LEFT + WIDE * across.place(total);
-    let y = |value: f64| TOP + HIGH * (1.0 - up.place(value));
-    let mut svg = open(title, LEFT + WIDE + 26.0, TOP + HIGH + 36.0);
-    for tick in up.ticks() {
-        push_level(&mut svg, LEFT + WIDE, y(tick), &tick_label(tick));
-    }
-    for tick in across.ticks() {
-        let _ = write!(
-            svg,
-            "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            x(tick),
-            TOP + HIGH + 15.0,
-            tick_label(tick)
-        );
-    }
-    let words = |scale: Scale| if scale.is_log() { ", logarithmic" } else { "" };
-    let _ = write!(
-        svg,
-        "<text class=\"unit\" x=\"0\" y=\"11\">{}{}</text><text class=\"unit\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">total, {}{}</text>",
-        side.unit,
-        words(up),
-        LEFT + WIDE,
-        TOP + HIGH + 31.0,
-        summary.rate_unit,
-        words(across)
-    );
-    let line: Vec<String> =
-        front.iter().map(|it| format!("{:.1} {:.1}", x(it.total), y(it.value))).collect();
-    let _ = write!(svg, "<path class=\"front\" d=\"M{}\"/>", line.join("L"));
+    let total = format!("total, {}", summary.rate_unit);
+    let x = Axis::of(&total, points.iter().map(|point| point.total));
+    let y = Axis::of(side.unit, points.iter().map(|point| point.value));
+    let line = front.iter().map(|point| (point.total, point.value)).collect();
+    let (style, tip) = (PAGE.mark.to_owned(), String::new());
+    let mut marks = vec![Mark::Line { points: line, style, tip }];
     for point in points {
-        let is_front = front.iter().any(|it| core::ptr::eq(*it, point));
-        let _ = write!(
-            svg,
-            "<circle class=\"s{}{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{}\"><title>{} {}: {} {}, total {}</title></circle>",
-            point.colour % COLOURS,
-            if is_front { " best" } else { "" },
-            x(point.total),
-            y(point.value),
-            if is_front { "4.6" } else { "3.2" },
-            escape(&point.row.stack),
-            escape(&point.row.variant),
-            number(point.value),
-            side.unit,
-            number(point.total)
-        );
+        let is_front = front.iter().any(|other| core::ptr::eq(*other, point));
+        let (best, radius) = if is_front { (" best", 4.6) } else { ("", 3.2) };
+        let Row { stack, variant, .. } = point.row;
+        let (value, total) = (number(point.value), number(point.total));
+        marks.push(Mark::Dot {
+            at: (point.total, point.value),
+            radius,
+            style: format!("class=\"s{}{best}\"", point.colour % STACKS),
+            name: String::new(),
+            tip: format!("{stack} {variant}: {value} {}, total {total}", side.unit),
+        });
     }
-    svg.push_str("</svg>\n");
-    svg
+    Plot { title: title.to_owned(), x, y, marks }.in_page(290.0)
 }
 
 /// The points of the front in words.
@@ -222,8 +193,9 @@ mod tests {
         let row = &summary.rows[0];
         let points = [(10.0, 1.0), (10.01, 0.5), (8.0, 3.0), (9.0, 2.0), (8.0, 1.0), (5.0, 2.5)];
         let points = points.map(|(total, value)| point(row, total, value));
-        let told =
-            |small| front(&points, small).iter().map(|it| (it.total, it.value)).collect::<Vec<_>>();
+        let told = |small| {
+            front(&points, small).iter().map(|point| (point.total, point.value)).collect::<Vec<_>>()
+        };
         assert_eq!(told(false), [(10.0, 1.0), (9.0, 2.0), (8.0, 3.0)]);
         assert_eq!(told(true), [(10.01, 0.5)]);
     }

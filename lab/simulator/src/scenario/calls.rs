@@ -91,8 +91,33 @@ pub enum Turn {
     Run(u64),
     /// This many calls go to the same place.
     Same(u64),
-    /// From the end of a sequential call to the next one, so many sectors; behind the beginning it goes on at the end of the file.
-    Gap(i64),
+    /// Sequential calls do not follow one another directly.
+    Gap(Gap),
+    /// Sequential calls of one size go to several files in turn.
+    Files(Files),
+}
+
+/// Several files, which are equal parts of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Files {
+    /// How many.
+    pub number: u64,
+    /// Calls that go to a file before it is the next one's turn.
+    pub calls: u64,
+}
+
+/// What is between sequential calls of a direction, and what follows the last one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// From the end of a call to the next one. Backwards, calls go on at the end of the file after its beginning.
+    pub sectors: i64,
+    /// So many sectors follow one another before it; 0: those of one call.
+    pub zone: u64,
+    /// Whether a call that would begin behind the end of the file goes to its beginning; otherwise it cannot be made.
+    pub wraps: bool,
+    /// A call that cannot be made ends a round, and all directions begin anew; after so many rounds the job ends. `None`: it
+    /// goes on, and a direction whose last call ended with the file begins anew by itself.
+    pub rounds: Option<u64>,
 }
 
 /// The search for the largest number of calls in flight at which latencies stay low.

@@ -2,20 +2,18 @@
 
 use core::fmt::Write;
 
+use iofair_draw::{Axis, COLOURS, Mark, Plot, escape, fill, picture};
+
 use super::score::{Grade, Score, Scorecard};
 use super::text::{HEADER, MEANINGS, cells, conditions, sentence};
-use crate::report::{Axis, COLOURS, FOOT, Mark, Panel, STYLE, escape, picture, short};
+use crate::report::short;
 
 /// A part of a minimum below this is drawn here.
 const PART_LEAST: f64 = 0.01;
 
 /// The page.
 pub fn page(cards: &[Scorecard]) -> String {
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>iofair-lab compare</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>Policies compared</h1>\n"
-    );
+    let mut html = String::new();
     for card in cards {
         let _ = writeln!(html, "<p>{}</p>", escape(&sentence(card)));
     }
@@ -27,8 +25,7 @@ pub fn page(cards: &[Scorecard]) -> String {
         let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(meaning));
     }
     html.push_str("</div>\n");
-    html.push_str(FOOT);
-    html
+    iofair_draw::page("iofair compare", "Policies compared", &html)
 }
 
 fn push_card(html: &mut String, card: &Scorecard) {
@@ -56,11 +53,11 @@ fn push_shares(html: &mut String, card: &Scorecard) {
     html.push_str(
         "<h3>Fairness: Jain's index, and the sum of the clients' parts of the drive</h3>\n",
     );
-    let mixes = card.scores.first().map(|it| it.shares.as_slice()).unwrap_or_default();
+    let mixes = card.scores.first().map(|score| score.shares.as_slice()).unwrap_or_default();
     let mut header = vec!["stack"];
-    header.extend(mixes.iter().map(|it| it.mix));
+    header.extend(mixes.iter().map(|shares| shares.mix));
     let row = |score: &Score| {
-        let of = |it: &super::score::Shares| format!("{:.2} ({:.2})", it.jain, it.sum);
+        let of = |shares: &super::score::Shares| format!("{:.2} ({:.2})", shares.jain, shares.sum);
         let cells: Vec<String> =
             [score.stack.clone()].into_iter().chain(score.shares.iter().map(of)).collect();
         let plain = vec![None; cells.len()];
@@ -139,28 +136,28 @@ fn push_table(html: &mut String, header: &[&str], rows: Vec<Row>) {
 
 /// For each kind of neighbours, the part of the minimum against the use of the drive, a dot a stack.
 fn pareto(card: &Scorecard) -> String {
-    let kinds = card.scores.first().map_or(0, |it| it.kept.len());
+    let kinds = card.scores.first().map_or(0, |score| score.kept.len());
     let panel = |kind: usize| {
         let dot = |score: &Score| {
             let it = &score.kept[kind];
             Mark::Dot {
                 at: (it.usage, it.part.max(PART_LEAST)),
-                colour: if score.stack.contains("promise") { COLOURS[0] } else { COLOURS[1] },
+                style: fill(COLOURS[usize::from(!score.stack.contains("promise"))]),
                 radius: 4.0,
                 name: score.stack.clone(),
                 tip: format!("{}: {:.2} of the minimum, use {:.2}", score.stack, it.part, it.usage),
             }
         };
-        let most = card.scores.iter().map(|it| it.kept[kind].usage).fold(1.0, f64::max);
+        let most = card.scores.iter().map(|score| score.kept[kind].usage).fold(1.0, f64::max);
         let mut marks = vec![Mark::Across(1.0)];
         marks.extend(card.scores.iter().map(dot));
-        Panel {
+        Plot {
             title: format!("beside {}", card.scores[0].kept[kind].neighbours),
             x: Axis::linear("use of the drive", most),
             y: Axis::log("part of the minimum", PART_LEAST, 10.0),
             marks,
         }
     };
-    let panels: Vec<Panel> = (0..kinds).map(panel).collect();
+    let panels: Vec<Plot> = (0..kinds).map(panel).collect();
     picture("Up and right is better", &[], (2, 470.0, 230.0), &panels)
 }

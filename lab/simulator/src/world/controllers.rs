@@ -11,7 +11,7 @@ use iofair_drive::Drive;
 use iofair_drive::random::Random;
 use iofair_drive::stripe::Geometry;
 
-use crate::engine::{Device, Dispatcher};
+use crate::engine::device::{Device, Dispatcher};
 use crate::error::RunError;
 use crate::scenario::{Control, Scenario, Scheduling};
 

@@ -66,11 +66,31 @@ fn lost_promises_are_named() {
         "group \"a\" is no longer guaranteed 20.00 MB/s",
         "group \"a\" is no longer guaranteed 100 I/Os a second",
         "group \"a\" no longer has reads completed within 2ms",
-        "group \"a\" is no longer limited",
+        "group \"a\" is no longer limited to 90.00 MB/s of reads",
+        "group \"a\" is no longer limited to 90.00 MB/s of writes",
         "the stack \"none-mq-deadline\" does not share the drive by weight: a group gets what others leave",
     ];
     let none = read("stack = 'none-mq-deadline'", &group("a", ""));
     assert_eq!(texts(&full, &none, &known(false)), want);
+}
+
+/// Goal: each ceiling that goes is named, also while others of the group stay. Method: all ceilings, then the one that holds
+/// most of them less.
+#[test]
+fn each_lost_ceiling_is_named() {
+    let all = "max = { read = '90MB/s', write = '80MB/s', total = '99MB/s', read_iops = 5, write_iops = 6, total_iops = 7 }";
+    let (full, one) =
+        (read("", &group("a", all)), read("", &group("a", "max = { write = '80MB/s' }")));
+    let want = [
+        "90.00 MB/s of reads",
+        "99.00 MB/s in all",
+        "5 reads a second",
+        "6 writes a second",
+        "7 requests a second",
+    ];
+    let want = want.map(|limit| format!("group \"a\" is no longer limited to {limit}"));
+    assert_eq!(texts(&full, &one, &known(false)), want);
+    assert!(texts(&one, &full, &known(false)).is_empty());
 }
 
 /// Goal: it is said what minimums leave to be shared, before and after. Method: 20 MB/s of a reader of 25 MB/s alone, on a

@@ -247,36 +247,6 @@ fn anybody_preempts_a_queue_that_is_not_waited_for() {
     assert_eq!(preempted("prop-bfq"), 0, "groups are waited for");
 }
 
-/// Goal: a completion brings about a dispatch by itself when it leaves the drive empty and its queue is not waited for, or
-/// when the drive was full. Method: the controller, after single completions.
-#[test]
-fn what_an_answer_schedules() {
-    let mut world = World::new("prop-bfq", Drive::flash(), FIXED);
-    let (a, b) = (world.hand(100), world.hand(100));
-    let writes = |world: &mut World, at: u64| {
-        world.send_one(b, Operation::Write, at, 8);
-        world.dispatch().expect("nobody is waited for")
-    };
-    let (first, second) = (writes(&mut world, 0), writes(&mut world, 1 << 20));
-    world.complete(first);
-    assert!(!world.controller.schedules_dispatch(), "the drive has another one");
-    world.complete(second);
-    assert!(world.controller.schedules_dispatch());
-    world.read(a, 0, 8);
-    world.serve(100).expect("its read");
-    assert!(world.wakes_in().is_some(), "it is waited for");
-    assert!(!world.controller.schedules_dispatch());
-    for i in 0..32 {
-        world.read(a, 8 * i, 8);
-    }
-    let mut sent: Vec<_> = core::iter::from_fn(|| world.dispatch()).collect();
-    assert_eq!(sent.len(), 32, "as many as the drive takes");
-    world.complete(sent.remove(0));
-    assert!(world.controller.schedules_dispatch(), "there was no room");
-    world.complete(sent.remove(0));
-    assert!(!world.controller.schedules_dispatch());
-}
-
 /// Goal: classes are strict, but the idle class gets a turn now and then. Method: three clients of one
 /// group, two seconds.
 #[test]

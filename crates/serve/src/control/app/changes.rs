@@ -15,7 +15,7 @@ use crate::control::gate::Gate;
 use crate::control::turns::Turn;
 use crate::control::{diff, limits, resources};
 use crate::error::ServeError;
-use crate::places::Consent;
+use crate::places::{Consent, ctl};
 use crate::pool::zeroing::Demand;
 use crate::reactor::handle::Removal;
 use crate::reserve::Room;
@@ -182,8 +182,11 @@ impl App {
         let before = served.server()?.contracts().clone();
         if self.file.read().map_err(self.system())? != before.text() {
             let file = self.file.path().display();
+            let ctl = ctl(&before).unwrap_or_else(|| "iofair ctl".into());
             return Err(Problem::conflict(format!("{file} was edited since the server read it"))
-                .allowed("apply the edit first: iofair ctl reload (POST /v1/reload, or SIGHUP)"));
+                .allowed(format!(
+                    "apply the edit first: {ctl} reload (POST /v1/reload, or SIGHUP)"
+                )));
         }
         Ok(before)
     }

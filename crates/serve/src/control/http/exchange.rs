@@ -124,7 +124,10 @@ async fn respond(
     let outcome = match outcome {
         Ok(Outcome::Events(events)) => return events::response(events).map(Either::Right),
         Ok(Outcome::Whole(outcome)) => outcome,
-        Err(problem) => ApiResponse::problem(&problem),
+        Err(problem) => {
+            problem.refusal().into_iter().for_each(|refusal| service.app.refuse(refusal));
+            ApiResponse::problem(&problem)
+        }
     };
     let mut response = Response::new(Either::Left(Full::new(outcome.body)));
     *response.status_mut() =

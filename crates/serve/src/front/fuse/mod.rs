@@ -4,7 +4,7 @@
 //! Several threads read the kernel's requests. They reply to requests that need no drive (names, sizes) directly.
 //! Every open file is an endpoint of the reactor (`reactor/file.rs`): it gets the calls and replies to the kernel
 //! directly. Nothing is cached: files are opened for direct I/O, and sizes are read each time. A file behaves like a
-//! block device: it cannot be truncated, and a write past its end fails with "no space".
+//! block device: `O_TRUNC` has no effect, another size is an error, and a write past its end fails with "no space".
 
 pub(crate) mod mount;
 
@@ -93,8 +93,8 @@ impl Opening {
     }
 }
 
-/// Hands an opened file to the reactor.
-pub(crate) struct Opener(pub(crate) Box<dyn Fn(Opening) + Send + Sync>);
+/// Hands an opened file to the reactor; `None`: there were no descriptors for one.
+pub(crate) struct Opener(pub(crate) Box<dyn Fn(Option<Opening>) + Send + Sync>);
 
 impl std::fmt::Debug for Opener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -252,8 +252,11 @@ impl Volumes {
 
 impl Filesystem for Volumes {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What this kernel does not know it does without.
-        for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_ASYNC_READ] {
+        // What this kernel does not know it does without. With `O_TRUNC` as a flag of `open`, a new size is always a
+        // truncation that a program asks for.
+        let wanted =
+            [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_ASYNC_READ, InitFlags::FUSE_ATOMIC_O_TRUNC];
+        for wanted in wanted {
             let _ = config.add_capabilities(wanted);
         }
         let _ = config.set_max_write(TRANSFER_MAX);
@@ -279,7 +282,7 @@ impl Filesystem for Volumes {
         mode: Option<u32>,
         uid: Option<u32>,
         gid: Option<u32>,
-        _size: Option<u64>,
+        size: Option<u64>,
         _: Option<TimeOrNow>,
         _: Option<TimeOrNow>,
         _: Option<WallTime>,
@@ -293,8 +296,12 @@ impl Filesystem for Volumes {
         if mode.is_some() || uid.is_some() || gid.is_some() {
             return reply.error(Errno::EPERM);
         }
-        // A new size is no error, so that programs may open it as they open a file to be written anew; it
-        // has no effect either, as on a block device.
+        let has = self.files.table().attributes(inode).map(|attributes| attributes.size);
+        if size.is_some() && has.is_some() && size != has {
+            // As on a block device.
+            return reply.error(Errno::EINVAL);
+        }
+        // Times are those of the server. To set them is no error, since programs that copy files do it last.
         self.reply_attributes(inode, reply);
     }
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -303,9 +310,12 @@ impl Filesystem for Volumes {
         if file.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
-        let Ok((handle, calls, wake)) = self.handle() else { return reply.error(Errno::ENFILE) };
+        let Ok((handle, calls, wake)) = self.handle() else {
+            (self.opener.0)(None);
+            return reply.error(Errno::ENFILE);
+        };
         // If the reactor is gone, dropping the reply is an error for whoever opens.
-        (self.opener.0)(Opening { volume, calls, wake, handle, reply });
+        (self.opener.0)(Some(Opening { volume, calls, wake, handle, reply }));
     }
     fn release(
         &self,

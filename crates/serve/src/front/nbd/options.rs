@@ -39,6 +39,21 @@ pub(super) struct Handshake {
     pub(super) structured: bool,
     /// The export for which `base:allocation` was chosen.
     pub(super) allocation_of: Option<String>,
+    /// Why the last step let the client have no export.
+    pub(super) refusal: Option<Refusal>,
+}
+
+/// Why a client gets no export.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The export or its group has as many connections as it may have.
+    Full,
+    /// There is no such export, as far as the client may know.
+    Unknown,
+    /// The client must use TLS.
+    Tls,
+    /// It does not speak the protocol.
+    Protocol,
 }
 
 impl Handshake {
@@ -47,7 +62,8 @@ impl Handshake {
             Peer::Unix(id) => vec![user(id)],
             Peer::Tcp => Vec::new(),
         };
-        Self { peer, tls, names, no_zeroes: false, structured: false, allocation_of: None }
+        let (allocation_of, refusal) = (None, None);
+        Self { peer, tls, names, no_zeroes: false, structured: false, allocation_of, refusal }
     }
     /// Whether the client may know of an export.
     pub(super) fn may_see(&self, export: &Export) -> bool {
@@ -111,7 +127,10 @@ pub(super) fn reply<'a>(
     out: &mut Vec<u8>,
 ) -> Outcome<'a> {
     match kind {
-        option::EXPORT_NAME if agreed.tls == Tls::Required => return Outcome::Close,
+        option::EXPORT_NAME if agreed.tls == Tls::Required => {
+            agreed.refusal = Some(Refusal::Tls);
+            return Outcome::Close;
+        }
         option::EXPORT_NAME => return export_name(agreed, data, offer, out),
         option::ABORT => {
             option_reply(out, kind, reply::ACK, &[]);
@@ -119,6 +138,8 @@ pub(super) fn reply<'a>(
         }
         option::STARTTLS => return start_tls(agreed, data, out),
         _ if agreed.tls == Tls::Required => {
+            // Clients ask for much before they begin TLS, but for a volume only once they want it so.
+            agreed.refusal = (kind == option::GO).then_some(Refusal::Tls);
             option_reply(out, kind, reply::ERR_TLS_REQD, b"this server requires TLS");
         }
         option::LIST if data.is_empty() => return Outcome::List,
@@ -164,8 +185,9 @@ fn export_name<'a>(
     out: &mut Vec<u8>,
 ) -> Outcome<'a> {
     // The old option has no way to say no.
-    let Some(export) = agreed.find(offer.exports, data).filter(|export| !offer.is_full(export))
-    else {
+    let found = agreed.find(offer.exports, data);
+    let Some(export) = found.filter(|export| !offer.is_full(export)) else {
+        agreed.refusal = Some(if found.is_some() { Refusal::Full } else { Refusal::Unknown });
         return Outcome::Close;
     };
     out.extend_from_slice(&export.size.to_be_bytes());
@@ -228,9 +250,11 @@ fn describe<'a>(
     };
     let Some(export) = agreed.find(offer.exports, name) else {
         agreed.unknown(kind, out);
+        agreed.refusal = (kind == option::GO).then_some(Refusal::Unknown);
         return Outcome::Next;
     };
     if kind == option::GO && offer.is_full(export) {
+        agreed.refusal = Some(Refusal::Full);
         let message = b"this export or its group has as many connections as it may have";
         option_reply(out, kind, reply::ERR_POLICY, message);
         return Outcome::Next;

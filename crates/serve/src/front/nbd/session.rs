@@ -4,8 +4,8 @@
 //! appended to `out`, and executes commands. The payload of a write follows its command; the owner takes it from the
 //! input.
 
-pub use super::options::Tls;
 use super::options::{self, Handshake};
+pub use super::options::{Refusal, Tls};
 use super::wire::{
     GREETING_MAGIC, OPTION_DATA_MAX, OPTION_HEADER, OPTION_MAGIC, PAYLOAD_MAX, REQUEST_HEADER,
     REQUEST_MAGIC, command, errno, error_chunk, flag, handshake, option, option_reply, reply,
@@ -142,6 +142,10 @@ impl Session {
     pub fn options(&self) -> u32 {
         self.options
     }
+    /// Why the last step let the client have no export, if it did not; told once.
+    pub fn take_refusal(&mut self) -> Option<Refusal> {
+        self.handshake.refusal.take()
+    }
     /// How the client is connected.
     pub fn peer(&self) -> Peer {
         self.handshake.peer
@@ -196,6 +200,12 @@ impl Session {
         Step { consumed, action: Action::Close }
     }
 
+    /// Closes, since the client does not speak the protocol.
+    fn break_off(&mut self, consumed: usize) -> Step {
+        self.handshake.refusal = Some(Refusal::Protocol);
+        self.close(consumed)
+    }
+
     fn client_flags(&mut self, input: &[u8]) -> Step {
         const NO_ZEROES: u32 = handshake::NO_ZEROES as u32;
         const KNOWN: u32 = handshake::FIXED_NEWSTYLE as u32 | NO_ZEROES;
@@ -204,7 +214,7 @@ impl Session {
         }
         let flags = u32_at(input, 0);
         if flags & !KNOWN != 0 {
-            return self.close(4);
+            return self.break_off(4);
         }
         self.handshake.no_zeroes = flags & NO_ZEROES != 0;
         self.state = State::Options;
@@ -217,11 +227,11 @@ impl Session {
         }
         let (kind, length) = (u32_at(input, 8), u32_at(input, 12));
         if u64_at(input, 0) != OPTION_MAGIC {
-            return self.close(OPTION_HEADER);
+            return self.break_off(OPTION_HEADER);
         }
         if length as usize > OPTION_DATA_MAX {
             if kind == option::EXPORT_NAME {
-                return self.close(OPTION_HEADER);
+                return self.break_off(OPTION_HEADER);
             }
             option_reply(out, kind, reply::ERR_TOO_BIG, b"this option is too long");
             self.skip = u64::from(length);
@@ -235,7 +245,7 @@ impl Session {
         self.options = self.options.saturating_add(1);
         match options::reply(&mut self.handshake, kind, data, offer, out) {
             options::Outcome::Next => Step { consumed, action: Action::Continue },
-            options::Outcome::List if self.lists >= LISTS_MAX => self.close(consumed),
+            options::Outcome::List if self.lists >= LISTS_MAX => self.break_off(consumed),
             options::Outcome::List => {
                 self.lists += 1;
                 self.listing = Some(0);
@@ -243,7 +253,7 @@ impl Session {
             }
             options::Outcome::Close => self.close(consumed),
             // A client waits for the reply; data sent before it is not authenticated.
-            options::Outcome::StartTls if input.len() > consumed => self.close(consumed),
+            options::Outcome::StartTls if input.len() > consumed => self.break_off(consumed),
             options::Outcome::StartTls => Step { consumed, action: Action::StartTls },
             options::Outcome::Attach(export) => {
                 let (size, read_only) = (export.size, export.read_only);
@@ -259,7 +269,7 @@ impl Session {
             return Step { consumed: 0, action: Action::More(REQUEST_HEADER) };
         }
         if u32_at(input, 0) != REQUEST_MAGIC {
-            return self.close(REQUEST_HEADER);
+            return self.break_off(REQUEST_HEADER);
         }
         let header = Header {
             flags: u16_at(input, 4),

@@ -20,6 +20,8 @@ use crate::wake;
 pub(crate) enum Command {
     /// A client has come; by this it can be sent away.
     Hello(UnixStream),
+    /// Nothing: a client was refused, or cut off.
+    Refused,
     /// Nothing: a message was handled, and its time is charged before the next one is.
     Spent,
     /// What is the volume now?

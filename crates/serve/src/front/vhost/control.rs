@@ -182,7 +182,7 @@ async fn serve_all(mut sockets: UnboundedReceiver<Socket>) {
 async fn serve(socket: Socket) {
     let Socket { listener, shared, line } = socket;
     if let Ok(listener) = watch(listener) {
-        while let Some(client) = accept(&listener, &shared, &line.volume).await {
+        while let Some(client) = accept(&listener, &shared, &line).await {
             // Without descriptors of theirs neither the owner of the socket nor the device could send it away.
             let (Ok(second), Ok(hook)) = (client.try_clone(), client.try_clone()) else { continue };
             {
@@ -209,7 +209,7 @@ async fn serve(socket: Socket) {
 async fn accept(
     listener: &AsyncFd<Arc<UnixListener>>,
     shared: &Shared,
-    volume: &str,
+    line: &Arc<DeviceHandle>,
 ) -> Option<UnixStream> {
     let mut is_told = false;
     loop {
@@ -227,9 +227,10 @@ async fn accept(
                     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
                 });
                 if refused.is_ok() {
-                    tell(volume, "a client was refused: no file descriptors left (RLIMIT_NOFILE)");
+                    let reason = "a client was refused: no file descriptors left (RLIMIT_NOFILE)";
+                    refuse(line, reason).await;
                 } else if waits && !is_told {
-                    tell(volume, "a client waits: no file descriptors left (RLIMIT_NOFILE)");
+                    tell(&line.volume, "a client waits: no file descriptors left (RLIMIT_NOFILE)");
                 }
                 is_told = waits;
                 drop(refused);
@@ -240,6 +241,14 @@ async fn accept(
             }
         }
     }
+}
+
+/// Tells that a client was refused, and counts it.
+async fn refuse(line: &Arc<DeviceHandle>, reason: &str) {
+    tell(&line.volume, reason);
+    let line = line.clone();
+    // A device that has gone counts nothing.
+    let _ = blocking(move || line.ask(Command::Refused)).await;
 }
 
 /// Runs what may wait on a thread for such things. `None`: it panicked.
@@ -257,7 +266,7 @@ async fn converse(client: UnixStream, hook: UnixStream, line: &Arc<DeviceHandle>
     let hello = line.clone();
     match blocking(move || hello.ask(Command::Hello(hook))).await.flatten() {
         Some(Reply::Refused(reason)) => {
-            tell(&line.volume, &reason);
+            refuse(line, &reason).await;
             return true;
         }
         Some(_) => {}
@@ -267,7 +276,7 @@ async fn converse(client: UnixStream, hook: UnixStream, line: &Arc<DeviceHandle>
     if let Err(error) = messages(client, line, handler.clone()).await
         && !matches!(error, Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_))
     {
-        tell(&line.volume, &format!("the client was disconnected: {error}"));
+        refuse(line, &format!("the client was disconnected: {error}")).await;
     }
     let gone = line.clone();
     // The handler's hold on the guest's memory outlives that of the device, so that it is unmapped here.

@@ -4,8 +4,9 @@ use iofair_core::request::Operation;
 
 use super::super::endpoint::{Progress, ReactorContext};
 use super::super::input::INLINE_MAX;
+use super::super::refusals::Refusal;
 use super::{Connection, HELD_MAX, Payload, carries};
-use crate::front::nbd::session::{Action, Command, CommandType};
+use crate::front::nbd::session::{self, Action, Command, CommandType};
 use crate::request::data::Data;
 use crate::request::op::{Hints, NewOp};
 
@@ -64,6 +65,14 @@ impl Connection {
             }
             let step = self.session.step(self.input.unread(), cx.offer(), self.out.text());
             self.input.consume(step.consumed);
+            if let Some(refusal) = self.session.take_refusal() {
+                cx.refusals.count(match refusal {
+                    session::Refusal::Full => Refusal::Group,
+                    session::Refusal::Unknown => Refusal::Unknown,
+                    session::Refusal::Tls => Refusal::Tls,
+                    session::Refusal::Protocol => Refusal::Protocol,
+                });
+            }
             match step.action {
                 Action::Continue => {}
                 Action::Refused => self.volume.into_iter().for_each(|it| cx.engine.refused(it)),

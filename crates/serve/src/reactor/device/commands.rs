@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use super::super::refusals::Refusal;
 use super::{Device, Queue, ReactorContext, call};
 use crate::engine::cancel::Cancel;
 use crate::front::vhost::command::{Command, Envelope, Reply};
@@ -50,6 +51,10 @@ impl Device {
         let Envelope { command, reply, .. } = envelope;
         let result = match command {
             Command::Spent => Reply::Done,
+            Command::Refused => {
+                cx.refusals.count(Refusal::Vhost);
+                Reply::Done
+            }
             Command::Hello(client) => self.hello(client, cx),
             Command::Look => Reply::Facts(self.facts),
             Command::Features(features) => {

@@ -86,6 +86,15 @@ fn calls_without_passes_are_fios() {
         ("rw=write:8k / size=64k / offset=12k", 6),
         ("rw=write:8k / size=64k / filesize=128k", 16),
         ("rw=write:8k / size=60k", 15),
+        ("rw=read:8k / size=128k / offset=64k", 11),
+        ("rw=write:8k / size=128k / offset=64k / loops=2", 22),
+        ("rw=write:8k / size=60k / offset=12k", 5),
+        ("rw=write:8k / size=60k / filesize=256k", 15),
+        ("rw=read / size=250k / zonemode=strided / zonesize=16k / zoneskip=32k", 22),
+        ("rw=read / size=128k / zonemode=strided / zonesize=16k / zoneskip=16k / loops=2", 64),
+        ("rw=read / nrfiles=2 / size=42k", 10),
+        ("rw=read / nrfiles=2 / size=40k / filesize=32k / file_service_type=roundrobin:3", 10),
+        ("rw=write / nrfiles=2 / size=64k / file_service_type=sequential / loops=2", 32),
         ("rw=write:12k / size=66k", 4),
         ("rw=trimwrite / size=1m / number_ios=7", 14),
         ("rw=read:8k / size=66k", 17),
@@ -262,6 +271,63 @@ fn too_slow_a_job_ends() {
     assert!(!run(&format!("{text}rate_iops_min=10\n")).clients[0].too_slow);
 }
 
+/// Goal: the page has what the table has of each job and direction. Method: a mix with syncs; the cells of the table in the page.
+#[test]
+fn the_page_has_all_directions() {
+    let mix =
+        results("[a]\nrw=randrw\ndirect=1\nsize=1m\nfdatasync=8\n[b]\nrw=randtrim\nsize=1m\n");
+    let summary = report::summarize(&mix);
+    let rows = &summary.rows[0].jobs;
+    let told: Vec<_> = rows.iter().map(|row| (&row[0][..], &row[1][..])).collect();
+    assert_eq!(told, [("a", "read"), ("a", "write"), ("b", "trim")]);
+    let page = report::page("jobs", std::slice::from_ref(&summary));
+    assert!(
+        page.contains(
+            "<th class=\"n\">calls</th><th class=\"n\">MB/s</th><th class=\"n\">IOPS</th>"
+        )
+    );
+    for row in rows {
+        let cells: Vec<String> =
+            row[1..].iter().map(|cell| format!("<td class=\"n\">{cell}</td>")).collect();
+        let line = format!("<td>{}</td>{}", row[0], cells.concat());
+        assert!(page.contains(&line), "{line}");
+    }
+    assert!(page.contains("<td>a fdatasync</td>"));
+}
+
+/// Goal: an error about an argument names it, and lists or suggests what is allowed. Method: slips in names and values.
+#[test]
+fn errors_name_their_argument() {
+    let text = "[a]\nsize=1m\n[b]\nsize=1m\ncgroup=mail\n";
+    for (setting, parts) in [
+        ("sise=64m", &["--set sise=64m: unknown key `sise`", "mean `size`?"][..]),
+        (
+            "tme=3s",
+            &["--set tme=3s: unknown key `tme`", "; or an option of jobs: ", "mean `time`?"],
+        ),
+        ("group.x.min=1MB/s", &["`group` is called `x`\n  allowed: mail"]),
+        ("group.mail.mix=1MB/s", &["--set group.mail.mix=1MB/s: unknown key `mix`", "`min`?"]),
+        ("group.mail.min=1", &["--set group.mail.min=1: ", "  allowed: "]),
+        ("machine=x", &["--set machine=x: no machine `x`\n  allowed: "]),
+        ("drive=x", &["--drive x: there is no drive profile \"x\"; there are "]),
+        ("policy.bgf.x=1", &["--set policy.bgf.x=1: no policy `bgf`"]),
+        ("policy.bfq.slice=1s", &["policy.bfq.slice=1s: no parameter \"slice\"; there are: "]),
+        ("size=much", &["--set:1:6: option `size`: `much` is not a number"]),
+    ] {
+        let settings = vec!["time=2s".to_owned(), setting.to_owned()];
+        let error = parse("job.fio", text, &Overrides { settings, ..Overrides::default() });
+        let error = error.expect_err(setting).to_string();
+        assert!(!error.contains("job.fio"), "{setting}: {error}");
+        for part in parts {
+            assert!(error.contains(part), "{setting}: {error}");
+        }
+    }
+    let settings = vec!["group.x.min=1MB/s".to_owned()];
+    let error = parse("a.fio", "[a]\nsize=1m\n", &Overrides { settings, ..Overrides::default() });
+    let wanted = "--set group.x.min=1MB/s: no `group` is called `x`: there is none\n  allowed: a group that a job has as its `cgroup`";
+    assert_eq!(error.expect_err("no group").to_string(), wanted);
+}
+
 /// Goal: calls of another priority overtake. Method: a fifth of the reads is real time under mq-deadline, which serves it first.
 #[test]
 fn some_calls_are_urgent() {
@@ -287,7 +353,6 @@ fn sizes_of_files_are_used() {
     assert_eq!(bytes("filename=/dev/x\nfilesize=4m\nsize=2m"), 2048);
     assert_eq!(bytes("filename=f\nfilesize=4m\nio_size=50%"), 2048);
     assert_eq!(bytes("filename=/dev/x:/dev/y\nio_size=1m"), 1024);
-    assert_eq!(bytes("name=/dev/sdb\nio_size=1m"), 1024);
     // Several files are one; each has as many whole blocks as fit into its part.
     for (options, wanted) in [
         ("filesize=64k\nnrfiles=4", 256),
@@ -324,8 +389,7 @@ fn sizes_of_files_are_used() {
 /// options and a job that does no I/O; then a mistake, which stays one.
 #[test]
 fn unsupported_options_can_be_left_out() {
-    let text =
-        "[global]\nsize=1m\nhipri\n[a]\nrw=write\nverify=md5\nnrfiles=8\n[b]\nioengine=cpuio\n";
+    let text = "[global]\nsize=1m\nhipri\n[a]\nrw=write\nverify=md5\nnrfiles=8\nfile_service_type=random\n[b]\nioengine=cpuio\n";
     let error = refused(text);
     for part in ["verify", "nrfiles", "cpuio", "--ignore-unsupported"] {
         assert!(error.contains(part), "{part}: {error}");
@@ -334,7 +398,7 @@ fn unsupported_options_can_be_left_out() {
     let it = experiment(text, &overrides);
     assert_eq!(it.variants[0].subjects, ["a"]);
     let note = "a: its 8 files are one of their size. Without effect here: hipri. LEFT OUT, although fio would do it: \
-        ioengine=cpuio, turns between the files of nrfiles=8, verify=md5.";
+        ioengine=cpuio, the order of files of nrfiles=8, verify=md5.";
     assert_eq!(it.note, note);
     let reads = experiment("[a]\nsize=1m\nverify=md5\n", &Overrides::default());
     assert_eq!(reads.note, "a: verify=md5 makes no calls and takes no time.");

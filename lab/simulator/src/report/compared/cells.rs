@@ -1,19 +1,21 @@
 //! The source's table beside ours: a row for each variant and stack, a column for each number, both numbers in a cell.
 
-use core::fmt::Write;
+use iofair_draw::{BOLD, END, MIDDLE, Sign, Svg, fill, legend};
 
 use super::distance::{Compared, Distance};
 use crate::report::number::{number, published};
 use crate::report::summary::Summary;
-use crate::report::svg::{escape, picture_file};
 
 /// Least width of a column.
 const CELL: f64 = 112.0;
 const ROW: f64 = 22.0;
 const TOP: f64 = 84.0;
+/// The border of a cell that was fitted, and its sign in the legend.
+const FITTED: &str = "stroke=\"#595959\" stroke-dasharray=\"3 2\"";
+const DASHED: &str = "fill=\"none\" stroke=\"#595959\" stroke-dasharray=\"3 2\"";
 /// Pixels of a character, of a bold one, and of one of the title.
 const CHARACTER: f64 = 6.3;
-const BOLD: f64 = 6.9;
+const HEADING: f64 = 6.9;
 const TITLE: f64 = 8.4;
 
 /// The table as a picture; none if fewer than two numbers are read at one place of a run.
@@ -29,46 +31,37 @@ pub(super) fn cells(summary: &Summary, all: &[Compared<'_>]) -> Option<String> {
             columns.push(column);
         }
     }
-    let count = all.iter().filter(|it| column(it).is_some()).count();
+    let count = all.iter().filter(|compared| column(compared).is_some()).count();
     if count < 2 {
         return None;
     }
     let widest = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0);
     let left = CHARACTER * widest as f64 + 24.0;
-    let headers = columns.iter().map(|it| BOLD * it.chars().count() as f64 + 12.0);
+    let headers = columns.iter().map(|column| HEADING * column.chars().count() as f64 + 12.0);
     let column_width = headers.fold(CELL, f64::max);
     let title = TITLE * summary.title.chars().count() as f64 + 16.0;
     let wide = (left + column_width * columns.len() as f64 + 8.0).max(560.0).max(title);
     let high = TOP + ROW * rows.len() as f64 + 10.0;
-    let mut svg = head(&summary.title);
+    let mut svg = Svg::titled(&summary.title);
+    let shades = Distance::ALL.map(|distance| (fill(distance.shade()), distance.words()));
+    let shades = shades.iter().map(|(style, words)| (Sign::Bar(style), *words));
+    let ends = [(Sign::None, "published : ours")].into_iter().chain(shades);
+    legend(&mut svg, (8.0, 40.0), ends.chain([(Sign::Bar(DASHED), "fitted")]));
     for (index, column) in columns.iter().enumerate() {
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-weight=\"600\">{}</text>",
-            left + column_width * (index as f64 + 0.5),
-            TOP - 8.0,
-            escape(column)
-        );
+        let middle = left + column_width * (index as f64 + 0.5);
+        svg.text((middle, TOP - 8.0), &format!("{MIDDLE} {BOLD}"), column);
     }
     for (index, row_of) in rows.iter().enumerate() {
         let y = TOP + ROW * index as f64;
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            left - 8.0,
-            y + 15.0,
-            escape(&name(row_of))
-        );
-        for it in all.iter().filter(|it| row(it) == *row_of) {
-            let Some(at) = column(it).and_then(|own| columns.iter().position(|it| *it == own))
-            else {
-                continue;
-            };
-            cell(&mut svg, it, (left + column_width * at as f64, y), column_width);
+        svg.text((left - 8.0, y + 15.0), END, &name(row_of));
+        for compared in all.iter().filter(|compared| row(compared) == *row_of) {
+            let own = column(compared);
+            let at = own.and_then(|own| columns.iter().position(|column| *column == own));
+            let Some(at) = at else { continue };
+            cell(&mut svg, compared, (left + column_width * at as f64, y), column_width);
         }
     }
-    svg += "</g>\n";
-    Some(picture_file(&summary.title, (wide, high), &svg))
+    Some(svg.file(&summary.title, (wide, high)))
 }
 
 fn row<'a>(it: &Compared<'a>) -> (&'a str, &'a str) {
@@ -84,45 +77,10 @@ fn column(it: &Compared<'_>) -> Option<String> {
     Some(format!("{quantity} {}", it.claim.unit))
 }
 
-fn head(title: &str) -> String {
-    let mut svg = format!(
-        "<g font-size=\"11\">\n<text x=\"8\" y=\"18\" font-size=\"14\" font-weight=\"600\">{}</text>\n\
-         <text x=\"8\" y=\"40\">published : ours</text>\n",
-        escape(title)
-    );
-    let mut at = 112.0;
-    for distance in Distance::ALL {
-        let (shade, words) = (distance.shade(), distance.words());
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{at:.0}\" y=\"30\" width=\"14\" height=\"12\" fill=\"{shade}\"/><text x=\"{:.0}\" y=\"40\">{words}</text>",
-            at + 19.0
-        );
-        at += 36.0 + CHARACTER * words.len() as f64;
-    }
-    let _ = writeln!(
-        svg,
-        "<rect x=\"{at:.0}\" y=\"30\" width=\"14\" height=\"12\" fill=\"none\" stroke=\"#595959\" stroke-dasharray=\"3 2\"/>\
-         <text x=\"{:.0}\" y=\"40\">fitted</text>",
-        at + 19.0
-    );
-    svg
-}
-
-fn cell(svg: &mut String, it: &Compared<'_>, (x, y): (f64, f64), width: f64) {
-    let border = if it.claim.fitted { "#595959\" stroke-dasharray=\"3 2" } else { "#ffffff" };
-    let _ = writeln!(
-        svg,
-        "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\" stroke=\"{border}\"/>\
-         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{} : {}</text>",
-        x + 1.5,
-        y + 1.5,
-        width - 3.0,
-        ROW - 3.0,
-        it.distance().shade(),
-        x + width / 2.0,
-        y + 15.0,
-        published(it.published),
-        number(it.claim.got)
-    );
+fn cell(svg: &mut Svg, compared: &Compared<'_>, (x, y): (f64, f64), width: f64) {
+    let shade = fill(compared.distance().shade());
+    let border = if compared.claim.fitted { FITTED } else { "stroke=\"#ffffff\"" };
+    svg.rect((x + 1.5, y + 1.5), (width - 3.0, ROW - 3.0), &format!("{shade} {border}"), "");
+    let both = format!("{} : {}", published(compared.published), number(compared.claim.got));
+    svg.text((x + width / 2.0, y + 15.0), MIDDLE, &both);
 }

@@ -19,7 +19,7 @@ pub use scatter::scatter;
 /// The pages and pictures of all experiments with published numbers: paths below a folder, and contents.
 pub fn compared_pages(summaries: &[Summary]) -> Vec<(String, String)> {
     let (mut files, drawn) = (Vec::new(), are_drawn(summaries));
-    for summary in summaries.iter().filter(|it| has_page(it)) {
+    for summary in summaries.iter().filter(|summary| has_page(summary)) {
         let (slug, all) = (slug(&summary.name), compared(summary));
         files.push((format!("images/{slug}.svg"), figure::figure(summary, &all)));
         let cells = cells::cells(summary, &all);
@@ -105,7 +105,8 @@ mod tests {
     #[test]
     fn a_page_shows_published_numbers() {
         let mut experiment = example();
-        let mut claim = experiment.claims.iter().find(|it| it.published.is_some()).unwrap().clone();
+        let mut claim =
+            experiment.claims.iter().find(|claim| claim.published.is_some()).unwrap().clone();
         (claim.published, claim.low, claim.high) = (Some(1e6), Some(9e5), None);
         claim.why = "a | b".to_owned();
         experiment.claims.push(claim);

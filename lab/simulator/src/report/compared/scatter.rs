@@ -1,7 +1,8 @@
 //! All published numbers of all sources in one picture: ours against theirs, a plot for each kind of number.
 
+use iofair_draw::{Axis, COLOURS, Mark, Plot, fill, picture};
+
 use super::distance::compared;
-use crate::report::plot::{Axis, COLOURS, Mark, Panel, picture};
 use crate::report::summary::Summary;
 
 /// Rates, latencies, and quotients with everything else: title and units.
@@ -15,7 +16,7 @@ const FITTED: &str = COLOURS[2];
 
 /// The picture: the line is where ours is what is published.
 pub fn scatter(summaries: &[Summary]) -> String {
-    let panels: Vec<Panel> = (0..PLOTS.len()).filter_map(|kind| panel(summaries, kind)).collect();
+    let panels: Vec<Plot> = (0..PLOTS.len()).filter_map(|kind| panel(summaries, kind)).collect();
     let legend = [("held-out", HELD_OUT), ("fitted", FITTED)];
     picture("Ours against what is published", &legend, (3, 330.0, 330.0), &panels)
 }
@@ -31,7 +32,7 @@ fn place(unit: &str) -> (usize, f64) {
     (kind.unwrap_or(PLOTS.len() - 1), factor)
 }
 
-fn panel(summaries: &[Summary], kind: usize) -> Option<Panel> {
+fn panel(summaries: &[Summary], kind: usize) -> Option<Plot> {
     let mut dots = Vec::new();
     for summary in summaries {
         for it in compared(summary) {
@@ -52,16 +53,16 @@ fn panel(summaries: &[Summary], kind: usize) -> Option<Panel> {
     let axis = |name: &str| Axis::log(name, least, most);
     let (from, to) = (least / 10.0, most * 10.0);
     let diagonal = vec![(from, from), (to, to)];
-    let mut marks = vec![Mark::Line { points: diagonal, colour: "#595959", width: 1.0 }];
+    let mut marks = vec![Mark::line(diagonal, "#595959", 1.0)];
     // Held-out ones last, so that they lie above.
     dots.sort_by_key(|(fitted, ..)| !fitted);
     marks.extend(dots.into_iter().map(|(fitted, at, tip)| Mark::Dot {
         at,
-        colour: if fitted { FITTED } else { HELD_OUT },
         radius: 2.5,
+        style: fill(if fitted { FITTED } else { HELD_OUT }),
         name: String::new(),
         tip,
     }));
     let title = PLOTS[kind].0.to_owned();
-    Some(Panel { title, x: axis("published"), y: axis("ours"), marks })
+    Some(Plot { title, x: axis("published"), y: axis("ours"), marks })
 }

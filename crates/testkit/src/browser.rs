@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::Directory;
+use crate::directory::Directory;
 
 /// The key of an element's id in answers, by the standard.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// A browser with one page.
-pub(crate) struct Browser {
+pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
@@ -22,7 +22,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let mut driver = Command::new("chromedriver");
         driver.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null());
         let mut driver = driver.spawn().unwrap();
@@ -78,15 +78,15 @@ impl Browser {
     fn of_session(&self, path: &str, body: &Json) -> Json {
         self.call("POST", &format!("/session/{}{path}", self.session), body)
     }
-    pub(crate) fn open(&self, url: &str) {
+    pub fn open(&self, url: &str) {
         self.of_session("/url", &json!({ "url": url }));
     }
     /// What a script returns.
-    pub(crate) fn run(&self, script: &str) -> Json {
+    pub fn run(&self, script: &str) -> Json {
         self.of_session("/execute/sync", &json!({ "script": script, "args": [] }))
     }
     /// Waits until a script returns true.
-    pub(crate) fn wait_for(&self, script: &str) {
+    pub fn wait_for(&self, script: &str) {
         for _ in 0..600 {
             if self.run(script) == true {
                 return;
@@ -99,16 +99,16 @@ impl Browser {
         let wanted = json!({ "using": "css selector", "value": selector });
         self.of_session("/element", &wanted)[ELEMENT].as_str().unwrap().to_string()
     }
-    pub(crate) fn click(&self, selector: &str) {
+    pub fn click(&self, selector: &str) {
         self.of_session(&format!("/element/{}/click", self.element(selector)), &json!({}));
     }
     /// Presses keys while an element has the focus.
-    pub(crate) fn press(&self, selector: &str, keys: &str) {
+    pub fn press(&self, selector: &str, keys: &str) {
         let path = format!("/element/{}/value", self.element(selector));
         self.of_session(&path, &json!({ "text": keys }));
     }
     /// What the console shows.
-    pub(crate) fn console(&self) -> Vec<String> {
+    pub fn console(&self) -> Vec<String> {
         let entries = self.of_session("/se/log", &json!({ "type": "browser" }));
         let text = |entry: &Json| entry["message"].as_str().unwrap().to_string();
         entries.as_array().unwrap().iter().map(text).collect()

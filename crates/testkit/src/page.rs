@@ -1,8 +1,6 @@
-//! How benches tell their results: tables in Markdown, printed, and written into a page
-//! (`docs/performance.md` or `lab/docs/performance.md`) when `make bench` says where it is. What is measured stands between two markers of the page,
+//! How benches tell their results: tables in Markdown, printed, and written into a page (`docs/performance.md` or
+//! `lab/docs/performance.md`) when `make bench` says where it is. What is measured stands between two markers of the page,
 //! `<!-- NAME -->` and `<!-- end NAME -->`; the rest of the page is written by people and stays.
-// Each bench uses its part of it.
-#![allow(dead_code)]
 
 use std::fmt::Write;
 use std::fs;
@@ -11,7 +9,7 @@ use std::fs;
 const PAGE: &str = "IOFAIR_BENCH_PAGE";
 
 /// A table: its first column on the left, numbers on the right, as wide as they need to be.
-pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([head[column].chars().count(), 3]).max().expect("the head is there")
@@ -36,15 +34,15 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// An aim, what was found, and whether that meets it, for a table of [`AIMS`].
-pub(crate) fn aim(what: impl Into<String>, found: impl Into<String>, met: bool) -> Vec<String> {
+pub fn aim(what: impl Into<String>, found: impl Into<String>, met: bool) -> Vec<String> {
     vec![what.into(), found.into(), if met { "met" } else { "**missed**" }.into()]
 }
 
 /// Head of a table of aims.
-pub(crate) const AIMS: &[&str] = &["aim", "found", ""];
+pub const AIMS: &[&str] = &["aim", "found", ""];
 
 /// Prints a section and puts it into the page, with the machine.
-pub(crate) fn publish(name: &str, text: &str) {
+pub fn publish(name: &str, text: &str) {
     println!("{text}");
     let Some(path) = std::env::var_os(PAGE) else { return };
     let page = fs::read_to_string(&path).expect("the page is there");
@@ -53,7 +51,7 @@ pub(crate) fn publish(name: &str, text: &str) {
 }
 
 /// The page with another text between the markers of a section.
-pub(crate) fn replace(page: &str, name: &str, text: &str) -> String {
+pub fn replace(page: &str, name: &str, text: &str) -> String {
     let (start, end) = (format!("<!-- {name} -->\n"), format!("<!-- end {name} -->\n"));
     let parts = page.split_once(&start).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(&end)?;
@@ -64,7 +62,7 @@ pub(crate) fn replace(page: &str, name: &str, text: &str) -> String {
 }
 
 /// Highest and present resident size of a process, in KiB.
-pub(crate) fn resident_kib(process: &str) -> [u64; 2] {
+pub fn resident_kib(process: &str) -> [u64; 2] {
     let text = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     ["VmHWM:", "VmRSS:"].map(|name| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -74,7 +72,7 @@ pub(crate) fn resident_kib(process: &str) -> [u64; 2] {
 }
 
 /// User and system time of a process so far, in microseconds.
-pub(crate) fn processor_us(process: &str) -> f64 {
+pub fn processor_us(process: &str) -> f64 {
     /// Clock ticks a second in `/proc`, on every Linux that we know.
     const TICKS: f64 = 100.0;
     let text = fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
@@ -97,7 +95,7 @@ fn machine() -> String {
 
 /// What stands on the command line: a full run (`cargo bench`) or a smoke (`cargo test`), and the names
 /// of the rows wanted, all when empty. In a smoke the words are the test runner's own (`--skip NAME`).
-pub(crate) fn arguments() -> (bool, Vec<String>) {
+pub fn arguments() -> (bool, Vec<String>) {
     let all: Vec<String> = std::env::args().skip(1).collect();
     let full = all.iter().any(|argument| argument == "--bench");
     let names = all.into_iter().filter(|argument| full && !argument.starts_with('-'));

@@ -51,7 +51,7 @@ fn colours_have_contrast() {
         ("mark", "card"),
     ];
     assert!((contrast([0.0; 3], [1.0; 3]) - 21.0).abs() < 1e-9);
-    for (theme, colours) in ["light", "dark"].iter().zip(themes(super::STYLE)) {
+    for (theme, colours) in ["light", "dark"].iter().zip(themes(crate::STYLE)) {
         let of = |name: &str| {
             let found = colours.iter().find(|it| it.0 == name);
             found.unwrap_or_else(|| panic!("{theme}: no colour {name}")).1
@@ -60,7 +60,7 @@ fn colours_have_contrast() {
             let got = contrast(of(text), of(back));
             assert!(got >= 4.5, "{theme}: {text} on {back}: {got:.2}");
         }
-        for number in 0..super::chart::COLOURS {
+        for number in 0..crate::STACKS {
             let got = contrast(of(&format!("c{number}")), of("card"));
             assert!(got >= 3.0, "{theme}: c{number} on card: {got:.2}");
         }

@@ -1,21 +1,22 @@
-//! The queue of each request, and the life cycle of groups, clients and queues.
+//! The queue of each request, and the life cycle of clients and queues.
 
 use iofair_core::group::Change;
 use iofair_core::id::{ClientId, GroupId, RequestId};
 use iofair_core::policy::Context;
-use iofair_core::priority::Priority;
 use iofair_core::time::Instant;
 use iofair_core::trace::Subject;
 use iofair_policies::parts::priority_slice::{SHARED, shared_index};
 
-use super::CfqGroup;
-use super::groups::GroupState;
-use super::queue::{Queue, QueueId};
+use super::queue::{Member, Queue, QueueId};
+use super::{Cfq, Order, Rules, Slices, Version};
 
-impl CfqGroup {
-    pub(super) fn subject(&self, id: QueueId) -> Subject {
-        let queue = &self.queues[id];
-        queue.sharing.client.map_or(Subject::Group(queue.group), Subject::Client)
+impl<V: Version> Cfq<V>
+where
+    Self: Rules,
+{
+    pub(crate) fn subject(&self, id: QueueId) -> Subject {
+        let client = self.queues[id].sharing.client;
+        client.map_or_else(|| self.shared_subject(id), Subject::Client)
     }
     /// The group itself, or the root if groups are not used.
     fn group_in_force(&self, group: GroupId) -> GroupId {
@@ -30,62 +31,50 @@ impl CfqGroup {
             let queue = self.clients[request.client.index()]?;
             return (self.queues[queue].group == group).then_some(queue);
         }
-        self.groups[group.index()].writes[shared_index(request.priority)]
+        self.writes[group.index()][shared_index(request.priority)]
     }
     /// The queue that a request enters; creates it if necessary.
     pub(super) fn queue_for(&mut self, cx: &mut Context<'_>, id: RequestId) -> QueueId {
         let request = &cx.requests[id];
         let (client, priority) = (request.client, request.priority);
         let group = self.group_in_force(request.group);
-        if request.is_sync() {
-            self.leave_other_group(cx, client, group);
-            let queue = match self.clients[client.index()] {
-                Some(queue) => self.cooperate(cx, client, queue),
-                None => self.make_client_queue(cx.now, client, group, priority),
-            };
-            self.follow_priority(queue, priority);
+        if !request.is_sync() {
+            let place = shared_index(priority);
+            let known = self.writes[group.index()][place];
+            let member = Member { group, priority, client: None };
+            let queue = known.unwrap_or_else(|| self.make_queue(cx.now, member));
+            self.writes[group.index()][place] = Some(queue);
             return queue;
         }
-        let place = &mut self.groups[group.index()].writes[shared_index(priority)];
-        let queues = &mut self.queues;
-        *place.get_or_insert_with(|| queues.insert(Queue::new(cx.now, group, priority, None)))
-    }
-    pub(super) fn make_client_queue(
-        &mut self,
-        now: Instant,
-        client: ClientId,
-        group: GroupId,
-        priority: Priority,
-    ) -> QueueId {
-        let queue = self.queues.insert(Queue::new(now, group, priority, Some(client)));
-        self.clients[client.index()] = Some(queue);
+        self.leave_other_group(cx, client, group);
+        let queue = match self.clients[client.index()] {
+            Some(queue) => self.cooperate(cx, client, queue),
+            None => self.make_queue(cx.now, Member { group, priority, client: Some(client) }),
+        };
+        // A changed priority applies from the next request on; a shared queue keeps its own.
+        let known = &self.queues[queue];
+        if !known.sharing.shared && known.priority != priority {
+            self.unplace(queue);
+            self.set_priority(queue, priority);
+        }
         queue
     }
-    /// Applies a changed priority, from the next request on; a shared queue keeps its own.
-    fn follow_priority(&mut self, id: QueueId, priority: Priority) {
-        if !self.queues[id].sharing.shared && self.queues[id].priority != priority {
-            self.unplace(id);
-            self.queues[id].priority = priority;
+    pub(super) fn make_queue(&mut self, now: Instant, member: Member) -> QueueId {
+        let queue = self.queues.insert(Queue::new(V::own(now, &member), member));
+        if let Some(client) = member.client {
+            self.clients[client.index()] = Some(queue);
         }
+        queue
     }
 
     pub(super) fn on_change(&mut self, cx: &mut Context<'_>, change: Change) {
         match change {
             Change::GroupAdded(id) => {
-                let group = cx.groups.group(id);
-                let state = GroupState::new(cx.now, group.parent, weight(cx, id));
-                match self.groups.get_mut(id.index()) {
-                    Some(old) => *old = state,
-                    // Ids are dense: each new one is the next number.
-                    None => {
-                        while self.groups.len() < id.index() {
-                            self.groups.push(GroupState::new(cx.now, None, 1));
-                        }
-                        self.groups.push(state);
-                    }
-                }
+                let bound = self.writes.len().max(id.index() + 1);
+                self.writes.resize(bound, [None; SHARED]);
+                self.change_group(cx, change);
             }
-            Change::GroupUpdated(id) => self.groups[id.index()].reweigh(weight(cx, id)),
+            Change::GroupUpdated(_) => self.change_group(cx, change),
             Change::GroupRemoved(id) => self.remove_group(cx, id),
             Change::ClientAdded(id) => {
                 if id.index() >= self.clients.len() {
@@ -112,7 +101,7 @@ impl CfqGroup {
             }
         }
         for index in 0..SHARED {
-            if let Some(queue) = self.groups[id.index()].writes[index].take() {
+            if let Some(queue) = self.writes[id.index()][index].take() {
                 if self.active == Some(queue) {
                     self.expire(cx, "slice: the group is gone; {} requests sent", false);
                 }
@@ -152,8 +141,4 @@ impl CfqGroup {
             }
         }
     }
-}
-
-fn weight(cx: &Context<'_>, id: GroupId) -> u64 {
-    u64::from(cx.groups.group(id).contract.weight.max(1))
 }

@@ -1,7 +1,5 @@
 //! A virtual machine that runs a script: Debian's kernel under QEMU without hardware help. Function only;
 //! nothing here is fast. `scripts/guest` makes what it boots.
-// Each test file uses its part of it; outside of test functions clippy does not know that these are tests.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +12,7 @@ const GUEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/guest");
 
 /// Debian's kernels: 6.12 and 6.1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kernel {
+pub enum Kernel {
     Trixie,
     Bookworm,
 }
@@ -27,7 +25,7 @@ impl Kernel {
 }
 
 /// A virtual machine that runs a script.
-pub(crate) struct Machine {
+pub struct Machine {
     qemu: Child,
     console: BufReader<ChildStdout>,
     seen: String,
@@ -44,11 +42,11 @@ impl Drop for Machine {
 impl Machine {
     /// Boots one with these arguments for QEMU; what is in `DIRECTORY/root` lies in its root directory, and the
     /// script runs there in a directory of its own.
-    pub(crate) fn boot(directory: &Path, arguments: Vec<String>, script: &str) -> Self {
+    pub fn boot(directory: &Path, arguments: Vec<String>, script: &str) -> Self {
         Self::boot_kernel(Kernel::Trixie, directory, arguments, script)
     }
     /// The same with this kernel.
-    pub(crate) fn boot_kernel(
+    pub fn boot_kernel(
         kernel: Kernel,
         directory: &Path,
         arguments: Vec<String>,
@@ -92,7 +90,7 @@ impl Machine {
         Self { qemu, console, seen: String::new() }
     }
     /// Reads the console until it says this.
-    pub(crate) fn wait_for(&mut self, words: &str) {
+    pub fn wait_for(&mut self, words: &str) {
         let mut line = Vec::new();
         while !self.seen.contains(words) {
             line.clear();
@@ -103,11 +101,11 @@ impl Machine {
         }
     }
     /// What it said up to the words that were waited for last.
-    pub(crate) fn seen(&self) -> &str {
+    pub fn seen(&self) -> &str {
         &self.seen
     }
     /// The guest's own word that all went well, and the end of the machine; returns what it said.
-    pub(crate) fn passes(mut self) -> String {
+    pub fn passes(mut self) -> String {
         self.wait_for("TEST PASSED");
         let ended = self.qemu.wait().unwrap();
         assert!(ended.success(), "{ended}\n{}", self.seen);
@@ -117,7 +115,7 @@ impl Machine {
 
 /// Puts one program of this host into the root directory of a machine, with the libraries that it needs; it is
 /// called as `/bin/NAME` there.
-pub(crate) fn bring(directory: &Path, program: &Path) {
+pub fn bring(directory: &Path, program: &Path) {
     let name = program.file_name().unwrap().to_str().unwrap();
     let (host, bin) = (directory.join("root/host"), directory.join("root/bin"));
     fs::create_dir_all(&host).unwrap();

@@ -1,6 +1,4 @@
 //! A directory for one test.
-// Each test file uses its part of it; outside of test functions clippy does not know that these are tests.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,17 +7,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A directory that goes with its owner.
-pub(crate) struct Directory(pub(crate) PathBuf);
+pub struct Directory(pub PathBuf);
 
 impl Directory {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("iofair-test-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
-    pub(crate) fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
 }

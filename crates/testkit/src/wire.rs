@@ -6,34 +6,34 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-pub(crate) const READ: u16 = 0;
-pub(crate) const WRITE: u16 = 1;
-pub(crate) const FLUSH: u16 = 3;
+pub const READ: u16 = 0;
+pub const WRITE: u16 = 1;
+pub const FLUSH: u16 = 3;
 /// Durable before the answer.
-pub(crate) const FUA: u16 = 1;
+pub const FUA: u16 = 1;
 /// A server that says nothing for this long hangs, and the test fails.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// What a workload reads and writes at once.
-pub(crate) const BLOCK: usize = 4096;
+pub const BLOCK: usize = 4096;
 
 /// An answer; no data unless it was a read that went well.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) cookie: u64,
-    pub(crate) error: u32,
-    pub(crate) read: bool,
-    pub(crate) data: Vec<u8>,
+pub struct Reply {
+    pub cookie: u64,
+    pub error: u32,
+    pub read: bool,
+    pub data: Vec<u8>,
 }
 
 /// Both ways of a connection, plain or encrypted.
-pub(crate) trait Stream: Read + Write + Send {}
+pub trait Stream: Read + Write + Send {}
 impl<S: Read + Write + Send> Stream for S {}
 
 /// One connection, with simple replies.
-pub(crate) struct Wire {
-    pub(crate) stream: Box<dyn Stream>,
+pub struct Wire {
+    pub stream: Box<dyn Stream>,
     /// The volume's size, as the server told it.
-    pub(crate) size: u64,
+    pub size: u64,
     /// Bytes that the answers bring, by cookie.
     expected: BTreeMap<u64, usize>,
     next: u64,
@@ -41,15 +41,15 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// Chooses volume `v` behind a socket.
-    pub(crate) fn connect(socket: &str) -> Self {
+    pub fn connect(socket: &str) -> Self {
         Self::connect_to(socket, "v").unwrap()
     }
     /// Chooses a volume behind a socket, if there is one.
-    pub(crate) fn connect_to(socket: &str, volume: &str) -> Option<Self> {
+    pub fn connect_to(socket: &str, volume: &str) -> Option<Self> {
         Self::dial(socket, volume).ok()
     }
     /// The same, with the reason if it fails.
-    pub(crate) fn dial(socket: &str, volume: &str) -> io::Result<Self> {
+    pub fn dial(socket: &str, volume: &str) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut options = Options::greet(stream)?;
@@ -57,18 +57,18 @@ impl Wire {
         Self::chosen(Box::new(options.stream))
     }
     /// Takes the answer to EXPORT_NAME.
-    pub(crate) fn chosen(mut stream: Box<dyn Stream>) -> io::Result<Self> {
+    pub fn chosen(mut stream: Box<dyn Stream>) -> io::Result<Self> {
         let mut told = [0; 10];
         stream.read_exact(&mut told)?;
         let size = u64::from_be_bytes(told[..8].try_into().unwrap());
         Ok(Self { size, ..Self::after_go(stream) })
     }
     /// A connection that has chosen its volume.
-    pub(crate) fn after_go(stream: Box<dyn Stream>) -> Self {
+    pub fn after_go(stream: Box<dyn Stream>) -> Self {
         Self { stream, size: 0, expected: BTreeMap::new(), next: 0 }
     }
     /// A request as it is sent; its cookie is the number of requests before it.
-    pub(crate) fn request(&mut self, kind: u16, flags: u16, offset: u64, length: u32) -> Vec<u8> {
+    pub fn request(&mut self, kind: u16, flags: u16, offset: u64, length: u32) -> Vec<u8> {
         let cookie = self.next;
         self.next += 1;
         self.expected.insert(cookie, if kind == READ { length as usize } else { 0 });
@@ -80,24 +80,24 @@ impl Wire {
         bytes.extend(length.to_be_bytes());
         bytes
     }
-    pub(crate) fn send_read(&mut self, offset: u64, length: u32) -> io::Result<u64> {
+    pub fn send_read(&mut self, offset: u64, length: u32) -> io::Result<u64> {
         let bytes = self.request(READ, 0, offset, length);
         self.stream.write_all(&bytes)?;
         Ok(self.next - 1)
     }
-    pub(crate) fn send_write(&mut self, flags: u16, offset: u64, data: &[u8]) -> io::Result<u64> {
+    pub fn send_write(&mut self, flags: u16, offset: u64, data: &[u8]) -> io::Result<u64> {
         let mut bytes = self.request(WRITE, flags, offset, data.len() as u32);
         bytes.extend(data);
         self.stream.write_all(&bytes)?;
         Ok(self.next - 1)
     }
-    pub(crate) fn send_flush(&mut self) -> io::Result<u64> {
+    pub fn send_flush(&mut self) -> io::Result<u64> {
         let bytes = self.request(FLUSH, 0, 0, 0);
         self.stream.write_all(&bytes)?;
         Ok(self.next - 1)
     }
     /// The next answer, whichever request it belongs to; an error when the server is gone.
-    pub(crate) fn receive(&mut self) -> io::Result<Reply> {
+    pub fn receive(&mut self) -> io::Result<Reply> {
         let mut head = [0; 16];
         self.stream.read_exact(&mut head)?;
         let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
@@ -109,18 +109,18 @@ impl Wire {
         Ok(Reply { cookie, error: word(4), read: length > 0, data })
     }
     /// Requests without an answer.
-    pub(crate) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.expected.len()
     }
     /// One read and its answer.
-    pub(crate) fn read(&mut self, offset: u64, length: u32) -> Reply {
+    pub fn read(&mut self, offset: u64, length: u32) -> Reply {
         let cookie = self.send_read(offset, length).unwrap();
         let answer = self.receive().unwrap();
         assert_eq!(answer.cookie, cookie);
         answer
     }
     /// One write and the error that it was answered with.
-    pub(crate) fn write(&mut self, flags: u16, offset: u64, data: &[u8]) -> u32 {
+    pub fn write(&mut self, flags: u16, offset: u64, data: &[u8]) -> u32 {
         let cookie = self.send_write(flags, offset, data).unwrap();
         let answer = self.receive().unwrap();
         assert_eq!(answer.cookie, cookie);
@@ -128,30 +128,30 @@ impl Wire {
     }
 }
 
-pub(crate) const OPTION_EXPORT_NAME: u32 = 1;
-pub(crate) const OPTION_LIST: u32 = 3;
-pub(crate) const OPTION_STARTTLS: u32 = 5;
-pub(crate) const OPTION_GO: u32 = 7;
-pub(crate) const REPLY_ACK: u32 = 1;
+pub const OPTION_EXPORT_NAME: u32 = 1;
+pub const OPTION_LIST: u32 = 3;
+pub const OPTION_STARTTLS: u32 = 5;
+pub const OPTION_GO: u32 = 7;
+pub const REPLY_ACK: u32 = 1;
 
 /// A connection that has chosen nothing yet.
-pub(crate) struct Options<S> {
-    pub(crate) stream: S,
+pub struct Options<S> {
+    pub stream: S,
 }
 
 impl<S: Read + Write> Options<S> {
     /// Takes the greeting; fixed newstyle without zeroes.
-    pub(crate) fn greet(mut stream: S) -> io::Result<Self> {
+    pub fn greet(mut stream: S) -> io::Result<Self> {
         stream.read_exact(&mut [0; 18])?;
         stream.write_all(&3u32.to_be_bytes())?;
         Ok(Self { stream })
     }
-    pub(crate) fn send(&mut self, kind: u32, data: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, kind: u32, data: &[u8]) -> io::Result<()> {
         let length = (data.len() as u32).to_be_bytes();
         self.stream.write_all(&[b"IHAVEOPT", &kind.to_be_bytes()[..], &length, data].concat())
     }
     /// The next answer: its kind and data.
-    pub(crate) fn receive(&mut self) -> io::Result<(u32, Vec<u8>)> {
+    pub fn receive(&mut self) -> io::Result<(u32, Vec<u8>)> {
         let mut head = [0; 20];
         self.stream.read_exact(&mut head)?;
         let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
@@ -160,7 +160,7 @@ impl<S: Read + Write> Options<S> {
         Ok((word(12), data))
     }
     /// Sends an option and takes answers up to the one that ends it, which is returned.
-    pub(crate) fn ask(&mut self, kind: u32, data: &[u8]) -> io::Result<u32> {
+    pub fn ask(&mut self, kind: u32, data: &[u8]) -> io::Result<u32> {
         self.send(kind, data)?;
         loop {
             let (kind, _) = self.receive()?;
@@ -170,12 +170,12 @@ impl<S: Read + Write> Options<S> {
         }
     }
     /// The answer to GO.
-    pub(crate) fn go(&mut self, name: &str) -> io::Result<u32> {
+    pub fn go(&mut self, name: &str) -> io::Result<u32> {
         let length = (name.len() as u32).to_be_bytes();
         self.ask(OPTION_GO, &[&length[..], name.as_bytes(), &[0; 2]].concat())
     }
     /// The names that are listed.
-    pub(crate) fn list(&mut self) -> io::Result<Vec<String>> {
+    pub fn list(&mut self) -> io::Result<Vec<String>> {
         self.send(OPTION_LIST, &[])?;
         let mut names = Vec::new();
         loop {
@@ -205,28 +205,28 @@ struct Block {
 
 /// Random reads and writes, at most one at a time a block, so that it is known what each read has to
 /// find, and what must be there if everything stops.
-pub(crate) struct Workload {
-    pub(crate) wire: Wire,
+pub struct Workload {
+    pub wire: Wire,
     first: u64,
     blocks: Vec<Block>,
     /// The block and the version of each request in flight.
     flying: BTreeMap<u64, (usize, u32)>,
     random: u64,
     /// Whether a block may be half old and half new if the server was killed in the middle of writing it.
-    pub(crate) torn: bool,
+    pub torn: bool,
     /// Whether requests may fail with this error. How many did.
-    pub(crate) forgiven: Option<u32>,
-    pub(crate) failed: usize,
+    pub forgiven: Option<u32>,
+    pub failed: usize,
     answers: u64,
 }
 
 impl Workload {
     /// This many blocks from block `first` of volume `v` on, which are zeroes.
-    pub(crate) fn new(socket: &str, first: u64, blocks: usize) -> Self {
+    pub fn new(socket: &str, first: u64, blocks: usize) -> Self {
         Self::over(Wire::connect(socket), first, blocks)
     }
     /// The same through a connection that is there.
-    pub(crate) fn over(wire: Wire, first: u64, blocks: usize) -> Self {
+    pub fn over(wire: Wire, first: u64, blocks: usize) -> Self {
         let blocks = vec![Block::default(); blocks];
         let (flying, random) = (BTreeMap::new(), first + 1);
         Self {
@@ -258,7 +258,7 @@ impl Workload {
         (0..BLOCK as u64 / 8).flat_map(|i| word(i).to_ne_bytes()).collect()
     }
     /// Sends one more request, or waits for an answer if `depth` are in flight.
-    pub(crate) fn step(&mut self, depth: usize) -> io::Result<()> {
+    pub fn step(&mut self, depth: usize) -> io::Result<()> {
         let block = self.random(self.blocks.len());
         if self.flying.len() >= depth || self.blocks[block].busy {
             return self.receive();
@@ -310,7 +310,7 @@ impl Workload {
         Ok(())
     }
     /// This many requests and all their answers.
-    pub(crate) fn run(&mut self, requests: usize, depth: usize) {
+    pub fn run(&mut self, requests: usize, depth: usize) {
         for _ in 0..requests {
             self.step(depth).unwrap();
         }
@@ -319,16 +319,16 @@ impl Workload {
         }
     }
     /// Takes what answers are still to come; the server is going.
-    pub(crate) fn drain(&mut self) {
+    pub fn drain(&mut self) {
         while !self.flying.is_empty() && self.receive().is_ok() {}
     }
     /// Blocks that were answered with something new in them.
-    pub(crate) fn written(&self) -> usize {
+    pub fn written(&self) -> usize {
         self.blocks.iter().filter(|block| block.answered > 0).count()
     }
     /// Goes on through a new connection after the server died: what was never answered happened or did not,
     /// and what was answered did. Reads everything to find out.
-    pub(crate) fn reconnect(&mut self, wire: Wire) -> io::Result<()> {
+    pub fn reconnect(&mut self, wire: Wire) -> io::Result<()> {
         let mut wire = wire;
         let (first, bytes) = (self.offset(0), self.blocks.len() * BLOCK);
         let cookie = wire.send_read(first, bytes as u32)?;
@@ -353,12 +353,12 @@ impl Workload {
         Ok(())
     }
     /// Requests that were answered.
-    pub(crate) fn answers(&self) -> u64 {
+    pub fn answers(&self) -> u64 {
         self.answers
     }
     /// Compares the whole volume: every block holds what was answered last, or what was sent after
     /// that and never answered.
-    pub(crate) fn verify(&self, volume: &[u8]) {
+    pub fn verify(&self, volume: &[u8]) {
         for (number, block) in self.blocks.iter().enumerate().filter(|(_, b)| !b.unknown) {
             let at = self.offset(number) as usize;
             let found = &volume[at..at + BLOCK];

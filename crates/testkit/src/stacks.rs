@@ -1,12 +1,11 @@
-//! Names of all stacks that the table of policies gives.
+//! Names of all stacks that a table of policies gives.
 
-use iofair_baselines::TABLE;
-use iofair_core::policy::Role;
+use iofair_core::policy::{Role, Table};
 
 /// Each scheduler alone, and sharing between groups if it can.
-pub(crate) fn schedulers() -> Vec<String> {
+pub fn schedulers(table: &Table) -> Vec<String> {
     let mut names = Vec::new();
-    for row in TABLE.policies {
+    for row in table.policies {
         if let Role::Scheduler { groups, .. } = row.role {
             names.push(format!("none-{}", row.name));
             if groups {
@@ -17,10 +16,8 @@ pub(crate) fn schedulers() -> Vec<String> {
     names
 }
 
-// Not every user of this file has throttles.
-#[allow(dead_code)]
 /// Short names of the throttles.
-pub(crate) fn throttles() -> Vec<&'static str> {
-    let rows = TABLE.policies.iter().filter(|row| row.role == Role::Throttle);
+pub fn throttles(table: &Table) -> Vec<&'static str> {
+    let rows = table.policies.iter().filter(|row| row.role == Role::Throttle);
     rows.map(|row| row.short).collect()
 }

@@ -1,0 +1,249 @@
+//! Commands that messages of the program suggest: they work as they are copied. And what `iofair pool` does with directories.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value as Json;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_iofair");
+
+/// A directory with a space in its name, and the servers in it.
+struct Scene {
+    directory: PathBuf,
+    server: Option<Child>,
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let directory =
+            std::env::temp_dir().join(format!("iofair it's {name}-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        Self { directory, server: None }
+    }
+    /// Writes contracts with volumes: name, group, size.
+    fn write(&self, back: &str, volumes: &[(&str, &str, &str)]) {
+        let mut text = format!(
+            "[drive]\nback = \"{back}:pool\"\n[listen]\nunix = \"socket\"\n[control]\nunix = \"control\"\n\
+             [[group]]\nname = \"g\"\n[[group]]\nname = \"h\"\n"
+        );
+        for (name, group, size) in volumes {
+            text +=
+                &format!("[[volume]]\nname = \"{name}\"\ngroup = \"{group}\"\nsize = \"{size}\"\n");
+        }
+        fs::write(self.directory.join("my contracts.toml"), text).unwrap();
+    }
+    /// Runs a program in some directory of this machine.
+    fn run(&self, program: &Path, words: &[&str]) -> Output {
+        Command::new(program).args(words).current_dir(&self.directory).output().unwrap()
+    }
+    fn iofair(&self, words: &[&str]) -> Output {
+        self.run(Path::new(PROGRAM), words)
+    }
+    fn fails(&self, words: &[&str]) -> String {
+        let output = self.iofair(words);
+        assert!(!output.status.success(), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+    /// Runs a command as it was copied, with more words behind its name; whether it succeeds, and what it prints.
+    fn shell(&self, command: &str, directory: &Path) -> (bool, String) {
+        let place = Path::new(PROGRAM).parent().unwrap().display();
+        let path = format!("{place}:{}", std::env::var("PATH").unwrap());
+        let mut bash = Command::new("bash");
+        let bash = bash.args(["-c", command]).current_dir(directory).env("PATH", path);
+        let output = bash.output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), text)
+    }
+    fn serve(&mut self) {
+        self.serve_by(Path::new(PROGRAM));
+    }
+    fn serve_by(&mut self, program: &Path) {
+        let mut program = Command::new(program);
+        program.args(["serve", "my contracts.toml"]).current_dir(&self.directory);
+        let mut child = program.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("serving"), "{line}");
+        self.server = Some(child);
+    }
+    fn stop(&mut self) {
+        let mut child = self.server.take().unwrap();
+        let killed = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+        assert!(killed.success() && child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // A test that failed may leave it running.
+        self.server.iter_mut().for_each(|child| drop((child.kill(), child.wait())));
+        fs::remove_dir_all(&self.directory).unwrap();
+    }
+}
+
+/// The commands in a message.
+fn commands(message: &str) -> Vec<&str> {
+    message.split('`').skip(1).step_by(2).collect()
+}
+
+/// Goal: all volumes that need consent are told together, and the commands that give it work as they are printed. Method: volumes
+/// that shall be smaller and that are kept for another group, at a start and on a running server, in a directory and in a file;
+/// names of files that a shell would split.
+#[test]
+fn commands_that_give_consent_work_as_printed() {
+    for back in ["directory", "file"] {
+        let mut scene = Scene::new(&format!("consent {back}"));
+        scene.write(back, &[("a", "g", "2MiB"), ("b", "g", "2MiB"), ("c", "g", "2MiB")]);
+        scene.serve();
+        scene.stop();
+        scene.write(back, &[("c", "g", "2MiB")]);
+        scene.serve();
+        let refused =
+            scene.fails(&["ctl", "--socket", "control", "volume", "create", "a", "h", "2MiB"]);
+        let found = commands(&refused);
+        let [create, restart] = found[..] else { panic!("{refused}") };
+        assert!(create.contains(" volume create a h ") && restart.contains(" serve "), "{refused}");
+        let (works, told) = scene.shell(create, Path::new("/"));
+        assert!(works, "{back}: {create}: {told}");
+        let refused = scene.fails(&["ctl", "--socket", "control", "volume", "resize", "c", "1MiB"]);
+        let (works, told) = scene.shell(commands(&refused)[0], Path::new("/"));
+        assert!(works, "{back}: {refused}: {told}");
+        scene.stop();
+        scene.write(back, &[("a", "g", "2MiB"), ("c", "g", "512KiB")]);
+        scene.serve_is_refused(&["volume \"c\"", "would cut data off", "--shrink c"]);
+        scene.write(back, &[]);
+        scene.serve();
+        scene.stop();
+        scene.write(back, &[("a", "g", "2MiB"), ("b", "h", "2MiB"), ("c", "h", "512KiB")]);
+        let told = ["volume \"a\"", "volume \"b\"", "volume \"c\"", "take-over a", "take-over b"];
+        let refused = scene.serve_is_refused(&told);
+        let [command] = commands(&refused)[..] else { panic!("{refused}") };
+        let command = command.replacen("serve", "serve --check", 1);
+        let (works, told) = scene.shell(&command, &scene.directory);
+        assert!(works && command.contains("--take-over c --shrink c"), "{back}: {command}: {told}");
+    }
+}
+
+impl Scene {
+    fn serve_is_refused(&self, words: &[&str]) -> String {
+        let refused = self.fails(&["serve", "--check", "my contracts.toml"]);
+        words.iter().for_each(|word| assert!(refused.contains(word), "{word}: {refused}"));
+        refused
+    }
+}
+
+/// Goal: a program under another name suggests commands by that name, and a check finds its server. Method: a pool that is
+/// missing, and a server, by a link to the program.
+#[test]
+fn commands_have_the_name_of_the_program() {
+    let mut scene = Scene::new("renamed");
+    let program = scene.directory.join("iofair-next");
+    symlink(PROGRAM, &program).unwrap();
+    let output = scene.run(&program, &["pool", "show", "none.img"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    let [command, _] = commands(&told)[..] else { panic!("{told}") };
+    assert!(command.contains("iofair-next' pool create none.img"), "{told}");
+    let (works, told) = scene.shell(command, &scene.directory);
+    assert!(works, "{told}");
+    scene.write("directory", &[("a", "g", "1MiB")]);
+    scene.serve_by(&program);
+    let output = scene.run(&program, &["serve", "--check", "my contracts.toml"]);
+    let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success() && told.contains("a server runs with this file"), "{told}");
+    scene.stop();
+}
+
+/// Goal: kept data of a pool directory is shown and can be deleted, by nobody while a server has the directory. Method: two
+/// volumes, of which one is removed.
+#[test]
+fn kept_data_of_a_directory_is_shown_and_deleted() {
+    let mut scene = Scene::new("kept");
+    scene.write("directory", &[("a", "g", "1MiB"), ("b", "g", "2MiB")]);
+    scene.serve();
+    assert!(
+        scene.iofair(&["ctl", "--socket", "control", "volume", "remove", "b"]).status.success()
+    );
+    let shown = |scene: &Scene| {
+        let output = scene.iofair(&["pool", "show", "pool", "--json"]);
+        let shown: Json = serde_json::from_slice(&output.stdout).unwrap();
+        let volumes = shown["volumes"].as_array().unwrap().clone();
+        let states =
+            volumes.iter().map(|it| format!("{} {} {}", it["name"], it["state"], it["bytes"]));
+        states.collect::<Vec<_>>().join(", ").replace('"', "")
+    };
+    assert_eq!(shown(&scene), "a live 1048576, b kept 2097152");
+    let told = scene.fails(&["pool", "delete", "pool", "b"]);
+    assert!(told.contains("another server uses it"), "{told}");
+    scene.stop();
+    let told = scene.fails(&["pool", "delete", "pool", "a"]);
+    assert!(told.contains("the contracts have it"), "{told}");
+    let told = scene.fails(&["pool", "delete", "pool", "c"]);
+    assert!(told.contains("it has a, b"), "{told}");
+    assert!(scene.directory.join("pool/b.img").exists());
+    assert!(scene.iofair(&["pool", "delete", "pool", "b"]).status.success());
+    assert_eq!(shown(&scene), "a live 1048576");
+    assert!(!scene.directory.join("pool/b.img").exists());
+    // The next one is another volume, for any group.
+    scene.write("directory", &[("a", "g", "1MiB"), ("b", "h", "2MiB")]);
+    scene.serve();
+    scene.stop();
+    fs::create_dir(scene.directory.join("other")).unwrap();
+    let told = scene.fails(&["pool", "show", "other"]);
+    assert!(told.contains("no server has used this directory"), "{told}");
+}
+
+/// Goal: with `--json`, errors are JSON, of whatever kind they are. Method: a refusal of a server, wrong words, a missing file, and
+/// no server; the kinds, and the same exit codes as without.
+#[test]
+fn errors_are_json_where_that_is_wanted() {
+    let mut scene = Scene::new("json");
+    scene.write("directory", &[("a", "g", "1MiB")]);
+    scene.serve();
+    for (words, kind, code) in [
+        (&["ctl", "--socket", "control", "group", "show", "x"][..], "missing", 2),
+        (&["ctl", "--socket", "control", "group", "set", "g", "weigth=3"], "refused", 2),
+        (&["ctl", "--socket", "none", "status"], "failed", 1),
+        (&["ctl", "--sockt", "none", "status"], "usage", 2),
+        (&["serve", "missing.toml"], "usage", 2),
+        (&["pool", "show", "missing"], "failed", 1),
+    ] {
+        let output = scene.iofair(&[words, &["--json"]].concat());
+        let error: Json = serde_json::from_slice(&output.stderr)
+            .unwrap_or_else(|_| panic!("{words:?}: {}", String::from_utf8_lossy(&output.stderr)));
+        let error = &error["error"];
+        assert_eq!(
+            (error["kind"].as_str(), output.status.code()),
+            (Some(kind), Some(code)),
+            "{words:?}"
+        );
+        assert!(error["message"].is_string() && error["text"].is_string(), "{error}");
+        assert!(output.stdout.is_empty());
+        assert_eq!(scene.iofair(words).status.code(), Some(code));
+    }
+    scene.stop();
+}
+
+/// Goal: who creates or enlarges a volume beyond the room for it is told so, and not refused. Method: a volume of all the room,
+/// then one more.
+#[test]
+fn volumes_beyond_the_room_are_noted() {
+    let mut scene = Scene::new("room");
+    scene.write("directory", &[("a", "g", "1MiB")]);
+    scene.serve();
+    let ctl = |words: &[&str]| {
+        let output = scene.iofair(&[&["ctl", "--socket", "control", "--json"], words].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Json>(&output.stdout).unwrap()
+    };
+    assert!(ctl(&["volume", "create", "b", "g", "1MiB"])["notes"].is_null());
+    let free = ctl(&["status"])["free_bytes"].as_u64().unwrap() >> 20;
+    // More than others on this machine may free meanwhile, and less than the longest file.
+    let size = format!("{}MiB", free + free / 2);
+    let notes = ctl(&["volume", "create", "c", "g", &size])["notes"].clone();
+    assert!(notes[0].as_str().unwrap().contains("larger than the room"), "{notes}");
+    scene.stop();
+}
