@@ -1,5 +1,5 @@
-//! How benches tell their results: tables in Markdown, printed, and written into a page
-//! (`docs/performance.md` or `lab/docs/performance.md`) when `make bench` says where it is. What is measured stands between two markers of the page,
+//! How benches tell their results: tables in Markdown, printed, and written into a page (`docs/performance.md` or
+//! `lab/docs/performance.md`) when `make bench` says where it is. What is measured stands between two markers of the page,
 //! `<!-- NAME -->` and `<!-- end NAME -->`; the rest of the page is written by people and stays.
 
 use std::fmt::Write;
