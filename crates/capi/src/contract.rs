@@ -96,23 +96,23 @@ impl Contract {
 }
 
 impl From<&contract::Contract> for Contract {
-    fn from(it: &contract::Contract) -> Self {
+    fn from(contract: &contract::Contract) -> Self {
         let [read, write] = Direction::BOTH.map(|direction| direction as usize);
         Self {
-            min_bytes_per_s: it.min.unwrap_or(0),
-            min_ios_per_s: it.min_iops.unwrap_or(0),
-            alone_bytes_per_s: it.alone.unwrap_or(0),
-            max_read_bytes_per_s: it.max.bytes_per_s[read].unwrap_or(0),
-            max_write_bytes_per_s: it.max.bytes_per_s[write].unwrap_or(0),
-            max_read_ios_per_s: it.max.iops[read].unwrap_or(0),
-            max_write_ios_per_s: it.max.iops[write].unwrap_or(0),
-            max_total_bytes_per_s: it.max.total.bytes_per_s.unwrap_or(0),
-            max_total_ios_per_s: it.max.total.iops.unwrap_or(0),
-            max_burst_bytes: it.max.burst.bytes.unwrap_or(0),
-            max_burst_ios: it.max.burst.requests.unwrap_or(0),
-            latency_ns: it.latency.map_or(0, |latency| latency.0),
-            weight: it.weight,
-            sched_class: match it.class {
+            min_bytes_per_s: contract.min.unwrap_or(0),
+            min_ios_per_s: contract.min_iops.unwrap_or(0),
+            alone_bytes_per_s: contract.alone.unwrap_or(0),
+            max_read_bytes_per_s: contract.max.bytes_per_s[read].unwrap_or(0),
+            max_write_bytes_per_s: contract.max.bytes_per_s[write].unwrap_or(0),
+            max_read_ios_per_s: contract.max.iops[read].unwrap_or(0),
+            max_write_ios_per_s: contract.max.iops[write].unwrap_or(0),
+            max_total_bytes_per_s: contract.max.total.bytes_per_s.unwrap_or(0),
+            max_total_ios_per_s: contract.max.total.iops.unwrap_or(0),
+            max_burst_bytes: contract.max.burst.bytes.unwrap_or(0),
+            max_burst_ios: contract.max.burst.requests.unwrap_or(0),
+            latency_ns: contract.latency.map_or(0, |latency| latency.0),
+            weight: contract.weight,
+            sched_class: match contract.class {
                 Class::BestEffort => IOFAIR_CLASS_BEST_EFFORT,
                 Class::RealTime => IOFAIR_CLASS_REALTIME,
                 Class::Idle => IOFAIR_CLASS_IDLE,

@@ -194,13 +194,14 @@ fn user(tag: u64) -> *mut c_void {
 }
 
 impl From<Dispatch> for Command {
-    fn from(it: Dispatch) -> Self {
-        let flags = FLAGS.iter().filter(|(_, flag)| it.flags.has(*flag)).map(|(bit, _)| bit).sum();
+    fn from(dispatch: Dispatch) -> Self {
+        let set = FLAGS.iter().filter(|(_, flag)| dispatch.flags.has(*flag));
+        let flags = set.map(|(bit, _)| bit).sum();
         Self {
-            command: it.command.to_bits(),
-            offset: it.start.bytes(),
-            length: it.length.bytes(),
-            operation: number(it.operation),
+            command: dispatch.command.to_bits(),
+            offset: dispatch.start.bytes(),
+            length: dispatch.length.bytes(),
+            operation: number(dispatch.operation),
             flags,
         }
     }
@@ -214,28 +215,28 @@ impl Part {
 }
 
 impl Completion {
-    pub(crate) fn new(it: &controller::Completion, client: u64) -> Self {
+    pub(crate) fn new(completion: &controller::Completion, client: u64) -> Self {
         Self {
-            user: user(it.part.tag),
+            user: user(completion.part.tag),
             client,
-            offset: it.part.start.bytes(),
-            length: it.part.length.bytes(),
-            submitted_ns: it.part.submitted.0,
-            released_ns: it.released.0,
-            dispatched_ns: it.dispatched.0,
-            completed_ns: it.completed.0,
-            operation: number(it.operation),
-            status: it.status,
+            offset: completion.part.start.bytes(),
+            length: completion.part.length.bytes(),
+            submitted_ns: completion.part.submitted.0,
+            released_ns: completion.released.0,
+            dispatched_ns: completion.dispatched.0,
+            completed_ns: completion.completed.0,
+            operation: number(completion.operation),
+            status: completion.status,
         }
     }
 }
 
 impl Counters {
-    pub(crate) fn new(it: &stats::counters::Counters, pending: u32) -> Self {
-        let [reads, writes] = it.requests;
-        let [read_bytes, written_bytes] = it.bytes;
-        let [read_latency_ns, write_latency_ns] = it.latency.map(|latency| latency.0);
-        let (flushes, merged, pending) = (it.flushes, it.merged, u64::from(pending));
+    pub(crate) fn new(counters: &stats::counters::Counters, pending: u32) -> Self {
+        let [reads, writes] = counters.requests;
+        let [read_bytes, written_bytes] = counters.bytes;
+        let [read_latency_ns, write_latency_ns] = counters.latency.map(|latency| latency.0);
+        let (flushes, merged, pending) = (counters.flushes, counters.merged, u64::from(pending));
         Self {
             reads,
             writes,

@@ -192,7 +192,7 @@ fn random_calls_never_panic() {
                         .submit(now, &Request { user, client, offset, length, operation, flags });
                     inside += u64::from(code == IOFAIR_OK);
                 }
-                3 | 4 => commands.extend(engine.dispatch(now).map(|it| it.command)),
+                3 | 4 => commands.extend(engine.dispatch(now).map(|dispatch| dispatch.command)),
                 5 if !commands.is_empty() => {
                     let place = random.below(commands.len() as u64) as usize;
                     let command = commands.swap_remove(place);
@@ -210,7 +210,7 @@ fn random_calls_never_panic() {
         }
         for _ in 0..100_000 {
             now += 1_000_000;
-            commands.extend(engine.dispatch(now).map(|it| it.command));
+            commands.extend(engine.dispatch(now).map(|dispatch| dispatch.command));
             commands
                 .drain(..)
                 .for_each(|command| assert_eq!(engine.complete(now, command), IOFAIR_OK));

@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 /// In the order in which a reader of the header wants them.
 const SOURCES: [&str; 7] = ["error", "setup", "contract", "request", "guard", "tree", "engine"];
 
-fn here(path: &str) -> PathBuf {
+fn in_crate(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 fn made() -> String {
-    let config = cbindgen::Config::from_file(here("cbindgen.toml")).unwrap();
+    let config = cbindgen::Config::from_file(in_crate("cbindgen.toml")).unwrap();
     let builder = cbindgen::Builder::new().with_config(config);
     let builder = SOURCES
         .iter()
-        .fold(builder, |builder, name| builder.with_src(here(&format!("src/{name}.rs"))));
+        .fold(builder, |builder, name| builder.with_src(in_crate(&format!("src/{name}.rs"))));
     let mut text = Vec::new();
     builder.generate().unwrap().write(&mut text);
     String::from_utf8(text).unwrap()
@@ -47,7 +47,7 @@ fn versioned(script: &str) -> Vec<&str> {
 /// Goal: the header is that of the sources. Method: make it and compare; IOFAIR_BLESS=1 writes it.
 #[test]
 fn the_header_is_fresh() {
-    let (path, fresh) = (here("include/iofair.h"), made());
+    let (path, fresh) = (in_crate("include/iofair.h"), made());
     if std::env::var_os("IOFAIR_BLESS").is_some() {
         fs::write(&path, &fresh).unwrap();
     }
@@ -61,10 +61,11 @@ fn the_header_is_fresh() {
 fn every_function_is_declared_and_has_a_version() {
     let header = made();
     let declared = functions(&header);
-    let sources = SOURCES.map(|name| fs::read_to_string(here(&format!("src/{name}.rs"))).unwrap());
+    let sources =
+        SOURCES.map(|name| fs::read_to_string(in_crate(&format!("src/{name}.rs"))).unwrap());
     let exported = sources.iter().map(|text| text.matches("#[unsafe(no_mangle)]").count());
     assert_eq!(declared.len(), exported.sum::<usize>(), "{declared:?}");
-    assert_eq!(declared, versioned(&fs::read_to_string(here("iofair.map")).unwrap()));
+    assert_eq!(declared, versioned(&fs::read_to_string(in_crate("iofair.map")).unwrap()));
 }
 
 /// Goal: the readers above find what they look for. Method: small made-up texts.

@@ -165,8 +165,8 @@ fn check_out(args: &Args, out: &Path) -> Result<()> {
         if path.is_dir() {
             bail!(Usage(format!("{} is a directory", path.display())));
         }
-        let directory = path.parent().filter(|it| *it != Path::new(""));
-        if let Some(directory) = directory.filter(|it| !it.is_dir()) {
+        let directory = path.parent().filter(|parent| *parent != Path::new(""));
+        if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
             let message =
                 format!("{}: there is no directory {}", path.display(), directory.display());
             bail!(Usage(message));
@@ -206,8 +206,8 @@ fn measure(
         let found = found.as_ref().ok_or_else(|| anyhow!("the survey is incomplete"))?;
         fit::check(found, journal.records()).map_err(|why| refused(args, &why))?;
         let more = scope.rows(found);
-        let burst = found.limits.and_then(|it| it.burst);
-        let rest = found.limits.and_then(|it| it.rest(&scope));
+        let burst = found.limits.and_then(|limits| limits.burst);
+        let rest = found.limits.and_then(|limits| limits.rest(&scope));
         if let Some(burst) = burst {
             let then =
                 if rest.is_some() { "rests before each row" } else { "is measured without it" };
@@ -236,7 +236,7 @@ fn run_rows(
     rest: Option<Nanos>,
     is_over: &dyn Fn() -> bool,
 ) -> Result<bool> {
-    let missing: Vec<&Row> = rows.iter().filter(|row| !journal.has(&row.name)).collect();
+    let missing: Vec<&Row> = rows.iter().filter(|row| !journal.has_row(&row.name)).collect();
     let bar = Progress::rows(missing.len())?;
     let mut disturbed = Disturbed::default();
     let tries = if matches!(target, Target::Simulated(_)) { 1 } else { TRIES };
@@ -304,15 +304,15 @@ fn in_text(Printed { profile, report }: &Printed<'_>) -> String {
     let rows: Vec<Vec<String>> = report.rows.iter().map(cells).collect();
     let header = ["row", "measured", "model", "error", ""];
     let mut text = crate::output::table(&header, &rows, &[1, 2, 3]);
-    let decided = |it: bool| -> String {
-        let all = report.parameters.iter().filter(|parameter| parameter.decided == it);
-        let all = all.map(|it| format!("{} = {}", it.key, it.value.written()));
+    let decided = |decided: bool| -> String {
+        let all = report.parameters.iter().filter(|parameter| parameter.decided == decided);
+        let all = all.map(|parameter| format!("{} = {}", parameter.key, parameter.value.written()));
         let all = all.collect::<Vec<_>>().join(", ");
         if all.is_empty() { "none".to_owned() } else { all }
     };
     text += &format!("\ndecided by the rows: {}\n", decided(true));
     text += &format!("decided by no row: {}\n", decided(false));
-    let percent = |it: Option<f64>| it.map_or("no row".into(), |it| format!("{it:.1} %"));
+    let percent = |mean: Option<f64>| mean.map_or("no row".into(), |error| format!("{error:.1} %"));
     text += &format!(
         "mean error: {} of the fitted rows, {} of the rows that only verify\n",
         percent(report.fitted_error_percent),

@@ -103,7 +103,7 @@ enum Command {
 
 /// Runs it.
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let machine = Machine::here();
+    let machine = Machine::local();
     match &args.command {
         Command::Diff { contracts } => {
             let (_, plan) = planned(&machine, contracts)?;
@@ -140,13 +140,13 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
 
 fn planned(machine: &Machine, contracts: &std::path::Path) -> Result<(Facts, Plan)> {
     let contracts = HostContracts::open(contracts)?;
-    let facts = Facts::gather(machine, &contracts).map_err(told)?;
-    let plan = plan(machine, &contracts, &facts).map_err(told)?;
+    let facts = Facts::gather(machine, &contracts).map_err(cli_error)?;
+    let plan = plan(machine, &contracts, &facts).map_err(cli_error)?;
     Ok((facts, plan))
 }
 
 /// What the user wrote keeps its own error type, which decides the exit code.
-fn told(error: HostError) -> anyhow::Error {
+fn cli_error(error: HostError) -> anyhow::Error {
     match error {
         HostError::Config(error) => error.into(),
         error => error.into(),
@@ -180,14 +180,14 @@ fn reload(facts: &Facts, done: &Done) -> Result<()> {
     if facts.systemd || facts.udev { reload_after(done) } else { Ok(()) }
 }
 fn reload_after(done: &Done) -> Result<()> {
-    let has = |start: &str| done.written.iter().any(|it| it.starts_with(start));
+    let has = |start: &str| done.written.iter().any(|place| place.starts_with(start));
     for (start, program, arguments) in [
         ("/etc/systemd/system/", "systemctl", ["daemon-reload"].as_slice()),
         ("/etc/udev/rules.d/", "udevadm", &["control", "--reload"]),
     ] {
         if has(start) {
             let ended = Process::new(program).args(arguments).status();
-            if !ended.is_ok_and(|it| it.success()) {
+            if !ended.is_ok_and(|status| status.success()) {
                 let command = format!("{program} {}", arguments.join(" "));
                 return Err(anyhow!(
                     "`{command}` failed; run it, or the files hold from the next boot"
@@ -207,7 +207,7 @@ fn show_status(
     let interval = time(interval)?;
     let (facts, plan) = planned(machine, contracts)?;
     let read = || -> Vec<_> {
-        plan.groups.iter().map(|it| status::counters(machine, &facts, &it.path)).collect()
+        plan.groups.iter().map(|group| status::counters(machine, &facts, &group.path)).collect()
     };
     let clock = Clock::start();
     let (before, device) = (read(), status::device_bytes(machine, &facts));

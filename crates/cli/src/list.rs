@@ -108,7 +108,8 @@ impl Said {
             let command =
                 |name: &str| format!("iofair-lab run reproduction/experiments/{name}.toml");
             let commands = [format!("{} {stacks}", command(first)).trim_end().to_owned()];
-            let commands = commands.into_iter().chain(self.besides.iter().map(|it| command(it)));
+            let besides = self.besides.iter().map(|usage| command(usage));
+            let commands = commands.into_iter().chain(besides);
             shown = format!(" [{}]", commands.collect::<Vec<_>>().join("; "));
         }
         format!("{head:10}{}{shown}\n", self.says)

@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             say(format_args!("interrupted after {runs} runs; nothing was written"));
             return Ok(ExitCode::from(interrupt::EXIT_CODE));
         }
-        answer => answer.map_err(|error| told(args, error))?,
+        answer => answer.map_err(|error| cli_error(args, error))?,
     };
     save(args.picture.as_deref(), || plan::picture(&plan))?;
     save(args.html.as_deref(), || plan::page(&plan))?;
@@ -128,7 +128,7 @@ fn verdict(args: &Args, plan: &Plan) -> Result<ExitCode> {
 }
 
 /// What the user wrote decides the exit code.
-fn told(args: &Args, error: PlanError) -> anyhow::Error {
+fn cli_error(args: &Args, error: PlanError) -> anyhow::Error {
     match error {
         PlanError::Config(error) => error.into(),
         PlanError::Drive(error) if args.drive.is_some() => {
@@ -163,14 +163,16 @@ fn drive(args: &Args, contracts: &Contracts) -> Result<String> {
 
 /// What neighbours are tried.
 fn neighbours(args: &Args) -> Result<Vec<Neighbours>> {
-    let known = || NEIGHBOURS.iter().map(|it| it.name);
-    if let Some(name) = args.without.iter().find(|name| !known().any(|it| it == name.as_str())) {
+    let known = || NEIGHBOURS.iter().map(|neighbour| neighbour.name);
+    let is_unknown = |name: &&String| known().all(|known| known != name.as_str());
+    if let Some(name) = args.without.iter().find(is_unknown) {
         let names: Vec<&str> = known().collect();
         let message =
             format!("--without: no neighbours \"{name}\"; there are: {}", names.join(", "));
         return Err(Usage(message).into());
     }
-    let kept = NEIGHBOURS.iter().filter(|it| !args.without.iter().any(|name| name == it.name));
+    let is_out = |neighbour: &str| args.without.iter().any(|name| name == neighbour);
+    let kept = NEIGHBOURS.iter().filter(|neighbour| !is_out(neighbour.name));
     let kept: Vec<Neighbours> = kept.copied().collect();
     match kept.is_empty() {
         true => {

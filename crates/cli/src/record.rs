@@ -170,8 +170,8 @@ impl Read for Live {
     }
 }
 
-fn request(address: &Address, it: &Call) -> Result<Reply> {
-    let reply = call(address, it).map_err(|error| unreachable(address, error))?;
+fn request(address: &Address, command: &Call) -> Result<Reply> {
+    let reply = call(address, command).map_err(|error| unreachable(address, error))?;
     if reply.is_good() {
         return Ok(reply);
     }
@@ -235,7 +235,7 @@ fn copy<S: Source>(
             added.ok_or_else(|| anyhow!("{name}: too many volumes"))?;
         }
         streams = source.streams().len();
-        let record = anonymiser.as_ref().map_or(record, |it| it.record(record));
+        let record = anonymiser.as_ref().map_or(record, |anonymiser| anonymiser.record(record));
         writer.push(&record)?;
         if ended.is_none() && writer.bytes() >= args.size {
             full(source);
@@ -269,7 +269,7 @@ fn record_server(args: &Args, file: File, name: &str) -> Result<Recorded> {
     let full = |reader: &mut Reader<Live>| reader.get_mut().until = Some(Instant::ZERO);
     let (writer, ended) = copy(args, metadata, &mut reader, (file, name), full)?;
     let ended = ended.or(reader.get_mut().ended).unwrap_or("by the server");
-    let dropped = reader.notes().of(DROPPED);
+    let dropped = reader.notes().count_of(DROPPED);
     finish(args, writer, reader.streams().len(), dropped, (&clock, ended))
 }
 

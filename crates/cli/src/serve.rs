@@ -68,7 +68,7 @@ struct Ready {
 /// The contract file is wrong or does not fit its drive, or the machine refuses something.
 pub fn run(args: &Args, output: &Output, table: &'static Table) -> Result<ExitCode> {
     let contracts = Contracts::open_with(table, &args.contracts)?;
-    let passed = Passed::from_environment().map_err(told)?;
+    let passed = Passed::from_environment().map_err(cli_error)?;
     let listens = contracts.listen.unix.is_some() || contracts.listen.tcp.is_some();
     let disks =
         contracts.volumes.iter().any(|volume| volume.vhost.is_some() || volume.ublk.is_some());
@@ -80,7 +80,8 @@ pub fn run(args: &Args, output: &Output, table: &'static Table) -> Result<ExitCo
     let (shrink, take_over) = (args.shrink.clone(), args.take_over.clone());
     let consent = Consent { shrink, take_over, delete: Vec::new() };
     if args.check {
-        let notes = Control::check(&args.contracts, contracts, passed, &consent).map_err(told)?;
+        let notes =
+            Control::check(&args.contracts, contracts, passed, &consent).map_err(cli_error)?;
         let good = serde_json::json!({ "good": true, "notes": notes });
         output.print(&good, || {
             let notes = notes.iter().map(|note| format!("note: {note}\n"));
@@ -90,9 +91,9 @@ pub fn run(args: &Args, output: &Output, table: &'static Table) -> Result<ExitCo
     }
     let signals = Signals::block().context("blocking signals")?;
     let control =
-        Control::start_with(&args.contracts, contracts, passed, &consent).map_err(told)?;
+        Control::start_with(&args.contracts, contracts, passed, &consent).map_err(cli_error)?;
     let told_of = |server: &Server| (ready(server, &control), limits(server));
-    let (ready, limits) = control.server(told_of).map_err(told)?;
+    let (ready, limits) = control.server(told_of).map_err(cli_error)?;
     output.announce(&ready, || in_words(&ready, &limits))?;
     let (count, drive, stack) = (ready.volumes.len(), &ready.drive, &ready.stack);
     let status = format!("serving {drive} with {stack}; volumes: {count}");
@@ -105,7 +106,7 @@ pub fn run(args: &Args, output: &Output, table: &'static Table) -> Result<ExitCo
         }
     }
     supervisor::tell(Stage::Stopping, "completing requests in flight");
-    control.stop().map_err(told)?;
+    control.stop().map_err(cli_error)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -125,10 +126,10 @@ fn reload(args: &Args, control: &Control) {
 }
 
 /// What the user wrote keeps its own error type, which decides the exit code.
-fn told(error: ServeError) -> anyhow::Error {
+fn cli_error(error: ServeError) -> anyhow::Error {
     match error {
         ServeError::Config(error) | ServeError::Infeasible(error) => error.into(),
-        ServeError::Full(error) => told(*error),
+        ServeError::Full(error) => cli_error(*error),
         ServeError::Refused(refusal) => Usage(refusal.to_string()).into(),
         error => anyhow!(error),
     }

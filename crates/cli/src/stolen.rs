@@ -22,10 +22,10 @@ impl Ticks {
     /// Until now; nothing where the kernel does not say.
     pub fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-        Self::of(&text).unwrap_or(Self { stolen: 0, all: 0 })
+        Self::parse(&text).unwrap_or(Self { stolen: 0, all: 0 })
     }
     /// From the first line, `cpu` with user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of these.
-    fn of(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let fields = text.lines().next()?.strip_prefix("cpu ")?;
         let fields: Vec<u64> = fields.split_whitespace().flat_map(str::parse).take(8).collect();
         Some(Self { stolen: *fields.get(7)?, all: fields.iter().sum() })
@@ -125,7 +125,7 @@ mod tests {
     /// Goal: what was taken is the eighth number's part of the first eight, and a kernel without it says nothing. Method: by hand.
     #[test]
     fn ticks_are_read() {
-        let read = |text: &str| Ticks::of(text);
+        let read = |text: &str| Ticks::parse(text);
         let before = read("cpu  100 0 50 800 40 0 5 5 60 7\ncpu0 1 2 3").unwrap();
         let after = read("cpu  150 0 70 810 40 0 5 25 99 9\ncpu0 1 2 3").unwrap();
         assert_eq!((before.stolen, before.all), (5, 1000));

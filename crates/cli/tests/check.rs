@@ -78,14 +78,15 @@ impl Scene {
     fn files(&self) -> BTreeMap<PathBuf, String> {
         let (mut files, mut walk) = (BTreeMap::new(), vec![self.directory.clone()]);
         while let Some(path) = walk.pop() {
-            let it = fs::symlink_metadata(&path).unwrap();
-            let small = it.is_file() && it.len() <= 1 << 20;
+            let file = fs::symlink_metadata(&path).unwrap();
+            let small = file.is_file() && file.len() <= 1 << 20;
             let contents = if small { fs::read(&path).unwrap() } else { Vec::new() };
-            if it.is_dir() {
+            if file.is_dir() {
                 walk.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             }
-            let told = (it.mode(), it.uid(), it.gid(), it.len(), it.mtime(), it.mtime_nsec());
-            files.insert(path, format!("{told:?} {contents:?}"));
+            let owner = (file.mode(), file.uid(), file.gid());
+            let facts = (owner, file.len(), file.mtime(), file.mtime_nsec());
+            files.insert(path, format!("{facts:?} {contents:?}"));
         }
         files
     }

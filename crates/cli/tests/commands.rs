@@ -148,7 +148,8 @@ fn lists_are_json() {
 #[test]
 fn sentences_have_their_numbers() {
     let names = json(&["list", "policies", "--json"]);
-    let names = names.as_array().expect("a list").iter().filter_map(|it| it["name"].as_str());
+    let names = names.as_array().expect("a list");
+    let names = names.iter().filter_map(|policy| policy["name"].as_str());
     let output = iofair(&["list", "policies"].into_iter().chain(names).collect::<Vec<_>>());
     let pages = String::from_utf8_lossy(&output.stdout);
     assert!(pages.contains("and 23 MB/s alone") && pages.contains("Fails:"), "{pages}");

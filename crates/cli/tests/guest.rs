@@ -493,7 +493,7 @@ const RATES: &str = r#"
 "#;
 
 /// The JSON behind a word that the guest said.
-fn told(seen: &str, word: &str) -> serde_json::Value {
+fn json_after(seen: &str, word: &str) -> serde_json::Value {
     let line = seen.lines().find_map(|line| line.strip_prefix(word));
     serde_json::from_str(line.unwrap_or_else(|| panic!("{word}?\n{seen}"))).unwrap()
 }
@@ -523,16 +523,17 @@ fn shares_and_limits(kernel: Kernel) {
     let arguments = arguments.split_whitespace().map(String::from).collect();
     let script = format!("{BEGIN}{RATES}");
     let seen = Machine::boot_kernel(kernel, &place.0, arguments, &script).passes();
-    let mix = told(&seen, "MIX ");
+    let mix = json_after(&seen, "MIX ");
     let iops = |run: usize, client: usize| mix["runs"][run]["clients"][client]["iops"].as_f64();
     let iops = |run: usize| [0, 1].map(|client| iops(run, client).unwrap());
     let [bfq, max] = [0, 1].map(iops);
-    let cost = told(&seen, "COST ");
+    let cost = json_after(&seen, "COST ");
     let cost = [1, 0].map(|group| cost[group]["iops"].as_f64().unwrap());
     println!(
         "{kernel:?}: IOPS, light and heavy: bfq {bfq:.0?}, io.max {max:.0?}, io.cost {cost:.0?}"
     );
-    for line in seen.lines().filter(|it| it.starts_with("LATENCY ") || it.contains(" rbps=")) {
+    let counts = |line: &&str| line.starts_with("LATENCY ") || line.contains(" rbps=");
+    for line in seen.lines().filter(counts) {
         println!("{kernel:?}: {line}");
     }
     let ratio = |[light, heavy]: [f64; 2]| heavy / light;

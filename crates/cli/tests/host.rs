@@ -42,7 +42,7 @@ impl Rig {
         fs::write(directory.join("drive.toml"), DRIVE).unwrap();
         // The emulated drive has to keep its times beside the clients.
         let fifo = Command::new("chrt").args(["-f", "20", "true"]).status();
-        let mut server = match fifo.is_ok_and(|it| it.success()) {
+        let mut server = match fifo.is_ok_and(|status| status.success()) {
             true => Command::new("chrt"),
             false => Command::new("nice"),
         };
@@ -61,7 +61,7 @@ impl Rig {
         let file = directory.join("mount/disk");
         let device = run("losetup", &["-f", "--show", "--direct-io=on", file.to_str().unwrap()]);
         let names = ["target", "reader-1", "reader-2", "reader-3", "reader-4"];
-        let groups = names.map(|it| format!("{id}-{it}")).to_vec();
+        let groups = names.map(|name| format!("{id}-{name}")).to_vec();
         let one = Path::new("/sys/fs/cgroup/blkio");
         let root = if one.is_dir() { one } else { Path::new("/sys/fs/cgroup") }.to_path_buf();
         for group in &groups {
@@ -185,7 +185,7 @@ fn needs_root_needs_clients_the_page_about_hosts_is_true() {
 fn needs_root_needs_clients_a_minimum_is_kept() {
     let rig = Rig::new("proof");
     let page = fs::read_to_string("../../docs/host.md").unwrap();
-    let more = rig.groups[2..].iter().map(|it| format!("[[group]]\nname = \"{it}\"\n"));
+    let more = rig.groups[2..].iter().map(|name| format!("[[group]]\nname = \"{name}\"\n"));
     let file = rig.write(&(script::contracts(&page) + &more.collect::<String>()));
     let show = |what: &str, [target, readers]: [f64; 2]| {
         println!("{what}: target {:.2} MB/s, readers {:.1} MB/s", target / 1e6, readers / 1e6);

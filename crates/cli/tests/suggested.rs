@@ -171,8 +171,9 @@ fn kept_data_of_a_directory_is_shown_and_deleted() {
         let output = scene.iofair(&["pool", "show", "pool", "--json"]);
         let shown: Json = serde_json::from_slice(&output.stdout).unwrap();
         let volumes = shown["volumes"].as_array().unwrap().clone();
-        let states =
-            volumes.iter().map(|it| format!("{} {} {}", it["name"], it["state"], it["bytes"]));
+        let states = volumes
+            .iter()
+            .map(|volume| format!("{} {} {}", volume["name"], volume["state"], volume["bytes"]));
         states.collect::<Vec<_>>().join(", ").replace('"', "")
     };
     assert_eq!(shown(&scene), "a live 1048576, b kept 2097152");

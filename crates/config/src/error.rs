@@ -104,7 +104,7 @@ impl ConfigError {
                 write!(f, "      | {pad}{}", "^".repeat(place.width))?;
             }
         }
-        if let Some(allowed) = self.allowed.as_deref().filter(|it| Some(*it) != said) {
+        if let Some(allowed) = self.allowed.as_deref().filter(|allowed| Some(*allowed) != said) {
             write!(f, "\n  allowed: {allowed}")?;
         }
         if let Some(nearest) = &self.nearest {

@@ -85,14 +85,14 @@ impl JobFile {
     }
     /// An error about an option of a job, at its place; about the section if the job does not have the option.
     pub fn error(&self, job: &Job, option: &str, message: impl Into<String>) -> ConfigError {
-        let it = self.written(job, option).unwrap_or(&job.written[0]);
-        self.sources[it.source].error(it.place.clone(), message)
+        let written = self.written(job, option).unwrap_or(&job.written[0]);
+        self.sources[written.source].error(written.place.clone(), message)
     }
     /// Where a job has its option from.
     fn written<'a>(&'a self, job: &'a Job, option: &str) -> Option<&'a Written> {
         let own = job.written.iter().rev();
         let mut all = own.chain(self.inherited[..job.inherited].iter().rev());
-        all.find(|it| options::canonical(&it.name) == option)
+        all.find(|written| options::canonical(&written.name) == option)
     }
 }
 
@@ -125,7 +125,7 @@ fn parse_source(
     let (inherited, jobs, ignored) = (Vec::new(), Vec::new(), Vec::new());
     let mut file = JobFile { sources, inherited, global: Vec::new(), jobs, problems, ignored };
     for section in sections {
-        let plain = |it: &Written| (it.name.clone(), it.value.clone());
+        let plain = |option: &Written| (option.name.clone(), option.value.clone());
         let own: Vec<(String, String)> = section.options.iter().map(plain).collect();
         let mut settings = base.clone();
         file.apply(&mut settings, &section.options)?;
@@ -175,19 +175,20 @@ impl JobFile {
     /// Applies the options of a section, and takes note of those that cannot be used.
     fn apply(&mut self, settings: &mut Settings, options: &[Written]) -> Result<(), ConfigError> {
         // Values of the whole section are read in its base of units.
-        let units = |it: &&Written| it.name == "kb_base";
+        let units = |option: &&Written| option.name == "kb_base";
         let (first, rest): (Vec<&Written>, Vec<&Written>) = options.iter().partition(units);
-        for it in first.into_iter().chain(rest) {
-            if names::is_ignored(&it.name, &it.value) {
-                self.ignore(&it.name);
+        for written in first.into_iter().chain(rest) {
+            if names::is_ignored(&written.name, &written.value) {
+                self.ignore(&written.name);
                 continue;
             }
-            let Err(bad) = options::apply(settings, &it.name, &it.value) else { continue };
-            let unsupported = bad.is_unsupported().then(|| it.shown());
+            let applied = options::apply(settings, &written.name, &written.value);
+            let Err(bad) = applied else { continue };
+            let unsupported = bad.is_unsupported().then(|| written.shown());
             if is_said(&self.problems, unsupported.as_deref()) {
                 continue;
             }
-            let error = bad.at(&self.sources[it.source], it);
+            let error = bad.at(&self.sources[written.source], written);
             add(&mut self.problems, Problem { error, unsupported })?;
         }
         Ok(())
@@ -204,9 +205,9 @@ struct LeftOut {
 }
 
 fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
-    let found = asked_together(&job.settings).into_iter().filter(|it| it.0);
-    let problem = |(_, it): (bool, LeftOut)| {
-        let LeftOut { option, part, message, allowed } = it;
+    let found = asked_together(&job.settings).into_iter().filter(|rule| rule.0);
+    let problem = |(_, rule): (bool, LeftOut)| {
+        let LeftOut { option, part, message, allowed } = rule;
         let error = file.error(job, option, format!("option `{option}`: {message}"));
         let written = file.written(job, option).map(Written::shown);
         let unsupported = written.map(|written| format!("{part}{written}"));
@@ -216,18 +217,18 @@ fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
 }
 
 /// What is not modelled, with whether a job asks for it.
-fn asked_together(it: &Settings) -> [(bool, LeftOut); 6] {
-    let several = if it.files().len() > 1 { "filename" } else { "nrfiles" };
-    let verify = if it.verify.how.is_some() { "verify" } else { "verify_pattern" };
-    let jumps = match it.takes_turns() {
+fn asked_together(settings: &Settings) -> [(bool, LeftOut); 6] {
+    let several = if settings.files().len() > 1 { "filename" } else { "nrfiles" };
+    let verify = if settings.verify.how.is_some() { "verify" } else { "verify_pattern" };
+    let jumps = match settings.takes_turns() {
         true => several,
-        false if it.zone_gap() > 0 => "zonemode",
+        false if settings.zone_gap() > 0 => "zonemode",
         false => "rw",
     };
     let of = |option, part, message, allowed| LeftOut { option, part, message, allowed };
     [
         (
-            !it.orders_files(),
+            !settings.orders_files(),
             of(
                 several,
                 "the order of files of ",
@@ -236,7 +237,7 @@ fn asked_together(it: &Settings) -> [(bool, LeftOut); 6] {
             ),
         ),
         (
-            it.zones.strided && !it.has_zones(),
+            settings.zones.strided && !settings.has_zones(),
             of(
                 "zonemode",
                 "",
@@ -245,7 +246,7 @@ fn asked_together(it: &Settings) -> [(bool, LeftOut); 6] {
             ),
         ),
         (
-            it.zones.size > 0 && !it.zones.strided,
+            settings.zones.size > 0 && !settings.zones.strided,
             of(
                 "zonesize",
                 "",
@@ -254,7 +255,7 @@ fn asked_together(it: &Settings) -> [(bool, LeftOut); 6] {
             ),
         ),
         (
-            it.verify_reads(),
+            settings.verify_reads(),
             of(
                 verify,
                 "",
@@ -263,7 +264,7 @@ fn asked_together(it: &Settings) -> [(bool, LeftOut); 6] {
             ),
         ),
         (
-            it.lacks_read_ahead(),
+            settings.lacks_read_ahead(),
             of(
                 jumps,
                 "the page cache of ",
@@ -272,7 +273,7 @@ fn asked_together(it: &Settings) -> [(bool, LeftOut); 6] {
             ),
         ),
         (
-            it.hints.random && !it.random && it.is_buffered(),
+            settings.hints.random && !settings.random && settings.is_buffered(),
             of(
                 "fadvise_hint",
                 "",
@@ -285,19 +286,20 @@ fn asked_together(it: &Settings) -> [(bool, LeftOut); 6] {
 
 /// What no option can see by itself.
 fn check(file: &JobFile, job: &Job) -> Option<ConfigError> {
-    let it = &job.settings;
+    let settings = &job.settings;
     let refuse = |option: &str, message: &str| Some(file.error(job, option, message));
-    if it.cgroup_weight.is_some() && it.cgroup.is_none() {
+    if settings.cgroup_weight.is_some() && settings.cgroup.is_none() {
         return refuse("cgroup_weight", "`cgroup_weight` needs a `cgroup`");
     }
-    if it.latency_target.is_some() && it.latency_window.is_none() {
+    if settings.latency_target.is_some() && settings.latency_window.is_none() {
         return refuse("latency_target", "`latency_target` needs a `latency_window`");
     }
-    if it.engine == Engine::Synchronous && it.depth > 1 && it.latency_target.is_some() {
+    let is_deep = settings.engine == Engine::Synchronous && settings.depth > 1;
+    if is_deep && settings.latency_target.is_some() {
         return refuse("latency_target", "`latency_target` needs an asynchronous `ioengine`");
     }
     let before = file.jobs.iter().take_while(|other| !std::ptr::eq(*other, job));
-    if let Some(name) = &it.wait_for
+    if let Some(name) = &settings.wait_for
         && !before.into_iter().any(|other| other.name == *name)
     {
         return refuse("wait_for", &format!("no job above is called `{name}`"));

@@ -28,7 +28,8 @@ impl Source {
         let text = toml::to_string(&table).map_err(|error| refuse(error.to_string()))?;
         let written = DeTable::parse(&text).map_err(|error| refuse(error.to_string()))?;
         let places = paths.iter().map(|keys| place(written.get_ref(), Some(&before), keys));
-        let arguments = places.zip(settings).filter_map(|(it, set)| Some((it?, argument(set))));
+        let arguments = places.zip(settings);
+        let arguments = arguments.filter_map(|(place, set)| Some((place?, argument(set))));
         Ok(Self::new(self.path(), &text).with_arguments(arguments.collect()))
     }
 }
@@ -132,7 +133,7 @@ mod tests {
         [[client]]\nname = 'a'\ncount = 1\n[[client]]\nname = 'b'\n";
 
     fn with(settings: &[&str]) -> Result<Table, ConfigError> {
-        let settings: Vec<String> = settings.iter().map(|&it| it.to_owned()).collect();
+        let settings: Vec<String> = settings.iter().map(|&text| text.to_owned()).collect();
         Source::new("x.toml", FILE).with_settings(&settings)?.parse()
     }
 
@@ -179,7 +180,7 @@ mod tests {
             count: Option<Spanned<u32>>,
         }
         let changed = |settings: &[&str]| {
-            let settings: Vec<String> = settings.iter().map(|&it| it.to_owned()).collect();
+            let settings: Vec<String> = settings.iter().map(|&text| text.to_owned()).collect();
             Source::new("x.toml", FILE).with_settings(&settings).unwrap()
         };
         for (setting, message) in [

@@ -83,7 +83,7 @@ impl Source {
     pub fn error(&self, span: Range<usize>, message: impl Into<String>) -> ConfigError {
         let is_there = |part: &Range<usize>| part.start < span.end && span.start < part.end;
         let mut arguments = self.arguments.iter().rev();
-        if let Some((_, argument)) = arguments.find(|it| is_there(&it.0)) {
+        if let Some((_, argument)) = arguments.find(|argument| is_there(&argument.0)) {
             return ConfigError::whole_file(argument, message);
         }
         let place = Some(Box::new(self.place(span)));

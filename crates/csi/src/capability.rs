@@ -23,7 +23,7 @@ pub(crate) enum Use {
 /// # Errors
 /// INVALID_ARGUMENT names what is not supported, and what is.
 pub(crate) fn supported(capability: &VolumeCapability) -> Result<Use, Status> {
-    let mode = capability.access_mode.map(|it| it.mode());
+    let mode = capability.access_mode.map(|mode| mode.mode());
     match mode {
         Some(
             Mode::SingleNodeWriter
@@ -67,5 +67,5 @@ pub(crate) fn all_supported(capabilities: &[VolumeCapability]) -> Result<(), Sta
     if capabilities.is_empty() {
         return Err(Status::invalid_argument("there is no volume capability"));
     }
-    capabilities.iter().try_for_each(|it| supported(it).map(drop))
+    capabilities.iter().try_for_each(|capability| supported(capability).map(drop))
 }

@@ -59,10 +59,10 @@ impl Controller {
         }
         let none = || Status::not_found(format!("there is no volume \"{id}\""));
         let parsed = VolumeId::parse(id).ok_or_else(none)?;
-        let server = self.servers.of(&parsed.node).await?;
+        let server = self.servers.server(&parsed.node).await?;
         let volume =
             server.volume(&parsed.volume).await.map_err(|error| error.status(&parsed.node))?;
-        Ok((parsed, server, volume.filter(|it| it.is_in(&self.group)).ok_or_else(none)?))
+        Ok((parsed, server, volume.filter(|volume| volume.is_in(&self.group)).ok_or_else(none)?))
     }
 }
 
@@ -135,7 +135,7 @@ impl csi::controller_server::Controller for Controller {
         };
         let (id, ..) = self.existing(&volume_id).await?;
         capability::supported(&capability)?;
-        self.servers.of(&node_id).await?;
+        self.servers.server(&node_id).await?;
         if id.node != node_id {
             let message =
                 format!("volume {volume_id} is on node {}; node {node_id} cannot use it", id.node);
@@ -209,8 +209,8 @@ impl csi::controller_server::Controller for Controller {
             rpc::Type::ModifyVolume,
             rpc::Type::SingleNodeMultiWriter,
         ];
-        let capability = |it: rpc::Type| ControllerServiceCapability {
-            r#type: Some(Type::Rpc(Rpc { r#type: it.into() })),
+        let capability = |kind: rpc::Type| ControllerServiceCapability {
+            r#type: Some(Type::Rpc(Rpc { r#type: kind.into() })),
         };
         let capabilities = types.map(capability).to_vec();
         Ok(Response::new(ControllerGetCapabilitiesResponse { capabilities }))

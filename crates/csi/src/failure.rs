@@ -16,7 +16,7 @@ pub(crate) struct Refused {
 
 impl Refused {
     /// Reads the error of a response.
-    pub(crate) fn of(status: u16, body: &Json) -> Self {
+    pub(crate) fn read(status: u16, body: &Json) -> Self {
         let word = |key: &str| body["error"][key].as_str().map(str::to_string);
         Self {
             kind: word("kind").unwrap_or_default(),
@@ -33,8 +33,8 @@ pub(crate) enum Failure {
     Refused(Refused),
     /// The server did not respond.
     Unreachable(io::Error),
-    /// The response lacks this.
-    Odd(String),
+    /// The response lacks a value, or has one of a wrong type.
+    MalformedResponse { missing: String },
 }
 
 impl Failure {
@@ -48,8 +48,8 @@ impl Failure {
             Self::Unreachable(error) => {
                 Status::unavailable(format!("the server on node {node} does not respond: {error}"))
             }
-            Self::Odd(what) => Status::internal(format!(
-                "the response of the server on node {node} has no {what}: is its version older than the driver's?"
+            Self::MalformedResponse { missing } => Status::internal(format!(
+                "the response of the server on node {node} has no {missing}: is its version older than the driver's?"
             )),
             Self::Refused(Refused { kind, text }) => {
                 let code = match kind.as_str() {

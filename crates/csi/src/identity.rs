@@ -40,7 +40,8 @@ impl Identity for Driver {
         &self,
         _: Request<GetPluginCapabilitiesRequest>,
     ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
-        let service = |it: service::Type| Type::Service(ServiceCapability { r#type: it.into() });
+        let service =
+            |kind: service::Type| Type::Service(ServiceCapability { r#type: kind.into() });
         let online = volume_expansion::Type::Online.into();
         let mut types = vec![
             service(service::Type::VolumeAccessibilityConstraints),
@@ -50,12 +51,12 @@ impl Identity for Driver {
             types.push(service(service::Type::ControllerService));
         }
         let capabilities =
-            types.into_iter().map(|it| PluginCapability { r#type: Some(it) }).collect();
+            types.into_iter().map(|kind| PluginCapability { r#type: Some(kind) }).collect();
         Ok(Response::new(GetPluginCapabilitiesResponse { capabilities }))
     }
     async fn probe(&self, _: Request<ProbeRequest>) -> Result<Response<ProbeResponse>, Status> {
         if let Some((node, servers)) = &self.own {
-            servers.of(node).await?.status().await.map_err(|error| error.status(node))?;
+            servers.server(node).await?.status().await.map_err(|error| error.status(node))?;
         }
         Ok(Response::new(ProbeResponse { ready: Some(true) }))
     }

@@ -63,8 +63,8 @@ impl Node {
         if devices == Devices::Nbd {
             let (servers, node) = (Arc::clone(&servers), name.to_string());
             nbd::keep(move || {
-                let server = servers.table().get(&node).cloned();
-                server.and_then(|it| it.socket()).ok_or_else(|| ErrorKind::NotConnected.into())
+                let socket = servers.table().get(&node).and_then(Server::socket);
+                socket.ok_or_else(|| ErrorKind::NotConnected.into())
             })?;
         }
         let (name, group) = (name.to_string(), group.to_string());
@@ -81,9 +81,9 @@ impl Node {
         let none =
             || Status::not_found(format!("there is no volume \"{text}\" on node {}", self.name));
         let id = VolumeId::parse(text).filter(|id| id.node == self.name).ok_or_else(none)?;
-        let server = self.servers.of(&self.name).await?;
+        let server = self.servers.server(&self.name).await?;
         let volume = server.volume(&id.volume).await.map_err(|error| error.status(&self.name))?;
-        Ok((server, volume.filter(|it| it.is_in(&self.group)).ok_or_else(none)?))
+        Ok((server, volume.filter(|volume| volume.is_in(&self.group)).ok_or_else(none)?))
     }
     fn begin(&self, volume: &str) -> Result<Operation, Status> {
         if volume.is_empty() {
@@ -107,7 +107,7 @@ fn wanted(capability: Option<&VolumeCapability>) -> Result<Use, Status> {
 }
 
 fn mode(capability: Option<&VolumeCapability>) -> Option<Mode> {
-    capability.and_then(|it| it.access_mode).map(|it| it.mode())
+    capability.and_then(|mode| mode.access_mode).map(|mode| mode.mode())
 }
 
 fn at(path: &Path) -> impl FnOnce(std::io::Error) -> Status {
@@ -285,8 +285,8 @@ impl csi::node_server::Node for Node {
             rpc::Type::ExpandVolume,
             rpc::Type::SingleNodeMultiWriter,
         ];
-        let capability = |it: rpc::Type| NodeServiceCapability {
-            r#type: Some(Type::Rpc(Rpc { r#type: it.into() })),
+        let capability = |kind: rpc::Type| NodeServiceCapability {
+            r#type: Some(Type::Rpc(Rpc { r#type: kind.into() })),
         };
         Ok(Response::new(NodeGetCapabilitiesResponse {
             capabilities: types.map(capability).to_vec(),

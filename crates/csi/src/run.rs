@@ -59,7 +59,7 @@ async fn servers(args: &Args) -> Result<Arc<Servers>> {
             Servers::of_pods(cluster).await
         }
         (_, Some(file), ..) => Servers::file(file).map(Arc::new),
-        (_, _, Some(control), Some(node)) => Ok(Arc::new(Servers::one(node, control))),
+        (_, _, Some(control), Some(node)) => Ok(Arc::new(Servers::on_node(node, control))),
         (_, _, Some(_), None) => bail!("--control needs --node, the name of this node"),
         _ => bail!("no server: --control PATH, --servers FILE, or --discover SELECTOR"),
     }

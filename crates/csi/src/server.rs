@@ -47,11 +47,12 @@ pub(crate) struct Group {
 impl Group {
     fn read(json: &Json) -> Option<Self> {
         let ceilings = json["in_force"]["ceilings"].as_array()?.iter();
-        let mut totals = ceilings.filter(|it| it["of"] == "total" && it["unit"] == "bytes");
+        let mut totals =
+            ceilings.filter(|limit| limit["of"] == "total" && limit["unit"] == "bytes");
         Some(Self {
             name: json["name"].as_str()?.to_string(),
             min: json["in_force"]["min_bytes_per_second"].as_u64().unwrap_or(0),
-            max: totals.find_map(|it| it["per_second"].as_u64()),
+            max: totals.find_map(|ceiling| ceiling["per_second"].as_u64()),
             rate: json["usage"]["bytes_per_second"].as_u64().unwrap_or(0),
             waits: json["usage"]["requests_in_flight"].as_u64().unwrap_or(0) > 0,
         })
@@ -94,8 +95,8 @@ fn is_inside(name: &str, group: &str) -> bool {
     name.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'))
 }
 
-fn odd(what: &str) -> Failure {
-    Failure::Odd(what.to_string())
+fn malformed(missing: &str) -> Failure {
+    Failure::MalformedResponse { missing: missing.to_string() }
 }
 
 impl Server {
@@ -110,7 +111,7 @@ impl Server {
         if reply.is_good() {
             Ok(body)
         } else {
-            Err(Failure::Refused(Refused::of(reply.status, &body)))
+            Err(Failure::Refused(Refused::read(reply.status, &body)))
         }
     }
     /// Where NBD clients connect, if the server runs. Waits for its response.
@@ -130,7 +131,7 @@ impl Server {
     /// The volume of this name, if there is one.
     pub(crate) async fn volume(&self, name: &str) -> Result<Option<Volume>, Failure> {
         match self.call(Call::new("GET", &format!("/v1/volumes/{}", escaped(name)))).await {
-            Ok(body) => Volume::read(&body["volume"]).ok_or_else(|| odd("volume")).map(Some),
+            Ok(body) => Volume::read(&body["volume"]).ok_or_else(|| malformed("volume")).map(Some),
             Err(error) if error.is("missing") => Ok(None),
             Err(error) => Err(error),
         }
@@ -142,9 +143,9 @@ impl Server {
             let from = after.map_or(String::new(), |name| format!("&after={}", escaped(&name)));
             let body =
                 self.call(Call::new("GET", &format!("/v1/{what}?limit={PAGE}{from}"))).await?;
-            let listed = body[what].as_array().ok_or_else(|| odd(what))?;
+            let listed = body[what].as_array().ok_or_else(|| malformed(what))?;
             found.extend(listed.iter().filter_map(read));
-            let last = listed.last().and_then(|it| it["name"].as_str()).map(str::to_string);
+            let last = listed.last().and_then(|object| object["name"].as_str()).map(str::to_string);
             if listed.len() < PAGE || last.is_none() {
                 return Ok(found);
             }
@@ -171,7 +172,7 @@ impl Server {
                 let mut keys = keys;
                 keys.as_object_mut()
                     .into_iter()
-                    .for_each(|keys| keys.retain(|_, it| !it.is_null()));
+                    .for_each(|keys| keys.retain(|_, value| !value.is_null()));
                 match keys.as_object().is_some_and(|keys| keys.is_empty()) {
                     true => Ok(()),
                     false => self.put_group(name, &keys, false).await,

@@ -39,7 +39,7 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// The server of one node.
-    pub(crate) fn one(node: &str, control: &Path) -> Self {
+    pub(crate) fn on_node(node: &str, control: &Path) -> Self {
         let server =
             Server { node: node.to_string(), address: Address::Unix(control.to_path_buf()) };
         let table = BTreeMap::from([(node.to_string(), server)]);
@@ -92,7 +92,7 @@ impl Servers {
     ///
     /// # Errors
     /// NOT_FOUND: there is no such node. UNAVAILABLE: the node has no server now.
-    pub(crate) async fn of(&self, node: &str) -> Result<Server, Status> {
+    pub(crate) async fn server(&self, node: &str) -> Result<Server, Status> {
         if let Some(server) = self.table().get(node) {
             return Ok(server.clone());
         }
@@ -129,7 +129,7 @@ mod tests {
         ));
         let servers = good.expect("a good file");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let of = |node| runtime.block_on(servers.of(node));
+        let of = |node| runtime.block_on(servers.server(node));
         assert_eq!(of("a").expect("there").address, Address::Unix("/run/a.sock".into()));
         let Address::Tls(secured) = of("b").expect("there").address else { panic!("TLS") };
         assert_eq!((secured.host.as_str(), secured.port), ("b.example", 9443));

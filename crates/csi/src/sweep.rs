@@ -52,10 +52,10 @@ async fn remove_unused(all: &str, server: &Server, before: &[String]) -> Result<
 async fn unused(all: &str, server: &Server) -> Result<Vec<String>, Failure> {
     let groups = server.groups().await?;
     let volumes = server.volumes(all).await?;
-    let is_used: HashSet<&str> = volumes.iter().map(|it| it.group.as_str()).collect();
-    let is_unused = |it: &&Group| {
-        let is_of_claim = it.name.rsplit('/').next().is_some_and(is_of_claim);
-        it.is_in(all) && is_of_claim && !is_used.contains(it.name.as_str())
+    let is_used: HashSet<&str> = volumes.iter().map(|volume| volume.group.as_str()).collect();
+    let is_unused = |group: &&Group| {
+        let is_of_claim = group.name.rsplit('/').next().is_some_and(is_of_claim);
+        group.is_in(all) && is_of_claim && !is_used.contains(group.name.as_str())
     };
-    Ok(groups.iter().filter(is_unused).map(|it| it.name.clone()).collect())
+    Ok(groups.iter().filter(is_unused).map(|group| group.name.clone()).collect())
 }

@@ -144,10 +144,10 @@ impl Tenants {
             places.values_mut().for_each(|place| place.demand = None);
             places.retain(|node, _| tenant.parts.contains_key(node));
         }
-        report.rate = places.values().filter_map(|it| Some(it.demand?.rate)).sum();
+        report.rate = places.values().filter_map(|place| Some(place.demand?.rate)).sum();
         let missing = tenant.parts.keys().filter(|node| !seen.contains_key(*node));
         for node in missing.cloned().collect::<Vec<_>>() {
-            match self.servers.of(&node).await {
+            match self.servers.server(&node).await {
                 Err(error) if error.code() == Code::NotFound => drop(tenant.parts.remove(&node)),
                 _ => report.problem = Some(format!("no server runs on node {node}")),
             }
@@ -169,7 +169,7 @@ impl Tenants {
 fn places(groups: &[Group], all: &str) -> HashMap<String, Place> {
     let mut places: HashMap<String, Place> = HashMap::new();
     let mut used = HashSet::new();
-    for group in groups.iter().filter(|it| it.is_in(all)) {
+    for group in groups.iter().filter(|group| group.is_in(all)) {
         let inside = &group.name[all.len() + 1..];
         if let Some((namespace, _)) = inside.split_once('/') {
             used.insert(&group.name[..all.len() + 1 + namespace.len()]);

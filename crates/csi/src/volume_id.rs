@@ -65,13 +65,13 @@ mod tests {
     #[test]
     fn any_name_becomes_a_volumes_name() {
         assert_eq!(volume_name("pvc-0e9c1f6a"), "pvc-0e9c1f6a");
-        let odd = ["", "a/b", "a b", ".hidden", "-rf", "csi-0", &"x".repeat(128), "ä"];
-        let mut made: Vec<String> = odd.iter().map(|name| volume_name(name)).collect();
+        let invalid = ["", "a/b", "a b", ".hidden", "-rf", "csi-0", &"x".repeat(128), "ä"];
+        let mut made: Vec<String> = invalid.iter().map(|name| volume_name(name)).collect();
         assert!(made.iter().all(|name| is_name(name) && name.starts_with(MADE)), "{made:?}");
         assert_eq!(made[1], volume_name("a/b"));
         made.sort();
         made.dedup();
-        assert_eq!(made.len(), odd.len());
+        assert_eq!(made.len(), invalid.len());
         assert!(made.iter().all(|name| is_of_claim(name)), "{made:?}");
         assert!(is_of_claim("pvc-0e9c1f6a-7f4c-4c3b-8f7a-1b2c3d4e5f60"));
         assert!(!is_of_claim("team-a") && !is_of_claim("pvc-0e9c1f6a"));

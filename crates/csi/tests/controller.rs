@@ -262,7 +262,7 @@ fn groups_of_interrupted_creations_are_removed() {
     let all = ["", of_people, &format!("/{left}"), &format!("/{late}")].map(group);
     let groups = format!(
         "[[group]]\nname = \"kubernetes\"\n{}",
-        all.map(|it| format!("[[group]]\n{it}")).concat()
+        all.map(|group| format!("[[group]]\n{group}")).concat()
     );
     run(async {
         let scratch = Scratch::new("leftovers");

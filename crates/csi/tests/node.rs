@@ -208,8 +208,8 @@ fn file_system_survives_its_driver(devices: &'static str) {
             };
             let mut node = host.again().await.1;
             let grown = node.node_expand_volume(grow).await;
-            let reached =
-                reached(grown.map(|it| it.into_inner().capacity_bytes), later && round == 0);
+            let bytes = grown.map(|response| response.into_inner().capacity_bytes);
+            let reached = reached(bytes, later && round == 0);
             let ask = NodeGetVolumeStatsRequest {
                 volume_id: volume.clone(),
                 volume_path: place,
@@ -304,7 +304,7 @@ fn pods_survive_the_server(devices: &'static str, kills: u32) {
                 std::io::Result::Ok(())
             });
             // In the middle: the Pod waits for nothing but its volume.
-            while fs::metadata(host.path("pods/one/file")).map_or(0, |it| it.len()) < 1 << 20 {
+            while fs::metadata(host.path("pods/one/file")).map_or(0, |file| file.len()) < 1 << 20 {
                 std::thread::yield_now();
             }
             host.server.take().expect("it runs").kill();

@@ -55,11 +55,11 @@ impl Kept {
                 let what = if is_volume { "volumes" } else { "groups" };
                 (200, json!({ what: all.values().collect::<Vec<_>>() }))
             }
-            "GET" => all.get(&name).map_or_else(missing, |it| (200, json!({ "volume": it }))),
+            "GET" => all.get(&name).map_or_else(missing, |found| (200, json!({ "volume": found }))),
             "DELETE" => all.remove(&name).map_or_else(missing, |_| (200, json!({}))),
             _ if query.contains("dry_run") => (200, json!({})),
             _ => {
-                let size = body["size"].as_str().and_then(|it| it.parse::<u64>().ok());
+                let size = body["size"].as_str().and_then(|size| size.parse::<u64>().ok());
                 let shown = json!({ "name": name, "settings": body, "size_bytes": size, "in_force": { "ceilings": [] } });
                 all.insert(name, shown);
                 (200, json!({}))
@@ -127,7 +127,8 @@ impl Measured {
     fn new(what: &'static str) -> Self {
         Self { what, times: Vec::new(), calls: 0 }
     }
-    async fn one<T>(
+    /// Makes a call, counts what it costs, and returns its response.
+    async fn call<T>(
         &mut self,
         work: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     ) -> T {
@@ -179,7 +180,7 @@ async fn list_all(client: &mut ControllerClient<Channel>, measured: &mut Measure
     let (mut seen, mut token) = (0, String::new());
     loop {
         let request = ListVolumesRequest { max_entries: 500, starting_token: token };
-        let page = measured.one(client.list_volumes(request)).await;
+        let page = measured.call(client.list_volumes(request)).await;
         seen += page.entries.len();
         token = page.next_token;
         if token.is_empty() {
@@ -189,7 +190,7 @@ async fn list_all(client: &mut ControllerClient<Channel>, measured: &mut Measure
 }
 
 fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).map_or(default, |it| it.parse().expect("a number"))
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
 /// Goal: what a change of one volume costs does not grow with the number of nodes and volumes.
@@ -217,7 +218,7 @@ fn a_change_calls_one_server() {
         for number in 0..volumes {
             let node = format!("node-{}", number % nodes);
             let request = wanted(number, &node);
-            let made = create.one(client.create_volume(request)).await.volume.expect("a volume");
+            let made = create.call(client.create_volume(request)).await.volume.expect("a volume");
             assert_eq!(made.accessible_topology, [topology(&node)]);
             ids.push(made.volume_id);
         }
@@ -227,7 +228,7 @@ fn a_change_calls_one_server() {
                 parameters: [("min".to_string(), "1MB/s".to_string())].into(),
                 ..GetCapacityRequest::default()
             };
-            ask.one(client.get_capacity(request)).await;
+            ask.call(client.get_capacity(request)).await;
         }
         let seen = list_all(&mut client, &mut listing).await;
         assert_eq!(seen, volumes);
@@ -237,16 +238,16 @@ fn a_change_calls_one_server() {
                 mutable_parameters: [("max".to_string(), "5MB/s".to_string())].into(),
                 ..ControllerModifyVolumeRequest::default()
             };
-            modify.one(client.controller_modify_volume(request)).await;
+            modify.call(client.controller_modify_volume(request)).await;
         }
         for id in &ids {
             let request =
                 DeleteVolumeRequest { volume_id: id.clone(), ..DeleteVolumeRequest::default() };
-            delete.one(client.delete_volume(request)).await;
+            delete.call(client.delete_volume(request)).await;
         }
-        assert!(kept.iter().all(|it| {
-            let it = it.lock().expect("no panic");
-            it.volumes.is_empty() && it.groups.is_empty()
+        assert!(kept.iter().all(|node| {
+            let node = node.lock().expect("no panic");
+            node.volumes.is_empty() && node.groups.is_empty()
         }));
         // A driver with a client that stays connected takes its time to end.
         drop(client);

@@ -104,9 +104,9 @@ impl Drive for Behind {
         while let Some(at) = self.next_inside().filter(|at| *at <= now) {
             let mut completed = std::mem::take(&mut self.completed);
             self.drive.advance(at, &mut completed);
-            for it in completed.drain(..) {
+            for completion in completed.drain(..) {
                 self.in_drive -= 1;
-                self.go_back(it);
+                self.go_back(completion);
             }
             self.completed = completed;
             while let Some((_, command)) = self.coming.front().filter(|(when, _)| *when <= at) {
@@ -115,8 +115,8 @@ impl Drive for Behind {
             }
             self.fill(at);
         }
-        while let Some(it) = self.going.front().filter(|it| it.at <= now) {
-            done.push(*it);
+        while let Some(completion) = self.going.front().filter(|completion| completion.at <= now) {
+            done.push(*completion);
             self.going.pop_front();
         }
     }
@@ -153,7 +153,7 @@ mod tests {
             turns += 1;
             assert!(turns < 100_000, "it ends");
         }
-        done.iter().map(|it| (it.id, it.at)).collect()
+        done.iter().map(|completion| (completion.id, completion.at)).collect()
     }
     fn behind(path: Path) -> Behind {
         let drive = profile::load("plextor-px256m5s", 1).expect("a profile");
@@ -195,7 +195,7 @@ mod tests {
         let mut behind = behind(path);
         let draws: Vec<u64> = (0..100_000).map(|_| behind.jitter().0).collect();
         let mean = draws.iter().sum::<u64>() / 100_000;
-        let late = draws.iter().filter(|it| **it > 100_000).count();
+        let late = draws.iter().filter(|draw| **draw > 100_000).count();
         assert!(mean.abs_diff(30_000) < 300, "{mean}");
         assert!((2_000..5_000).contains(&late), "{late}");
     }

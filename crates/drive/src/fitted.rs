@@ -54,7 +54,7 @@ impl FittedOn {
     /// Whether a run of this experiment is listed.
     pub fn lists(&self, experiment: &str, variant: &str, stack: &str) -> bool {
         let has = |names: &Option<Names>, name: &str| {
-            names.as_ref().is_none_or(|names| names.as_slice().iter().any(|it| it == name))
+            names.as_ref().is_none_or(|names| names.as_slice().iter().any(|listed| listed == name))
         };
         self.experiment == experiment && has(&self.variant, variant) && has(&self.stack, stack)
     }

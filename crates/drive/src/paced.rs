@@ -55,12 +55,12 @@ impl Paced {
     }
     /// The inner drive's time at this instant, rounded down.
     fn inside(&self, at: Instant) -> Instant {
-        let stretch = self.stretches.iter().rfind(|it| it.owner <= at.0);
+        let stretch = self.stretches.iter().rfind(|stretch| stretch.owner <= at.0);
         Instant(stretch.expect("the first one begins at the epoch").drive_at(at.0))
     }
     /// The first instant of the owner at which the inner time is not before `at`.
     fn outside(&self, at: Instant) -> Instant {
-        let stretch = self.stretches.iter().rfind(|it| it.drive <= at.0);
+        let stretch = self.stretches.iter().rfind(|stretch| stretch.drive <= at.0);
         let Stretch { owner, drive, percent } = stretch.expect("the first begins at the epoch");
         let later = (u128::from(at.0 - drive) * 100).div_ceil(u128::from(*percent));
         Instant(*owner) + Nanos(u64::try_from(later).unwrap_or(u64::MAX))

@@ -428,7 +428,7 @@ mod tests {
     fn single_numbers_change() {
         let value = |name: &str, key: &str| {
             let profile = read(name).unwrap_or_else(|error| panic!("{error}"));
-            profile.numbers.into_iter().find(|it| it.key == key).expect("it is there").value
+            profile.numbers.into_iter().find(|number| number.key == key).expect("it is there").value
         };
         let name = "plextor-px256m5s:b?model.ssd.write-cache=4MB&model.ssd.units=32";
         let keys = ["model.ssd.write-cache", "model.ssd.units", "model.ssd.large-setup"];

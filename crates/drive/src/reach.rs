@@ -48,7 +48,7 @@ impl Profile {
         let time = times.iter().fold(turnaround, |sum, took| sum + *took);
         let alone = rate(READS_ALONE * SMALL_READ, time);
         let [small_reads, small_writes] =
-            [Operation::Read, Operation::Write].map(|it| even.small(it));
+            [Operation::Read, Operation::Write].map(|operation| even.small(operation));
         let small = Some(small_reads.min(small_writes));
         let found = Attainable { reads, writes, alone, small, latency: None };
         let mut times = match found.has_head() {
@@ -98,7 +98,8 @@ impl Profile {
     /// The same without bursts and slices: what a volume lets through at once is not what it sustains.
     pub(crate) fn sustained(&self) -> Self {
         let even = Nanos(1);
-        let volume = self.volume.map(|it| volume::Parameters { burst: even, slice: even, ..it });
+        let volume =
+            self.volume.map(|limits| volume::Parameters { burst: even, slice: even, ..limits });
         Self { volume, ..self.clone() }
     }
     /// Bytes a second of random small requests, many at once. If the write cache absorbs them for longer than this

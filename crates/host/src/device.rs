@@ -39,7 +39,7 @@ pub struct Queue {
 }
 
 fn text(files: &dyn Files, path: &str) -> Option<String> {
-    files.read(path).ok().map(|it| it.trim().to_owned())
+    files.read(path).ok().map(|text| text.trim().to_owned())
 }
 fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
@@ -53,7 +53,7 @@ fn base(path: &str) -> &str {
 pub fn resolve(files: &dyn Files, back: &str) -> Result<Device, String> {
     let real = files.canonical(back).map_err(|error| format!("{back}: {error}"))?;
     let named = real.strip_prefix("/dev/").map(|name| name.replace('/', "!"));
-    let known = named.and_then(|it| text(files, &format!("/sys/class/block/{it}/dev")));
+    let known = named.and_then(|name| text(files, &format!("/sys/class/block/{name}/dev")));
     let number = match known {
         Some(number) => number,
         None => files.device_number(&real).map_err(|error| format!("{back}: {error}"))?,
@@ -76,7 +76,7 @@ pub fn resolve(files: &dyn Files, back: &str) -> Result<Device, String> {
 /// The disk of a partition; other devices themselves.
 fn disk_of(files: &dyn Files, sys: &str) -> String {
     match text(files, &format!("{sys}/partition")) {
-        Some(_) => sys.rsplit_once('/').map_or(sys, |it| it.0).to_owned(),
+        Some(_) => sys.rsplit_once('/').map_or(sys, |parts| parts.0).to_owned(),
         None => sys.to_owned(),
     }
 }
@@ -85,9 +85,8 @@ fn leaves(files: &dyn Files, sys: &str, depth: usize, queues: &mut Vec<Queue>) {
     let slaves = files.list(&format!("{sys}/slaves"));
     if slaves.is_empty() || depth == 0 {
         let found = queue(files, sys);
-        if !queues.iter().any(|it| Some(&it.number) == found.as_ref().map(|it| &it.number)) {
-            queues.extend(found);
-        }
+        queues
+            .extend(found.filter(|found| queues.iter().all(|known| known.number != found.number)));
         return;
     }
     for slave in slaves {
@@ -100,11 +99,11 @@ fn leaves(files: &dyn Files, sys: &str, depth: usize, queues: &mut Vec<Queue>) {
 fn queue(files: &dyn Files, sys: &str) -> Option<Queue> {
     let number = text(files, &format!("{sys}/dev"))?;
     let choice = text(files, &format!("{sys}/queue/scheduler"))?;
-    let words = choice.split([' ', '[', ']']).filter(|it| !it.is_empty());
+    let words = choice.split([' ', '[', ']']).filter(|word| !word.is_empty());
     let scheduler = choice.split(['[', ']']).nth(1).unwrap_or("none").to_owned();
     let attributes = [("wwid", "wwid"), ("wwid", "device/wwid"), ("serial", "serial")];
     let identity = attributes.into_iter().find_map(|(name, file)| {
-        let value = text(files, &format!("{sys}/{file}")).filter(|it| !it.is_empty())?;
+        let value = text(files, &format!("{sys}/{file}")).filter(|value| !value.is_empty())?;
         // These would need escapes, or be patterns, in a rule of udev.
         let plain = !value.contains(['"', '*', '?', '[', ']', '|', '\\']) && value.is_ascii();
         plain.then_some((name, value))
@@ -126,7 +125,7 @@ mod tests {
 
     fn queues(kernel: &Kernel, back: &str) -> Vec<String> {
         let device = resolve(kernel, back).unwrap_or_else(|why| panic!("{why}"));
-        device.queues.into_iter().map(|it| it.name).collect()
+        device.queues.into_iter().map(|queue| queue.name).collect()
     }
 
     /// Goal: whatever is named, the queues that schedule are found. Method: a disk, its partition, a link to it, a volume
@@ -134,7 +133,7 @@ mod tests {
     /// the number on which ceilings hold.
     #[test]
     fn every_kind_of_device_resolves_to_its_queues() {
-        let tree = Tree::two();
+        let tree = Tree::v2();
         let kernel = tree.kernel();
         for back in ["/dev/sda", "/dev/sda1", "/dev/disk/by-id/wwn-1"] {
             assert_eq!(queues(&kernel, back), ["sda"], "{back}");
@@ -159,7 +158,7 @@ mod tests {
     /// without a device of this tree.
     #[test]
     fn what_is_no_device_is_refused() {
-        let tree = Tree::two();
+        let tree = Tree::v2();
         let kernel = tree.kernel();
         let missing = resolve(&kernel, "/dev/sdx").unwrap_err();
         assert!(missing.starts_with("/dev/sdx: No such file"), "{missing}");

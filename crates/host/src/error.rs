@@ -61,5 +61,5 @@ fn reason(error: &io::Error) -> String {
 }
 
 fn list(changed: &[String]) -> String {
-    changed.iter().map(|it| format!("\n  {it}")).collect()
+    changed.iter().map(|place| format!("\n  {place}")).collect()
 }

@@ -52,7 +52,7 @@ impl Facts {
                 let error: ConfigError = contracts.group_error(group, unknown.message);
                 error.allowed(allowed).near(&group.name, known)
             })?;
-            if let Some(twin) = places.iter().position(|it| it.path == place.path) {
+            if let Some(twin) = places.iter().position(|known| known.path == place.path) {
                 let other = &contracts.groups[twin].name;
                 let message = format!("\"{}\" is the same group as \"{other}\"", group.name);
                 let error = contracts.group_error(group, message);
@@ -64,8 +64,9 @@ impl Facts {
         let modules = files.list(&format!("/lib/modules/{}/kernel/block", release.trim()));
         let names =
             [("bfq.ko", "bfq"), ("kyber-iosched.ko", "kyber"), ("mq-deadline.ko", "mq-deadline")];
-        let there = |file: &str| modules.iter().any(|it| it.starts_with(file));
-        let modules = names.iter().filter(|it| there(it.0)).map(|it| it.1.to_owned()).collect();
+        let has = |file: &str| modules.iter().any(|module| module.starts_with(file));
+        let modules = names.iter().filter(|(file, _)| has(file));
+        let modules = modules.map(|(_, name)| (*name).to_owned()).collect();
         Ok(Self {
             hierarchy,
             device,
@@ -78,14 +79,15 @@ impl Facts {
     }
     /// Whether every queue of the device can have this scheduler.
     pub fn has_scheduler(&self, name: &str) -> bool {
-        let module = self.modules.iter().any(|it| it == name);
-        self.device.queues.iter().all(|it| module || it.schedulers.iter().any(|it| it == name))
+        let is_name = |known: &String| known == name;
+        self.modules.iter().any(is_name)
+            || self.device.queues.iter().all(|queue| queue.schedulers.iter().any(is_name))
     }
 }
 
 /// `6.18.5-amd64` as (6, 18).
 fn version(release: &str) -> (u32, u32) {
-    let mut numbers =
-        release.split(|it: char| !it.is_ascii_digit()).map(|it| it.parse().unwrap_or(0));
+    let parts = release.split(|letter: char| !letter.is_ascii_digit());
+    let mut numbers = parts.map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }

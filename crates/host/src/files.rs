@@ -57,7 +57,7 @@ pub struct Machine {
 
 impl Machine {
     /// The machine that this program runs on.
-    pub fn here() -> Self {
+    pub fn local() -> Self {
         Self::below(Path::new("/"))
     }
     /// The machine whose files are below `root`.
@@ -139,7 +139,7 @@ impl Files for Machine {
     fn list(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
-            entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect();
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
     }

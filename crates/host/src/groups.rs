@@ -35,7 +35,7 @@ pub fn unit(path: &str) -> Option<&str> {
 /// The path of a slice: `a-b.slice` is in `a.slice` (systemd.slice(5)).
 fn slice(name: &str) -> String {
     let parts: Vec<&str> = name.trim_end_matches(".slice").split('-').collect();
-    let levels = (1..=parts.len()).map(|it| format!("{}.slice", parts[..it].join("-")));
+    let levels = (1..=parts.len()).map(|level| format!("{}.slice", parts[..level].join("-")));
     levels.collect::<Vec<_>>().join("/")
 }
 
@@ -75,32 +75,33 @@ pub fn find(
         return Ok(direct);
     }
     let groups = all(files, hierarchy);
-    let last = |path: &str| path.rsplit('/').next().unwrap_or_default().replace("\\x2d", "-");
     let matches: Vec<&String> = match name.split_once(':') {
         Some(("container", id)) if id.len() < CONTAINER_MIN => {
             let message =
                 format!("the identifier of a container has {CONTAINER_MIN} characters or more");
             return Err(Unknown { message, known: Vec::new() });
         }
-        Some(("container", id)) => outermost(groups.iter().filter(|it| container(&last(it), id))),
-        Some(("machine", machine)) => {
-            outermost(groups.iter().filter(|it| is_machine(&last(it), machine)))
-        }
+        Some(("container", id)) => outermost(&groups, |name| is_container(name, id)),
+        Some(("machine", machine)) => outermost(&groups, |name| is_machine(name, machine)),
         _ if name.contains('/') => Vec::new(),
-        _ => groups.iter().filter(|it| last(it) == name.replace("\\x2d", "-")).collect(),
+        _ => groups.iter().filter(|path| last(path) == name.replace("\\x2d", "-")).collect(),
     };
     match matches.as_slice() {
         [path] => Ok(exists((*path).clone())),
         [] => absent(name, systemd, direct, groups),
         several => {
-            let paths = several.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
+            let paths = several.iter().map(|path| path.as_str()).collect::<Vec<_>>().join(", ");
             let message = format!("\"{name}\" names several groups: {paths}");
             Err(Unknown { message, known: Vec::new() })
         }
     }
 }
 
-/// A unit that does not run has its place nevertheless.
+fn last(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().replace("\\x2d", "-")
+}
+
+/// The path that a slice or service gets when it starts; an error if the name is neither.
 fn absent(name: &str, systemd: bool, direct: Place, groups: Vec<String>) -> Result<Place, Unknown> {
     if systemd && name.ends_with(".slice") {
         return Ok(direct);
@@ -113,32 +114,33 @@ fn absent(name: &str, systemd: bool, direct: Place, groups: Vec<String>) -> Resu
         return Ok(Place { path, exists: false });
     }
     let message = format!("there is no group \"{name}\" on this machine");
-    let names = groups.iter().filter_map(|it| it.rsplit('/').next());
+    let names = groups.iter().filter_map(|path| path.rsplit('/').next());
     let mut known: Vec<String> = groups.to_vec();
     known.extend(names.map(str::to_owned));
     Err(Unknown { message, known })
 }
 
-fn outermost<'a>(matches: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
-    let all: Vec<&String> = matches.collect();
-    let inside = |it: &str| all.iter().any(|other| it.starts_with(&format!("{other}/")));
-    all.iter().filter(|it| !inside(it)).copied().collect()
+/// The groups whose last part matches, without those inside another one.
+fn outermost(groups: &[String], matches: impl Fn(&str) -> bool) -> Vec<&String> {
+    let all: Vec<&String> = groups.iter().filter(|path| matches(&last(path))).collect();
+    let inside = |path: &str| all.iter().any(|other| path.starts_with(&format!("{other}/")));
+    all.iter().filter(|path| !inside(path)).copied().collect()
 }
 
 /// `docker-ID.scope`, `libpod-ID.scope`, `crio-ID.scope`, `cri-containerd-ID.scope`, or the identifier itself.
-fn container(name: &str, id: &str) -> bool {
+fn is_container(name: &str, id: &str) -> bool {
     let bare = name.trim_end_matches(".scope");
-    let tail = bare.rsplit_once('-').map_or(bare, |it| it.1);
-    let hex = tail.len() >= 32 && tail.chars().all(|it| it.is_ascii_hexdigit());
+    let tail = bare.rsplit_once('-').map_or(bare, |parts| parts.1);
+    let hex = tail.len() >= 32 && tail.chars().all(|digit| digit.is_ascii_hexdigit());
     hex && tail.starts_with(id) && !bare.contains("conmon")
 }
 
 /// `machine-qemu-N-NAME.scope` of libvirt, `systemd-nspawn@NAME.service`, `machine-NAME.scope`.
 fn is_machine(name: &str, machine: &str) -> bool {
-    let scope = name.strip_prefix("machine-").and_then(|it| it.strip_suffix(".scope"));
-    let qemu = scope.and_then(|it| it.strip_prefix("qemu-")).and_then(|it| it.split_once('-'));
+    let scope = name.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(".scope"));
+    let qemu = scope.and_then(|scope| scope.strip_prefix("qemu-")?.split_once('-'));
     scope == Some(machine)
-        || qemu.is_some_and(|(number, it)| number.parse::<u32>().is_ok() && it == machine)
+        || qemu.is_some_and(|(number, name)| number.parse::<u32>().is_ok() && name == machine)
         || name == format!("systemd-nspawn@{machine}.service")
 }
 
@@ -152,7 +154,7 @@ mod tests {
     /// Goal: every way to name a group finds it. Method: a tree with one of each.
     #[test]
     fn every_kind_of_name_is_found() {
-        let tree = Tree::two();
+        let tree = Tree::v2();
         for group in [
             "tenants.slice/tenants-alice.slice",
             "machine.slice/machine-qemu\\x2d3\\x2dweb.scope/libvirt",
@@ -163,8 +165,8 @@ mod tests {
         }
         let kernel = tree.kernel();
         let hierarchy = Hierarchy::find(&kernel).unwrap();
-        let found =
-            |name: &str| find(&kernel, &hierarchy, (name, true)).map(|it| (it.path, it.exists));
+        let pair = |place: Place| (place.path, place.exists);
+        let found = |name: &str| find(&kernel, &hierarchy, (name, true)).map(pair);
         let yes = |path: &str| Ok((path.to_owned(), true));
         assert_eq!(found("db.service"), yes("system.slice/db.service"));
         assert_eq!(found("system.slice/db.service"), yes("system.slice/db.service"));
@@ -181,7 +183,7 @@ mod tests {
     /// Goal: unknown and ambiguous names are refused. Method: a misspelt unit, a name at two places, a short identifier.
     #[test]
     fn unknown_names_are_refused() {
-        let tree = Tree::two();
+        let tree = Tree::v2();
         tree.group("a/twice");
         tree.group("b/twice");
         let kernel = tree.kernel();

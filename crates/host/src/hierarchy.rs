@@ -32,15 +32,15 @@ impl Hierarchy {
         let mounts: Vec<Vec<&str>> = mounts.lines().map(|line| line.split(' ').collect()).collect();
         let of = |kind: &str| {
             let kind = kind.to_owned();
-            mounts.iter().filter(move |it| it.len() > 3 && it[2] == kind)
+            mounts.iter().filter(move |mount| mount.len() > 3 && mount[2] == kind)
         };
         for mount in of("cgroup2") {
             let controllers = files.read(&format!("{}/cgroup.controllers", mount[1]));
-            if controllers.unwrap_or_default().split_whitespace().any(|it| it == "io") {
+            if controllers.unwrap_or_default().split_whitespace().any(|name| name == "io") {
                 return Ok(Self { root: mount[1].to_owned(), version: Version::Two });
             }
         }
-        let blkio = of("cgroup").find(|it| it[3].split(',').any(|it| it == "blkio"));
+        let blkio = of("cgroup").find(|mount| mount[3].split(',').any(|name| name == "blkio"));
         let mount = blkio.ok_or(HostError::NoController)?;
         Ok(Self { root: mount[1].to_owned(), version: Version::One })
     }

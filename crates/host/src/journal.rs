@@ -95,7 +95,7 @@ impl Entry {
             Some(before) if now.as_deref() == Some(before.as_str()) => State::Before,
             // The controller writes all the time.
             _ if self.owner == Owner::Watch && files.read(&self.file).is_ok() => State::Ours,
-            _ if self.ours.iter().any(|it| matches(it)) => State::Ours,
+            _ if self.ours.iter().any(|value| matches(value)) => State::Ours,
             _ if files.read(&self.file).is_err() && self.slot != Slot::Document => State::Gone,
             _ => State::Changed(now.unwrap_or_else(|| "nothing".to_owned())),
         })
@@ -224,18 +224,18 @@ pub fn apply(
     let mut done = Done::default();
     let mut journal = Journal::load(files)?;
     journal.after_boot(files, &mut done.gone)?;
-    if owner == Owner::Apply && journal.entries.iter().any(|it| it.owner == Owner::Watch) {
+    if owner == Owner::Apply && journal.entries.iter().any(|entry| entry.owner == Owner::Watch) {
         // A controller was killed: its values go first, so that those below are seen.
         let watched = revert(files, (Some(Owner::Watch), false))?;
         done.written.extend(watched.written);
         journal = Journal::load(files)?;
         journal.after_boot(files, &mut done.gone)?;
     }
-    let wanted = |entry: &Entry| writes.iter().find(|it| entry.is(&it.file, &it.slot));
+    let wanted = |entry: &Entry| writes.iter().find(|write| entry.is(&write.file, &write.slot));
     let mut changed = Vec::new();
-    for entry in journal.entries.iter().filter(|it| it.owner == owner) {
+    for entry in journal.entries.iter().filter(|entry| entry.owner == owner) {
         if let State::Changed(now) = entry.state(files)?
-            && !wanted(entry).is_some_and(|it| same(&now, &it.after))
+            && !wanted(entry).is_some_and(|write| same(&now, &write.after))
         {
             changed.push(entry.describe(&now));
         }
@@ -243,12 +243,12 @@ pub fn apply(
     if !changed.is_empty() && !force {
         return Err(HostError::Changed(changed));
     }
-    let dropped = |it: &Entry| it.owner == owner && wanted(it).is_none();
-    let old: Vec<Entry> = journal.entries.iter().filter(|it| dropped(it)).cloned().collect();
+    let dropped = |entry: &Entry| entry.owner == owner && wanted(entry).is_none();
+    let old: Vec<Entry> = journal.entries.iter().filter(|old| dropped(old)).cloned().collect();
     for write in writes {
         journal.note_device(files, &write.slot);
         let mut entries = journal.entries.iter_mut();
-        match entries.find(|it| it.owner == owner && it.is(&write.file, &write.slot)) {
+        match entries.find(|entry| entry.owner == owner && entry.is(&write.file, &write.slot)) {
             Some(entry) => remember(entry, &write.after),
             None if write.is_done() => {}
             None => journal.entries.push(Entry {
@@ -265,11 +265,11 @@ pub fn apply(
     for entry in old.iter().rev() {
         restore(files, entry, &mut done)?;
     }
-    journal.entries.retain(|it| !old.contains(it));
+    journal.entries.retain(|entry| !old.contains(entry));
     for write in writes {
         make(files, write, &mut journal, &mut done)?;
     }
-    for entry in journal.entries.iter_mut().filter(|it| it.owner == owner) {
+    for entry in journal.entries.iter_mut().filter(|entry| entry.owner == owner) {
         entry.written = true;
     }
     journal.save(files)?;
@@ -286,7 +286,7 @@ pub fn claim(files: &dyn Files, places: &[(String, Slot)]) -> Result<(), HostErr
     journal.after_boot(files, &mut Vec::new())?;
     for (file, slot) in places {
         let mut entries = journal.entries.iter();
-        if entries.any(|it| it.owner == Owner::Watch && it.is(file, slot)) {
+        if entries.any(|entry| entry.owner == Owner::Watch && entry.is(file, slot)) {
             continue;
         }
         journal.note_device(files, slot);
@@ -298,7 +298,7 @@ pub fn claim(files: &dyn Files, places: &[(String, Slot)]) -> Result<(), HostErr
 }
 
 fn remember(entry: &mut Entry, value: &str) {
-    entry.ours.retain(|it| it != value);
+    entry.ours.retain(|old| old != value);
     entry.ours.push(value.to_owned());
     if entry.ours.len() > OURS_MAX {
         entry.ours.remove(0);
@@ -319,7 +319,7 @@ fn make(
         if is_missing(files, &write.file) {
             done.missing.push(write.place());
             // Nothing was written that could be restored.
-            journal.entries.retain(|it| !it.is(&write.file, &write.slot));
+            journal.entries.retain(|entry| !entry.is(&write.file, &write.slot));
         } else {
             done.gone.push(write.place());
         }
@@ -329,7 +329,7 @@ fn make(
     // The kernel may round. What it shows is ours, too.
     let now = current(files, &write.file, &write.slot)?;
     let mut entries = journal.entries.iter_mut();
-    if let (Some(now), Some(entry)) = (now, entries.find(|it| it.is(&write.file, &write.slot)))
+    if let (Some(now), Some(entry)) = (now, entries.find(|old| old.is(&write.file, &write.slot)))
         && !same(&now, &write.after)
     {
         remember(entry, &now);
@@ -339,7 +339,7 @@ fn make(
 
 /// Whether the directory of a file exists, and the file does not.
 fn is_missing(files: &dyn Files, file: &str) -> bool {
-    let directory = file.rsplit_once('/').map_or("", |it| it.0);
+    let directory = file.rsplit_once('/').map_or("", |parts| parts.0);
     let error = files.read(file).map_err(|error| error.kind());
     files.is_directory(directory) && error == Err(std::io::ErrorKind::NotFound)
 }
@@ -363,7 +363,7 @@ pub fn revert(files: &dyn Files, (owner, force): (Option<Owner>, bool)) -> Resul
     let mut done = Done::default();
     let mut journal = Journal::load(files)?;
     journal.after_boot(files, &mut done.gone)?;
-    let ours = |it: &Entry| owner.is_none_or(|owner| it.owner == owner);
+    let ours = |entry: &Entry| owner.is_none_or(|owner| entry.owner == owner);
     let mut kept = Vec::new();
     for entry in journal.entries.iter().rev() {
         if !ours(entry) {

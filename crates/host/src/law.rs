@@ -87,7 +87,7 @@ impl Law {
     /// The ceiling on what the other groups get together in the next step; `None`: none.
     pub fn step(&mut self, promised: &[Promised], others: u64) -> Option<u64> {
         self.attempts.resize(promised.len(), Attempt::default());
-        if promised.iter().all(|it| it.rate == 0 && it.waits != Some(true)) {
+        if promised.iter().all(|group| group.rate == 0 && group.waits != Some(true)) {
             self.quiet_steps += 1;
             if self.quiet_steps >= QUIET {
                 *self = Self::default();
@@ -96,7 +96,7 @@ impl Law {
         }
         self.quiet_steps = 0;
         let groups = promised.iter().enumerate();
-        let missing = groups.filter_map(|(n, it)| self.missing(n, *it, others));
+        let missing = groups.filter_map(|(n, group)| self.missing(n, *group, others));
         match missing.min() {
             // The first look at clients that have just started sees a part of their rates.
             Some(_)
@@ -153,16 +153,16 @@ impl Law {
 
     fn cut(&mut self, remains: u64, others: u64) {
         self.kept_steps = 0;
-        let base = self.ceiling.map_or(others, |it| it.min(others.max(FLOOR)));
-        self.broke_at = Some(self.broke_at.map_or(base, |it| it.min(base)).max(FLOOR));
+        let base = self.ceiling.map_or(others, |ceiling| ceiling.min(others.max(FLOOR)));
+        self.broke_at = Some(self.broke_at.map_or(base, |ceiling| ceiling.min(base)).max(FLOOR));
         let cut = times(base, remains.clamp(CUT[0], CUT[1]));
         // After a probe: back to what is known to keep the promises, and longer without one.
-        let back = self.kept_at.take().map(|it| times(it, 950)).filter(|it| *it < base);
+        let back = self.kept_at.take().map(|kept| times(kept, 950)).filter(|back| *back < base);
         self.hold = match back {
             Some(_) => (self.hold * 2).clamp(HOLD[0], HOLD[1]),
             None => HOLD[0],
         };
-        self.ceiling = Some(back.map_or(cut, |it| it.max(cut)).max(FLOOR));
+        self.ceiling = Some(back.map_or(cut, |known| known.max(cut)).max(FLOOR));
     }
 
     fn keep(&mut self, promised: &[Promised], others: u64) {
@@ -171,9 +171,9 @@ impl Law {
             self.broke_at = None;
         }
         let Some(ceiling) = self.ceiling else { return };
-        let margin = |(n, it): (usize, &Promised)| {
-            let enough = it.rate >= times(self.pursued(n, *it), BAND[1]);
-            it.min == 0 || it.waits == Some(false) || it.rate == 0 || enough
+        let margin = |(n, group): (usize, &Promised)| {
+            let enough = group.rate >= times(self.pursued(n, *group), BAND[1]);
+            group.min == 0 || group.waits == Some(false) || group.rate == 0 || enough
         };
         let limits = others >= times(ceiling, 700);
         if !limits || !promised.iter().enumerate().all(margin) {
@@ -183,8 +183,8 @@ impl Law {
             self.kept_at = Some(ceiling);
         }
         // The drive gives more than it did.
-        self.broke_at = self.broke_at.filter(|it| ceiling <= times(*it, 1050));
-        let near = self.broke_at.map(|it| times(it, 950));
+        self.broke_at = self.broke_at.filter(|broke_at| ceiling <= times(*broke_at, 1050));
+        let near = self.broke_at.map(|ceiling| times(ceiling, 950));
         let step = match near {
             Some(near) if ceiling < near => ((near - ceiling) / 4).max(ceiling / 100),
             Some(_) if self.kept_steps < self.hold => 0,
@@ -202,22 +202,22 @@ pub fn divide(ceiling: u64, groups: &[(u32, u64)]) -> Vec<u64> {
     let mut open: Vec<usize> = (0..groups.len()).collect();
     let mut left = ceiling;
     loop {
-        let weights: u64 = open.iter().map(|it| u64::from(groups[*it].0)).sum();
-        let part = |it: usize| {
-            let product = u128::from(left) * u128::from(groups[it].0);
+        let weights: u64 = open.iter().map(|index| u64::from(groups[*index].0)).sum();
+        let part = |index: usize| {
+            let product = u128::from(left) * u128::from(groups[index].0);
             u64::try_from(product / u128::from(weights.max(1))).unwrap_or(u64::MAX)
         };
-        let modest = open.iter().position(|it| groups[*it].1 < part(*it) * 7 / 10);
+        let modest = open.iter().position(|index| groups[*index].1 < part(*index) * 7 / 10);
         let Some(at) = modest.filter(|_| open.len() > 1) else {
-            for it in &open {
-                parts[*it] = part(*it);
+            for index in &open {
+                parts[*index] = part(*index);
             }
             return parts;
         };
-        let it = open[at];
+        let index = open[at];
         // Room to grow until the next step.
-        parts[it] = (groups[it].1 + groups[it].1 / 3).max(part(it) / 4);
-        left = left.saturating_sub(parts[it]);
+        parts[index] = (groups[index].1 + groups[index].1 / 3).max(part(index) / 4);
+        left = left.saturating_sub(parts[index]);
         open.remove(at);
     }
 }

@@ -27,11 +27,11 @@ pub(crate) fn plan(
 ) -> Result<(), HostError> {
     let mut lost: Vec<String> = Vec::new();
     let mut paths: Vec<&String> = weights.keys().collect();
-    paths.retain(|path| facts.systemd || plan.groups.iter().any(|it| it.path == **path));
+    paths.retain(|path| facts.systemd || plan.groups.iter().any(|group| group.path == **path));
     for path in paths {
-        let group = plan.groups.iter().find(|it| it.path == *path);
+        let group = plan.groups.iter().find(|group| group.path == *path);
         let Some(unit) = unit(path).filter(|_| facts.systemd) else {
-            lost.extend(group.map(|it| it.name.clone()));
+            lost.extend(group.map(|group| group.name.clone()));
             continue;
         };
         let text = drop_in(facts, plan.weights, unit, (weights[path], group));
@@ -39,7 +39,7 @@ pub(crate) fn plan(
         let file = format!("{UNITS}/{unit}.d/{DROP_IN}");
         plan.writes.push(Write::new(files, (file, Slot::Document), text, why)?);
     }
-    let scheduled = plan.writes.iter().any(|it| it.slot == Slot::Choice);
+    let scheduled = plan.writes.iter().any(|write| write.slot == Slot::Choice);
     if scheduled && facts.udev {
         let why = "udev sets scheduler and settings whenever the device appears.";
         let write = Write::new(files, (RULE.to_owned(), Slot::Document), rule(facts, plan), why)?;
@@ -74,7 +74,7 @@ fn drop_in(
     unit: &str,
     (weight, group): (u32, Option<&Planned>),
 ) -> String {
-    let section = match unit.rsplit_once('.').map(|it| it.1) {
+    let section = match unit.rsplit_once('.').map(|parts| parts.1) {
         Some("slice") => "Slice",
         Some("scope") => "Scope",
         _ => "Service",
@@ -128,9 +128,10 @@ fn rule(facts: &Facts, plan: &Plan) -> String {
             None => format!("KERNEL==\"{}\"", queue.name),
         };
         let start = format!("{}/queue/", queue.sys);
-        let ours = plan.writes.iter().filter_map(|it| Some((it.file.strip_prefix(&start)?, it)));
+        let writes = plan.writes.iter();
+        let ours = writes.filter_map(|write| Some((write.file.strip_prefix(&start)?, write)));
         let values: Vec<String> =
-            ours.map(|(file, it)| format!("ATTR{{queue/{file}}}=\"{}\"", it.after)).collect();
+            ours.map(|(file, write)| format!("ATTR{{queue/{file}}}=\"{}\"", write.after)).collect();
         let values = values.join(", ");
         text += &format!("ACTION==\"add|change\", SUBSYSTEM==\"block\", {found}, {values}\n");
     }

@@ -71,7 +71,7 @@ impl Planner<'_> {
         self.plan.writes.push(write);
         Ok(())
     }
-    fn two(&self) -> bool {
+    fn is_cgroup_v2(&self) -> bool {
         self.facts.hierarchy.version == Version::Two
     }
 
@@ -80,9 +80,9 @@ impl Planner<'_> {
         let groups = &self.contracts.groups;
         let needed = groups
             .iter()
-            .any(|it| it.contract.weight != WEIGHT_DEFAULT || it.contract.min.is_some());
+            .any(|group| group.contract.weight != WEIGHT_DEFAULT || group.contract.min.is_some());
         let scheduler = self.contracts.scheduler;
-        if let Some(name) = scheduler.filter(|it| !self.facts.has_scheduler(it)) {
+        if let Some(name) = scheduler.filter(|name| !self.facts.has_scheduler(name)) {
             let known: Vec<&str> =
                 self.facts.device.queues[0].schedulers.iter().map(String::as_str).collect();
             let message =
@@ -90,24 +90,20 @@ impl Planner<'_> {
             let error = self.contracts.scheduler_error(message);
             return Err(error.allowed(known.join(", ")).near(name, known.iter().copied()).into());
         }
-        let cost = self.two() && self.files.read(&self.facts.hierarchy.path("io.cost.qos")).is_ok();
+        let cost = self.is_cgroup_v2()
+            && self.files.read(&self.facts.hierarchy.path("io.cost.qos")).is_ok();
         if self.contracts.cost.is_some() && !cost {
             let message = "this kernel has no io.cost (cgroup v2, CONFIG_BLK_CGROUP_IOCOST)";
             let error = self.contracts.back_error(message);
             return Err(error.allowed("`scheduler = \"bfq\"` instead of `cost`").into());
         }
-        let here = |name: &str| self.facts.device.queues.iter().all(|it| it.scheduler == name);
+        let all_use_bfq = self.facts.device.queues.iter().all(|queue| queue.scheduler == "bfq");
         self.plan.weights = match scheduler {
             _ if self.contracts.cost.is_some() => Weights::Cost,
             Some("bfq") => Weights::Bfq,
             Some(_) => Weights::Nothing,
-            None if !needed => {
-                if here("bfq") {
-                    Weights::Bfq
-                } else {
-                    Weights::Nothing
-                }
-            }
+            None if !needed && all_use_bfq => Weights::Bfq,
+            None if !needed => Weights::Nothing,
             None if self.facts.has_scheduler("bfq") => Weights::Bfq,
             None if cost => Weights::Cost,
             None => Weights::Nothing,
@@ -124,13 +120,13 @@ impl Planner<'_> {
             Some(admitted) => {
                 self.admitted = true;
                 for (path, contract) in admitted {
-                    let listed = self.facts.places.iter().any(|it| it.path == path);
+                    let listed = self.facts.places.iter().any(|place| place.path == path);
                     if listed || contract.weight != WEIGHT_DEFAULT {
                         weights.insert(path, contract.weight);
                     }
                 }
             }
-            None => weights.extend(pairs.map(|(path, it)| (path.to_owned(), it.weight))),
+            None => weights.extend(pairs.map(|(path, group)| (path.to_owned(), group.weight))),
         }
         Ok(weights)
     }
@@ -146,12 +142,12 @@ impl Planner<'_> {
 
     /// Version 2: each group above passes the controller on.
     fn controllers(&mut self) -> Result<(), HostError> {
-        if !self.two() {
+        if !self.is_cgroup_v2() {
             return Ok(());
         }
         let mut above: Vec<String> = Vec::new();
-        for place in self.facts.places.iter().filter(|it| it.exists) {
-            let ends = place.path.match_indices('/').map(|it| place.path[..it.0].to_owned());
+        for place in self.facts.places.iter().filter(|place| place.exists) {
+            let ends = place.path.match_indices('/').map(|slash| place.path[..slash.0].to_owned());
             above.extend([String::new()].into_iter().chain(ends));
         }
         above.sort();
@@ -231,11 +227,11 @@ impl Planner<'_> {
         if !self.files.is_directory(&place) {
             return Ok(());
         }
-        let group = self.plan.groups.iter().find(|it| it.path == path);
-        let promised = group.and_then(|it| it.contract.min);
+        let group = self.plan.groups.iter().find(|group| group.path == path);
+        let promised = group.and_then(|group| group.contract.min);
         let written = self.contracts.groups.iter().zip(&self.facts.places);
         let written =
-            written.into_iter().find(|it| it.1.path == path).map(|it| it.0.contract.weight);
+            written.into_iter().find(|pair| pair.1.path == path).map(|pair| pair.0.contract.weight);
         let why = match (written, promised) {
             (Some(written), Some(min)) if written != weight => format!(
                 "with {weight} instead of {written} the group keeps {} when all groups of the file want everything.",
@@ -251,7 +247,7 @@ impl Planner<'_> {
                 "groups below have minimums, which need this part of the level above.".to_owned()
             }
         };
-        let (file, keyed) = match (self.plan.weights, self.two()) {
+        let (file, keyed) = match (self.plan.weights, self.is_cgroup_v2()) {
             (Weights::Nothing, _) => return Ok(()),
             (Weights::Cost, _) => ("io.weight", true),
             (Weights::Bfq, true) => ("io.bfq.weight", self.facts.device_weights),
@@ -305,7 +301,7 @@ impl Planner<'_> {
         if limits.iter().all(Option::is_none) {
             return Ok(());
         }
-        if self.two() {
+        if self.is_cgroup_v2() {
             let pair = |(name, limit): (&str, &Option<u64>)| match limit {
                 Some(limit) => format!("{name}={limit}"),
                 None => format!("{name}=max"),
@@ -324,7 +320,7 @@ impl Planner<'_> {
     fn latency(&mut self, group: &Planned, directory: &str) -> Result<(), HostError> {
         let Some(latency) = group.contract.latency else { return Ok(()) };
         let (name, us) = (&group.name, latency.0.div_ceil(1000));
-        if !self.two() {
+        if !self.is_cgroup_v2() {
             self.note(format!("latency of {name}: blkio of cgroup v1 has no latency targets"));
             return Ok(());
         }
@@ -349,7 +345,7 @@ impl Planner<'_> {
     /// Whether this kernel has no such file. Before the group above passes the controller on, v2 has none of them.
     fn lacks(&self, directory: &str, file: &str) -> bool {
         let is_there = |file: &str| self.files.read(&format!("{directory}/{file}")).is_ok();
-        (!self.two() || is_there("io.max")) && !is_there(file)
+        (!self.is_cgroup_v2() || is_there("io.max")) && !is_there(file)
     }
     fn class(&mut self, group: &Planned, directory: &str) -> Result<(), HostError> {
         let value = match group.contract.class {
@@ -357,7 +353,7 @@ impl Planner<'_> {
             Class::RealTime => "promote-to-rt",
             Class::Idle => "idle",
         };
-        let file = if self.two() { "io.prio.class" } else { "blkio.prio.class" };
+        let file = if self.is_cgroup_v2() { "io.prio.class" } else { "blkio.prio.class" };
         let lacks = self.lacks(directory, file);
         let file = format!("{directory}/{file}");
         if lacks {
@@ -376,10 +372,10 @@ impl Planner<'_> {
     fn device_notes(&mut self) {
         let device = &self.facts.device;
         let name = device.name.clone();
-        let limited = self.plan.groups.iter().any(|it| it.contract.max != Default::default());
-        let below: Vec<&str> = device.queues.iter().map(|it| it.name.as_str()).collect();
+        let limited = self.plan.groups.iter().any(|group| group.contract.max != Default::default());
+        let below: Vec<&str> = device.queues.iter().map(|queue| queue.name.as_str()).collect();
         let below = below.join(", ");
-        let stacked = device.queues.iter().any(|it| it.name != device.name);
+        let stacked = device.queues.iter().any(|queue| queue.name != device.name);
         if let Some(partition) = device.partition.clone() {
             self.note(format!("{partition}: controllers know whole disks only; the contracts hold for all of {name}"));
         }
@@ -393,7 +389,7 @@ impl Planner<'_> {
                 "{name}: a loop device schedules before its file does; the device below schedules a second time"
             ));
         }
-        if !self.two() {
+        if !self.is_cgroup_v2() {
             self.note(
                 "buffered writes: blkio of cgroup v1 charges them to the root group, so that no contract holds for them; \
                  direct I/O, reads and synchronous writes are controlled".to_owned()

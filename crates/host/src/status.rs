@@ -29,7 +29,7 @@ impl Counters {
     pub fn since(&self, earlier: &Self) -> Self {
         let waited = self.waited_us.zip(earlier.waited_us);
         Self {
-            bytes: [0, 1].map(|it| self.bytes[it].saturating_sub(earlier.bytes[it])),
+            bytes: [0, 1].map(|side| self.bytes[side].saturating_sub(earlier.bytes[side])),
             requests: self.requests.saturating_sub(earlier.requests),
             waited_us: waited.map(|(now, then)| now.saturating_sub(then)),
         }
@@ -40,40 +40,40 @@ impl Counters {
 pub fn counters(files: &dyn Files, facts: &Facts, path: &str) -> Counters {
     let directory = facts.hierarchy.path(path);
     let of = |number: &str| match facts.hierarchy.version {
-        Version::Two => two(files, &directory, number),
-        Version::One => one(files, &directory, number),
+        Version::Two => io_stat(files, &directory, number),
+        Version::One => throttle_stat(files, &directory, number),
     };
     let mut found = of(&facts.device.number).unwrap_or_else(|| {
         // What is counted below the device.
         let mut sum = Counters::default();
-        for part in facts.device.queues.iter().filter_map(|it| of(&it.number)) {
-            sum.bytes = [0, 1].map(|it| sum.bytes[it] + part.bytes[it]);
+        for part in facts.device.queues.iter().filter_map(|queue| of(&queue.number)) {
+            sum.bytes = [0, 1].map(|side| sum.bytes[side] + part.bytes[side]);
             sum.requests += part.requests;
         }
         sum
     });
     let pressure = files.read(&format!("{directory}/io.pressure")).ok();
     found.waited_us = pressure.and_then(|text| {
-        let line = text.lines().find(|it| it.starts_with("some "))?.to_owned();
+        let line = text.lines().find(|line| line.starts_with("some "))?.to_owned();
         line.split("total=").nth(1)?.trim().parse().ok()
     });
     found
 }
 
 /// `8:0 rbytes=1 wbytes=2 rios=3 wios=4 ...` in `io.stat`.
-fn two(files: &dyn Files, directory: &str, number: &str) -> Option<Counters> {
+fn io_stat(files: &dyn Files, directory: &str, number: &str) -> Option<Counters> {
     let text = files.read(&format!("{directory}/io.stat")).ok()?;
-    let line = text.lines().find_map(|it| it.strip_prefix(&format!("{number} ")))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{number} ")))?;
     let value = |key: &str| {
-        let found = line.split(' ').find_map(|it| it.strip_prefix(key)?.strip_prefix('='));
-        found.and_then(|it| it.parse::<u64>().ok()).unwrap_or(0)
+        let found = line.split(' ').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+        found.and_then(|value| value.parse::<u64>().ok()).unwrap_or(0)
     };
     let bytes = [value("rbytes"), value("wbytes")];
     Some(Counters { bytes, requests: value("rios") + value("wios"), waited_us: None })
 }
 
 /// `8:0 Read 1` in the files of blk-throttle, which count with every scheduler.
-fn one(files: &dyn Files, directory: &str, number: &str) -> Option<Counters> {
+fn throttle_stat(files: &dyn Files, directory: &str, number: &str) -> Option<Counters> {
     let read = |file: &str| {
         let path = format!("{directory}/blkio.throttle.{file}_recursive");
         files.read(&path).or_else(|_| files.read(&format!("{directory}/blkio.throttle.{file}")))
@@ -81,8 +81,8 @@ fn one(files: &dyn Files, directory: &str, number: &str) -> Option<Counters> {
     let text = read("io_service_bytes").ok()?;
     let served = read("io_serviced").unwrap_or_default();
     let value = |text: &str, kind: &str| {
-        let line = text.lines().find_map(|it| it.strip_prefix(&format!("{number} {kind} ")));
-        line.and_then(|it| it.trim().parse::<u64>().ok())
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{number} {kind} ")));
+        line.and_then(|value| value.trim().parse::<u64>().ok())
     };
     let bytes = [value(&text, "Read")?, value(&text, "Write").unwrap_or(0)];
     Some(Counters { bytes, requests: value(&served, "Total").unwrap_or(0), waited_us: None })
@@ -92,7 +92,7 @@ fn one(files: &dyn Files, directory: &str, number: &str) -> Option<Counters> {
 pub fn device_bytes(files: &dyn Files, facts: &Facts) -> u64 {
     let path = format!("/sys/dev/block/{}/stat", facts.device.number);
     let text = files.read(&path).unwrap_or_default();
-    let field = |n: usize| text.split_whitespace().nth(n).and_then(|it| it.parse::<u64>().ok());
+    let field = |n: usize| text.split_whitespace().nth(n)?.parse::<u64>().ok();
     field(2).unwrap_or(0).saturating_add(field(6).unwrap_or(0)).saturating_mul(SECTOR)
 }
 
@@ -139,7 +139,7 @@ pub fn effective_weight(files: &dyn Files, facts: &Facts, path: &str, by: Weight
         Weights::Bfq => "blkio.bfq.weight",
     };
     let text = files.read(&format!("{}/{name}", facts.hierarchy.path(path))).ok()?;
-    let line = |key: &str| text.lines().find_map(|it| it.strip_prefix(&format!("{key} ")));
+    let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(&format!("{key} ")));
     let found = line(&queue.number).or_else(|| line("default")).unwrap_or(&text);
     found.trim().parse().ok()
 }
@@ -147,7 +147,7 @@ pub fn effective_weight(files: &dyn Files, facts: &Facts, path: &str, by: Weight
 /// A group's weight among all siblings.
 fn share(files: &dyn Files, facts: &Facts, path: &str, by: Weights) -> Option<f64> {
     let own = effective_weight(files, facts, path, by)?;
-    let above = path.rsplit_once('/').map_or("", |it| it.0);
+    let above = path.rsplit_once('/').map_or("", |parts| parts.0);
     let directory = facts.hierarchy.path(above);
     let siblings = files
         .list(&directory)
@@ -157,7 +157,7 @@ fn share(files: &dyn Files, facts: &Facts, path: &str, by: Weights) -> Option<f6
         "" => name,
         above => format!("{above}/{name}"),
     };
-    let weights = siblings.filter_map(|it| effective_weight(files, facts, &sibling(it), by));
+    let weights = siblings.filter_map(|name| effective_weight(files, facts, &sibling(name), by));
     Some(f64::from(own) / weights.sum::<u32>().max(1) as f64)
 }
 
@@ -175,7 +175,7 @@ pub fn rows(
         let min = group.contract.min;
         let kept = min.and_then(|min| {
             let kept = bytes_per_s >= 0.95 * min as f64;
-            let asks = waiting.map_or(passed.requests > 0, |it| it > IDLE);
+            let asks = waiting.map_or(passed.requests > 0, |part| part > IDLE);
             (kept || asks).then_some(kept)
         });
         Row {
@@ -207,20 +207,20 @@ pub fn metrics(rows: &[Row], hierarchy: &Hierarchy) -> String {
             }
         }
     };
-    family("min_bytes_per_second", "Guaranteed minimum.", &|it| {
-        it.min_bytes_per_s.map(|it| it as f64)
+    family("min_bytes_per_second", "Guaranteed minimum.", &|row| {
+        row.min_bytes_per_s.map(|rate| rate as f64)
     });
-    family("weight", "Weight that the group was to have.", &|it| Some(f64::from(it.weight)));
-    family("effective_weight", "Weight that the kernel uses.", &|it| {
-        it.effective_weight.map(f64::from)
+    family("weight", "Weight that the group was to have.", &|row| Some(f64::from(row.weight)));
+    family("effective_weight", "Weight that the kernel uses.", &|row| {
+        row.effective_weight.map(f64::from)
     });
-    family("effective_share", "Weight of the kernel among all siblings.", &|it| it.effective_share);
-    family("bytes_per_second", "Rate over the interval.", &|it| Some(it.bytes_per_s));
-    family("iops", "Requests a second over the interval.", &|it| Some(it.iops));
-    family("actual_share", "Part of what the device did.", &|it| Some(it.actual_share));
-    family("waiting", "Part of the interval in which a process waited.", &|it| it.waiting);
-    family("min_kept", "1 if the minimum is kept.", &|it| {
-        it.kept.map(|it| f64::from(u8::from(it)))
+    family("effective_share", "Weight of the kernel among all siblings.", &|r| r.effective_share);
+    family("bytes_per_second", "Rate over the interval.", &|row| Some(row.bytes_per_s));
+    family("iops", "Requests a second over the interval.", &|row| Some(row.iops));
+    family("actual_share", "Part of what the device did.", &|row| Some(row.actual_share));
+    family("waiting", "Part of the interval in which a process waited.", &|row| row.waiting);
+    family("min_kept", "1 if the minimum is kept.", &|row| {
+        row.kept.map(|kept| f64::from(u8::from(kept)))
     });
     text
 }
@@ -238,7 +238,7 @@ mod tests {
     /// does not name. Method: systemd's remapping of 300 to 118 beside two siblings with 100.
     #[test]
     fn a_remapped_weight_is_seen() {
-        let tree = Tree::two();
+        let tree = Tree::v2();
         tree.put("/sys/devices/sda/queue/scheduler", "none [bfq]\n");
         tree.put("/sys/fs/cgroup/batch/io.bfq.weight", "default 118\n");
         let stat = |bytes: u64| {
@@ -270,7 +270,7 @@ mod tests {
     /// Goal: version 1 is counted. Method: its files as this kernel writes them.
     #[test]
     fn version_1_is_counted() {
-        let tree = Tree::one();
+        let tree = Tree::v1();
         let group = "/sys/fs/cgroup/blkio/batch/blkio.throttle";
         tree.put(
             &format!("{group}.io_service_bytes_recursive"),

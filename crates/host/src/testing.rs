@@ -31,7 +31,7 @@ const NO_LIMIT: &str = "rbps=max wbps=max riops=max wiops=max";
 
 impl Tree {
     /// cgroup v2, systemd, udev, two disks, a volume and an array on both, a loop device.
-    pub(crate) fn two() -> Self {
+    pub(crate) fn v2() -> Self {
         let tree = Self::new(2);
         tree.put("/proc/self/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n");
         tree.put("/sys/fs/cgroup/cgroup.controllers", "cpu io memory\n");
@@ -44,7 +44,7 @@ impl Tree {
         tree
     }
     /// blkio of cgroup v1, without systemd.
-    pub(crate) fn one() -> Self {
+    pub(crate) fn v1() -> Self {
         let tree = Self::new(1);
         let mounts = "cgroup /sys/fs/cgroup/blkio cgroup rw,relatime,blkio 0 0\n";
         tree.put("/proc/self/mounts", mounts);
@@ -207,7 +207,7 @@ impl Kernel {
     /// `none [bfq]`; bfq comes with its settings.
     fn schedule(&self, file: &Path, words: &str, value: &str) -> io::Result<String> {
         let mut words: Vec<&str> = words.split(['[', ']', ' ', '\n']).collect();
-        words.retain(|it| !it.is_empty());
+        words.retain(|word| !word.is_empty());
         if !words.contains(&value) {
             return Err(invalid());
         }
@@ -217,7 +217,7 @@ impl Kernel {
             fs::create_dir_all(&settings)?;
             fs::write(settings.join("low_latency"), "1\n")?;
         }
-        let shown = |it: &str| if it == value { format!("[{it}]") } else { it.to_owned() };
+        let shown = |word: &str| if word == value { format!("[{word}]") } else { word.to_owned() };
         Ok(words.into_iter().map(shown).collect::<Vec<_>>().join(" ") + "\n")
     }
 }
@@ -225,27 +225,27 @@ impl Kernel {
 /// The lines of a file after `KEY VALUE` was written.
 fn keyed(name: &str, text: &str, value: &str) -> io::Result<String> {
     let (key, value) = value.split_once(' ').ok_or_else(invalid)?;
-    let old = text.lines().filter_map(|it| it.split_once(' ')).find(|it| it.0 == key);
-    let old = old.map_or("", |it| it.1);
+    let old = text.lines().filter_map(|line| line.split_once(' ')).find(|entry| entry.0 == key);
+    let old = old.map_or("", |entry| entry.1);
     let value = match name {
         "io.max" => {
             let start = if old.is_empty() { NO_LIMIT } else { old };
             let mut pairs: Vec<(&str, &str)> =
-                start.split(' ').filter_map(|it| it.split_once('=')).collect();
-            for (key, value) in value.split(' ').filter_map(|it| it.split_once('=')) {
-                pairs.iter_mut().find(|it| it.0 == key).ok_or_else(invalid)?.1 = value;
+                start.split(' ').filter_map(|pair| pair.split_once('=')).collect();
+            for (key, value) in value.split(' ').filter_map(|pair| pair.split_once('=')) {
+                pairs.iter_mut().find(|pair| pair.0 == key).ok_or_else(invalid)?.1 = value;
             }
-            pairs.iter().map(|it| format!("{}={}", it.0, it.1)).collect::<Vec<_>>().join(" ")
+            pairs.iter().map(|pair| format!("{}={}", pair.0, pair.1)).collect::<Vec<_>>().join(" ")
         }
         _ => value.to_owned(),
     };
     let gone = ["default", "0", "target=0", "enable=0", "ctrl=auto", NO_LIMIT];
-    let mut lines: Vec<String> =
-        text.lines().filter(|it| !it.starts_with(&format!("{key} "))).map(str::to_owned).collect();
+    let kept = text.lines().filter(|line| !line.starts_with(&format!("{key} ")));
+    let mut lines: Vec<String> = kept.map(str::to_owned).collect();
     if !gone.contains(&value.as_str()) {
         lines.push(format!("{key} {value}"));
     }
-    Ok(lines.into_iter().map(|it| it + "\n").collect())
+    Ok(lines.into_iter().map(|line| line + "\n").collect())
 }
 
 impl Files for Kernel {
@@ -261,7 +261,7 @@ impl Files for Kernel {
             "scheduler" => self.schedule(&file, &text, value)?,
             "cgroup.subtree_control" => {
                 let mut words: Vec<&str> = text.split_whitespace().collect();
-                words.retain(|it| *it != &value[1..]);
+                words.retain(|word| *word != &value[1..]);
                 if let Some(word) = value.strip_prefix('+') {
                     words.push(word);
                 }

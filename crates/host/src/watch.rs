@@ -58,17 +58,17 @@ impl Watch {
     /// The journal or a file cannot be read or written.
     pub fn start(files: &dyn Files, facts: &Facts, plan: &Plan) -> Result<Self, HostError> {
         journal::revert(files, (Some(Owner::Watch), false))?;
-        let exists = |it: &&Planned| files.is_directory(&facts.hierarchy.path(&it.path));
+        let exists = |group: &&Planned| files.is_directory(&facts.hierarchy.path(&group.path));
         let groups: Vec<&Planned> = plan.groups.iter().filter(exists).collect();
         let promised: Vec<Planned> =
-            groups.iter().filter(|it| promises(it)).map(|it| (*it).clone()).collect();
+            groups.iter().filter(|group| promises(group)).map(|group| (*group).clone()).collect();
         // A group above or below one with a promise would be held back with it; one below another is held by that.
-        let related = |it: &Planned| {
-            promised.iter().any(|with| inside(&with.path, &it.path) || inside(&it.path, &with.path))
+        let related = |Planned { path, .. }: &Planned| {
+            promised.iter().any(|other| inside(&other.path, path) || inside(path, &other.path))
         };
         let free: Vec<&Planned> =
-            groups.iter().filter(|it| !promises(it) && !related(it)).copied().collect();
-        let outer = |it: &&&Planned| !free.iter().any(|other| inside(&it.path, &other.path));
+            groups.iter().filter(|group| !promises(group) && !related(group)).copied().collect();
+        let outer = |group: &&&Planned| !free.iter().any(|other| inside(&group.path, &other.path));
         let mut others = Vec::new();
         for group in free.iter().filter(outer) {
             let mut places = Vec::new();
@@ -80,15 +80,15 @@ impl Watch {
         }
         let places: Vec<(String, Slot)> = others
             .iter()
-            .flat_map(|it| it.places.iter().map(|it| (it.0.clone(), it.1.clone())))
+            .flat_map(|other| other.places.iter().map(|place| (place.0.clone(), place.1.clone())))
             .collect();
         journal::claim(files, &places)?;
         Ok(Self { promised, others, law: Law::default(), before: None })
     }
     /// Groups with a promise, and groups that can be held back for them.
     pub fn groups(&self) -> (Vec<&str>, Vec<&str>) {
-        let promised = self.promised.iter().map(|it| it.name.as_str()).collect();
-        (promised, self.others.iter().map(|it| it.group.name.as_str()).collect())
+        let promised = self.promised.iter().map(|group| group.name.as_str()).collect();
+        (promised, self.others.iter().map(|other| other.group.name.as_str()).collect())
     }
     /// Looks at the counters and sets ceilings; `passed_us` is the time since the last step. The first step only looks.
     ///
@@ -104,7 +104,7 @@ impl Watch {
         let read = |group: &Planned| counters(files, facts, &group.path);
         let now: (Vec<Counters>, Vec<Counters>) = (
             self.promised.iter().map(read).collect(),
-            self.others.iter().map(|it| read(&it.group)).collect(),
+            self.others.iter().map(|other| read(&other.group)).collect(),
         );
         let Some(before) = self.before.replace(now.clone()) else { return Ok(None) };
         let since = |now: &[Counters], before: &[Counters]| -> Vec<Counters> {
@@ -123,18 +123,18 @@ impl Watch {
             .map(|(group, got)| Promised {
                 min: group.contract.min.unwrap_or(0),
                 rate: rate(got.total()),
-                waits: got.waited_us.map(|it| it * 1000 / passed_us.max(1) >= WAITS),
+                waits: got.waited_us.map(|time| time * 1000 / passed_us.max(1) >= WAITS),
                 slow: is_slow(group, got),
             })
             .collect();
-        let rates: Vec<u64> = theirs.iter().map(|it| rate(it.total())).collect();
+        let rates: Vec<u64> = theirs.iter().map(|got| rate(got.total())).collect();
         let others = rates.iter().sum();
         let ceiling = self.law.step(&promised, others);
         let weights: Vec<(u32, u64)> = self
             .others
             .iter()
             .zip(&rates)
-            .map(|(it, rate)| (it.group.contract.weight, *rate))
+            .map(|(other, rate)| (other.group.contract.weight, *rate))
             .collect();
         let parts: Vec<Option<u64>> = match ceiling {
             Some(ceiling) => divide(ceiling, &weights).into_iter().map(Some).collect(),
@@ -144,7 +144,7 @@ impl Watch {
             other.set(files, facts, (part, got))?;
         }
         let names = self.promised.iter().zip(&promised);
-        let promised = names.map(|(group, it)| (group.name.clone(), it.min, it.rate)).collect();
+        let promised = names.map(|(group, got)| (group.name.clone(), got.min, got.rate)).collect();
         Ok(Some(Step { promised, others, ceiling }))
     }
     /// Restores every value.
@@ -175,7 +175,7 @@ fn ceilings(facts: &Facts, path: &str) -> Vec<(String, Slot)> {
         Version::Two => vec![(format!("{directory}/io.max"), slot(NO_CEILING))],
         Version::One => {
             let names = facts.hierarchy.ceilings();
-            names[..2].iter().map(|it| (format!("{directory}/{it}"), slot("0"))).collect()
+            names[..2].iter().map(|name| (format!("{directory}/{name}"), slot("0"))).collect()
         }
     }
 }
@@ -244,7 +244,7 @@ mod tests {
     /// group above one with a promise; the end restores everything. Method: a broken minimum on both versions.
     #[test]
     fn counters_become_ceilings() {
-        for tree in [Tree::two(), Tree::one()] {
+        for tree in [Tree::v2(), Tree::v1()] {
             let kernel = tree.kernel();
             let text = match tree.text("/proc/self/mounts").contains("cgroup2") {
                 true => TEXT.to_owned(),
@@ -298,8 +298,7 @@ mod tests {
             set(0);
             watch.end(&kernel).unwrap();
             let now = tree.snapshot();
-            let differs: Vec<_> = now.iter().filter(|it| before.get(it.0) != Some(it.1)).collect();
-            assert!(differs.is_empty() && now.len() == before.len(), "{differs:?}");
+            assert_eq!(now, before);
         }
     }
 }

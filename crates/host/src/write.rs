@@ -96,11 +96,12 @@ pub(crate) fn current(
         Slot::Whole => Some(text.trim().to_owned()),
         Slot::Choice => text.split(['[', ']']).nth(1).map(str::to_owned),
         Slot::Word { word } => {
-            text.split_whitespace().find(|it| it == word).map(|it| it.to_owned())
+            text.split_whitespace().find(|found| found == word).map(str::to_owned)
         }
         Slot::Keyed { key, .. } => {
             let lines = text.lines().filter_map(|line| line.trim().split_once(' '));
-            lines.filter(|(it, _)| it == key).map(|(_, value)| value.trim().to_owned()).next_back()
+            let found = lines.filter(|(name, _)| name == key).next_back();
+            found.map(|(_, value)| value.trim().to_owned())
         }
     })
 }
@@ -156,8 +157,8 @@ pub(crate) fn same(found: &str, wanted: &str) -> bool {
     };
     wanted.split_whitespace().all(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let found = found.split_whitespace().filter_map(|it| it.split_once('='));
-        found.filter(|it| it.0 == key).any(|it| equal(it.1, value))
+        let found = found.split_whitespace().filter_map(|pair| pair.split_once('='));
+        found.filter(|pair| pair.0 == key).any(|pair| equal(pair.1, value))
     })
 }
 

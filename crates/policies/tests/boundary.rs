@@ -58,7 +58,7 @@ fn a_command_is_completed_once() {
             let mut old: Vec<CommandId> = Vec::new();
             for round in 1..20 {
                 let now = Instant(NOW.0 * round * 20);
-                [client, other].iter().for_each(|it| submit(&mut engine, now, *it, kib));
+                [client, other].iter().for_each(|client| submit(&mut engine, now, *client, kib));
                 let mut now = now;
                 while engine.pending() > 0 {
                     while let Some(Dispatch { command, .. }) = engine.dispatch(now) {
@@ -194,7 +194,7 @@ fn time_that_goes_backwards_stands_still() {
         }
     }
     assert!(now >= start + Nanos::from_secs(3), "{now:?}");
-    assert!(done.is_sorted_by_key(|it| it.completed) && done.len() == 5);
+    assert!(done.is_sorted_by_key(|completion| completion.completed) && done.len() == 5);
 }
 
 /// Goal: a time that stands for "never" does no harm. Method: under each scheduler and each throttle, pass it, and the first time
@@ -203,7 +203,7 @@ fn time_that_goes_backwards_stands_still() {
 fn a_time_that_means_never_is_ignored() {
     for row in TABLE.policies {
         let stacks = [format!("none-{}", row.name), format!("{}-none", row.name)];
-        for stack in stacks.iter().filter(|it| TABLE.stack(it).is_ok()) {
+        for stack in stacks.iter().filter(|stack| TABLE.stack(stack).is_ok()) {
             let (mut engine, group, client) = engine(stack);
             let (mut now, mut done) = (NOW, Vec::new());
             for never in [Instant(TIME_MAX.0 + 1), Instant::MAX] {
@@ -216,7 +216,7 @@ fn a_time_that_means_never_is_ignored() {
                 assert!(engine.times_went_back() >= before + 3, "{stack}");
                 while engine.pending() > 0 {
                     match engine.dispatch(now) {
-                        Some(it) => engine.complete(now, it.command, 0, &mut done).unwrap(),
+                        Some(sent) => engine.complete(now, sent.command, 0, &mut done).unwrap(),
                         None => now = engine.next_wakeup().unwrap().max(now),
                     }
                 }
@@ -236,7 +236,7 @@ fn a_bad_range_is_explained() {
         let (tag, flags) = (1, Flags::NONE);
         let (start, length) = (Sectors(start), Sectors(length));
         let submission = Submission { tag, client, operation, flags, start, length };
-        engine.submit(NOW, submission).err().map(|it| it.to_string()).unwrap_or_default()
+        engine.submit(NOW, submission).err().map(|error| error.to_string()).unwrap_or_default()
     };
     let beyond = "8 sectors from sector 2097150 end beyond the drive, which has 2097152 sectors";
     assert_eq!(refused(Operation::Read, 2_097_150, 8), beyond);

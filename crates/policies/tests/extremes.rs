@@ -131,7 +131,7 @@ fn run(stack: &str, setup: &Setup, start: Instant) {
     }
     let mut now = start;
     for _ in 0..3 {
-        clients.iter().for_each(|it| submit_all(&mut engine, now, *it, setup));
+        clients.iter().for_each(|client| submit_all(&mut engine, now, *client, setup));
         now = serve(&mut engine, now, &mut done);
     }
     assert_eq!(done.len(), clients.len() * 15, "{stack} on {:?}", setup.facts);

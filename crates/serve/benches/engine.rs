@@ -94,7 +94,7 @@ fn main() {
         let allocations = change.allocations + change.reallocations;
         assert_eq!(allocations, 0, "{stack} allocates for each request");
         let times = times(stack, (rounds, requests));
-        let [off, on] = times.map(|it| (it[it.len() / 2], it[0]));
+        let [off, on] = times.map(|times| (times[times.len() / 2], times[0]));
         rows.push(vec![
             format!("`{stack}`"),
             format!("{:.0}, {:.0}", off.0, off.1),

@@ -74,8 +74,8 @@ impl Server {
         pushed.expect("an entry for each connection and command fits");
     }
     fn receive(&mut self, index: usize) {
-        let it = &mut self.connections[index];
-        let entry = opcode::Recv::new(fd(&it.socket), it.buffer.as_mut_ptr(), 8);
+        let connection = &mut self.connections[index];
+        let entry = opcode::Recv::new(fd(&connection.socket), connection.buffer.as_mut_ptr(), 8);
         self.push(entry.flags(libc::MSG_WAITALL).build(), Kind::Receive, index);
     }
     fn close(&mut self, index: usize) {
@@ -86,12 +86,12 @@ impl Server {
     }
     /// A client has sent 8 bytes: the name of its group, or the block that it wants.
     fn on_received(&mut self, index: usize) -> Result<(), Failure> {
-        let (now, it) = (self.now(), &mut self.connections[index]);
-        let word: [u8; 8] = it.buffer[..8].try_into()?;
-        let Some(client) = it.client else {
+        let (now, connection) = (self.now(), &mut self.connections[index]);
+        let word: [u8; 8] = connection.buffer[..8].try_into()?;
+        let Some(client) = connection.client else {
             let name = String::from_utf8(word.to_vec())?;
             let group = self.engine.groups().find(name.trim_end_matches('\0')).ok_or("no group")?;
-            it.client = Some(self.engine.add_client(now, group, Priority::default())?);
+            connection.client = Some(self.engine.add_client(now, group, Priority::default())?);
             self.receive(index);
             return Ok(());
         };
@@ -123,8 +123,8 @@ impl Server {
                 self.close(index);
                 continue;
             }
-            let it = &self.connections[index];
-            let entry = opcode::Send::new(fd(&it.socket), it.buffer.as_ptr(), BLOCK as u32);
+            let Connection { socket, buffer, .. } = &self.connections[index];
+            let entry = opcode::Send::new(fd(socket), buffer.as_ptr(), BLOCK as u32);
             let entry = entry.flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL).build();
             self.push(entry, Kind::Send, index);
         }

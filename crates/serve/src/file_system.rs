@@ -20,7 +20,7 @@ pub struct FileSystem {
 
 impl FileSystem {
     /// Queries the kernel.
-    pub fn of(directory: &Path) -> io::Result<Self> {
+    pub fn query(directory: &Path) -> io::Result<Self> {
         let opened = File::open(directory)?;
         // SAFETY: all zeroes is a value of this struct of integers, and the call fills it.
         let (result, found) = unsafe {
@@ -53,8 +53,8 @@ mod tests {
     /// Goal: memory and disks are distinguished. Method: the one that every Linux has, and that of this source.
     #[test]
     fn memory_and_disks_are_distinguished() {
-        assert!(FileSystem::of(Path::new("/dev")).is_ok_and(|found| found.in_memory));
-        let here = FileSystem::of(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
+        assert!(FileSystem::query(Path::new("/dev")).is_ok_and(|found| found.in_memory));
+        let here = FileSystem::query(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
         assert!(!here.in_memory && here.free > 0);
     }
 }

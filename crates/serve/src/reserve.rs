@@ -25,7 +25,7 @@ pub(crate) enum Room {
 
 impl Room {
     /// That of a change which leaves this many volumes of so many.
-    pub(crate) fn of(volumes: usize, before: usize) -> Self {
+    pub(crate) fn for_change(volumes: usize, before: usize) -> Self {
         if volumes < before { Self::Reserved } else { Self::Free }
     }
 }
@@ -64,7 +64,7 @@ impl Reserve {
     pub(crate) fn hold(&self, length: u64) {
         for room in &self.0 {
             let Ok(file) = open(room, true) else { continue };
-            let held = file.metadata().map_or(0, |it| it.blocks() * 512);
+            let held = file.metadata().map_or(0, |file| file.blocks() * 512);
             if held < length + length / 4 || held == 0 {
                 allocate(&file, 0, 0, (2 * length).max(BYTES_MIN));
             }
@@ -77,7 +77,7 @@ fn open(path: &Path, make: bool) -> io::Result<File> {
     options.write(true).create(make).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(path)?;
     match file.metadata()? {
-        it if it.is_file() && it.nlink() == 1 => Ok(file),
+        found if found.is_file() && found.nlink() == 1 => Ok(file),
         _ => Err(io::Error::other("somebody else's file")),
     }
 }

@@ -297,7 +297,7 @@ fn listens(process: u32, path: &Path) -> Option<bool> {
     let read = |name: &str| fs::read_link(format!("/proc/{process}/{name}"));
     let table = fs::read_to_string(format!("/proc/{process}/net/unix")).ok()?;
     let directory = read("cwd").ok()?;
-    let file = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    let file = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let bound = listening_in(&table).filter(|(_, at)| file(&directory.join(at)) == file(path));
     let inodes: Vec<String> = bound.map(|(inode, _)| format!("socket:[{inode}]")).collect();
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
@@ -328,7 +328,7 @@ pub(crate) fn origin(socket: &OwnedFd) -> Origin {
     // SAFETY: the descriptor is open, and is not closed here.
     let stream = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(socket.as_raw_fd()) });
     // A client that has disconnected has no address.
-    let address = stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.ip());
+    let address = stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip());
     Origin::host(address)
 }
 

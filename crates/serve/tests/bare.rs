@@ -67,14 +67,14 @@ fn many_requests_of_any_size_are_completed() {
     let never = Instant::ZERO + Nanos::from_secs(60);
     while told.len() < expected.len() {
         let now = crowd.wait(never).unwrap();
-        told.extend(crowd.take_replies().map(|it| (it.tag, it.length, it.error)));
+        told.extend(crowd.take_replies().map(|reply| (reply.tag, reply.length, reply.error)));
         assert!(now < never, "{} of {} answers", told.len(), expected.len());
     }
     told.sort_unstable();
     assert_eq!(told, expected);
     assert!((0..CLIENTS).all(|client| crowd.in_flight(client) == 0));
     let stats = server.stats(false).unwrap();
-    let requests: u64 = stats.volumes.iter().flat_map(|it| it.stats.requests).sum();
+    let requests: u64 = stats.volumes.iter().flat_map(|volume| volume.stats.requests).sum();
     let carrying = expected.iter().filter(|(_, length, _)| *length > 0).count();
     assert_eq!(requests, carrying as u64);
     crowd.push(Request {

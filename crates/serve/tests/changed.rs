@@ -251,7 +251,7 @@ fn volumes_without_files_do_not_go_silently() {
     );
     fs::write(directory.path("contracts.toml"), &text).unwrap();
     let scene = Controlled::over(directory);
-    let [v, w, away] = ["pool/v.img", "pool/w.img", "away"].map(|it| scene.directory.path(it));
+    let [v, w, away] = ["pool/v.img", "pool/w.img", "away"].map(|path| scene.directory.path(path));
     let remove = |path: &str| {
         let response = scene.ask(&Call::new("DELETE", path));
         (response.status, String::from_utf8(response.body).unwrap())
@@ -400,7 +400,8 @@ fn lists_of_later_versions_are_refused() {
 /// Descriptors of this process at a path.
 fn descriptors(path: &str) -> usize {
     let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
-    open.filter(|it| fs::read_link(it.path()).is_ok_and(|it| it == Path::new(path))).count()
+    let targets = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    targets.filter(|target| target == Path::new(path)).count()
 }
 
 /// Goal: volumes elsewhere take one lock for each directory around them, not each. Method: two files in one, added one after the other;

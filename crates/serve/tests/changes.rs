@@ -127,7 +127,9 @@ fn settled(rig: &Controlled) -> Vec<Json> {
         }
     }
     let mut groups = rig.get("/v1/groups");
-    groups["groups"].as_array_mut().unwrap().iter_mut().for_each(|it| it["usage"] = Json::Null);
+    for group in groups["groups"].as_array_mut().unwrap() {
+        group["usage"] = Json::Null;
+    }
     vec![groups, rig.get("/v1/stack"), volumes]
 }
 

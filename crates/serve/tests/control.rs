@@ -487,7 +487,7 @@ fn a_dry_run_names_the_data_that_would_go() {
     let lost = |ask: Call| {
         let tried = rig.ask(&ask).json().unwrap();
         assert_eq!(tried["dry_run"], true, "{tried}");
-        let data = |it: &&Json| it["about"] == "data";
+        let data = |event: &&Json| event["about"] == "data";
         tried["gives_up"].as_array().unwrap().iter().filter(data).cloned().collect::<Vec<_>>()
     };
     let size = |query: &str, size: &str| {

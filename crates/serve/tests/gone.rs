@@ -51,7 +51,7 @@ fn until(server: &Server, what: &str, is_so: impl Fn(&Snapshot) -> bool) {
 /// connections, one that stays with a read in the same queue and a new one, read. Each stack and kind of ceiling.
 #[test]
 fn reads_of_a_client_that_is_gone_end() {
-    for (stack, ceiling) in STACKS.iter().flat_map(|stack| CEILINGS.map(|it| (*stack, it))) {
+    for (stack, ceiling) in STACKS.iter().flat_map(|stack| CEILINGS.map(|max| (*stack, max))) {
         let rig = Rig::with("memory:64MiB", stack, ceiling);
         let socket = rig.directory.path("socket");
         let mut wire = Wire::connect(&socket);

@@ -40,8 +40,9 @@ impl<'a> Recording<'a> {
         }
         assert!(!reader.is_torn());
         assert_eq!(reader.metadata().value(Metadata::BACK), Some("memory"));
-        let streams = reader.streams().iter().map(|it| (it.name.clone(), it.group.clone()));
-        (records, streams.collect(), reader.notes().of(DROPPED))
+        let streams = reader.streams().iter();
+        let streams = streams.map(|stream| (stream.name.clone(), stream.group.clone()));
+        (records, streams.collect(), reader.notes().count_of(DROPPED))
     }
 }
 
@@ -76,7 +77,7 @@ fn a_recording_has_every_request() {
     }
     assert_eq!(records[100].operation, Operation::Flush);
     assert!(records.windows(2).all(|pair| pair[0].at <= pair[1].at));
-    let complete = |it: &Record| it.completion.is_some_and(|it| !it.failed);
+    let complete = |record: &Record| record.completion.is_some_and(|completion| !completion.failed);
     assert!(records.iter().all(complete));
 }
 
@@ -91,7 +92,7 @@ fn recordings_do_not_mix() {
         for _ in 0..3 {
             let (records, _, dropped) = Recording::start(&rig).end();
             assert_eq!(dropped, 0);
-            let open = records.iter().filter(|it| it.completion.is_none()).count();
+            let open = records.iter().filter(|record| record.completion.is_none()).count();
             assert!(open <= 16, "{open} of {} requests have no completion", records.len());
             counts.push(records.len());
         }

@@ -113,12 +113,13 @@ mod tests {
     fn extents_are_permuted() {
         for extents in [0, 1, 2, 3, 5, 64, 1000, 4097] {
             let permutation = Permutation::new([1, 2, 3, 4], extents * EXTENT + 512);
-            let mut places: Vec<u64> = (0..extents).map(|it| permutation.extent(it)).collect();
+            let mut places: Vec<u64> = (0..extents).map(|from| permutation.extent(from)).collect();
             if extents >= 64 {
-                let fixed = (0..extents).filter(|it| places[*it as usize] == *it).count();
+                let fixed = (0..extents).filter(|from| places[*from as usize] == *from).count();
                 assert!(fixed < 10, "{fixed} of {extents} stayed");
                 let other = Permutation::new([1, 2, 3, 5], extents * EXTENT);
-                let same = (0..extents).filter(|it| places[*it as usize] == other.extent(*it));
+                let is_same = |from: &u64| places[*from as usize] == other.extent(*from);
+                let same = (0..extents).filter(is_same);
                 assert!(same.count() < 10);
             }
             places.sort_unstable();
@@ -140,12 +141,12 @@ mod tests {
     /// Goal: names are gone and the tree stays. Method: three groups.
     #[test]
     fn names_become_numbers() {
-        let mut it = Anonymiser::new([0; 4], 1 << 30);
-        assert_eq!(it.group("tenants/alice"), "g1/g2");
-        assert_eq!(it.group("tenants/bob"), "g1/g3");
-        assert_eq!(it.group(""), "");
+        let mut anonymiser = Anonymiser::new([0; 4], 1 << 30);
+        assert_eq!(anonymiser.group("tenants/alice"), "g1/g2");
+        assert_eq!(anonymiser.group("tenants/bob"), "g1/g3");
+        assert_eq!(anonymiser.group(""), "");
         let stream = Stream { name: "alice-root".into(), group: "tenants".into(), volume: 0 };
-        assert_eq!(it.stream(&stream).name, "stream-1");
-        assert_eq!(it.stream(&stream).group, "g1");
+        assert_eq!(anonymiser.stream(&stream).name, "stream-1");
+        assert_eq!(anonymiser.stream(&stream).group, "g1");
     }
 }

@@ -97,7 +97,7 @@ impl<S: Source> Clean<S> {
         }
         self.last = at;
         record.at = Instant(at.0);
-        if record.completion.is_some_and(|it| it.failed) {
+        if record.completion.is_some_and(|completion| completion.failed) {
             self.notes.count(FAILED);
         }
         if record.operation == Operation::Flush {

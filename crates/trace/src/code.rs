@@ -137,7 +137,7 @@ impl Context {
         let Record { at, stream, operation, flags, offset, length, completion } = *record;
         let same_stream = stream == self.stream;
         let (_, end, before) = *self.last(stream);
-        let position = OPERATIONS.iter().position(|it| *it == operation);
+        let position = OPERATIONS.iter().position(|known| *known == operation);
         let mut head = position.expect("all operations are listed") as u8;
         let mut more = 0;
         for (bit, flag) in FLAGS.iter().enumerate() {
@@ -147,7 +147,7 @@ impl Context {
         let unit = if aligned { SECTOR_BYTES } else { 1 };
         more |= if aligned { 0 } else { MORE_BYTES };
         more |= if at.0 < self.at { MORE_EARLIER } else { 0 };
-        more |= if completion.is_some_and(|it| it.failed) { MORE_FAILED } else { 0 };
+        more |= if completion.is_some_and(|end| end.failed) { MORE_FAILED } else { 0 };
         head |= if same_stream { SAME_STREAM } else { 0 };
         head |= if offset == end { SEQUENTIAL } else { 0 };
         head |= if length == before { SAME_LENGTH } else { 0 };

@@ -163,12 +163,12 @@ impl Decompressed {
 /// Whether the cause of an error is the end of the file.
 fn is_cut(error: &io::Error) -> bool {
     let ends = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
-    let mut cause = error.get_ref().map(|it| -> &(dyn Error + 'static) { it });
-    while let Some(it) = cause {
-        if it.downcast_ref::<io::Error>().is_some_and(ends) {
+    let mut cause = error.get_ref().map(|cause| -> &(dyn Error + 'static) { cause });
+    while let Some(error) = cause {
+        if error.downcast_ref::<io::Error>().is_some_and(ends) {
             return true;
         }
-        cause = it.source();
+        cause = error.source();
     }
     ends(error)
 }

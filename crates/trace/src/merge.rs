@@ -45,7 +45,7 @@ impl Merge {
             // A volume has one name in all files of a format only where it is a stream; elsewhere files are apart.
             let names = &mut self.names;
             let volume = *part.volumes.entry(stream.volume).or_insert_with(|| {
-                let name = match streams.iter().filter(|it| it.volume == stream.volume).count() {
+                let name = match streams.iter().filter(|one| one.volume == stream.volume).count() {
                     1 => stream.name.clone(),
                     _ => format!("{index}/{}", stream.volume),
                 };

@@ -74,13 +74,13 @@ mod tests {
     #[test]
     fn streams_are_bounded() {
         let mut names = Names::default();
-        let last = (0..1_000_000).map(|it| names.volume_stream(&it.to_string())).last();
+        let last = (0..1_000_000).map(|name| names.volume_stream(&name.to_string())).last();
         assert_eq!(last, Some(STREAMS_MAX as u32 - 1));
         assert_eq!((names.streams.len(), names.index.len()), (STREAMS_MAX, STREAMS_MAX - 1));
         assert_eq!(names.streams[STREAMS_MAX - 1].name, "others");
         let mut notes = Notes::default();
         names.note(&mut notes);
-        assert_eq!(notes.of(MERGED), 1_000_000 - (STREAMS_MAX as u64 - 1));
+        assert_eq!(notes.count_of(MERGED), 1_000_000 - (STREAMS_MAX as u64 - 1));
         assert_eq!(names.volume_stream("7"), 7, "known streams keep their number");
     }
 

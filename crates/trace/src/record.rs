@@ -34,7 +34,7 @@ pub struct Completion {
 impl Record {
     /// When it was completed, if that was recorded.
     pub fn completed(&self) -> Option<Instant> {
-        self.completion.map(|it| Instant(self.at.0.saturating_add(it.latency.0)))
+        self.completion.map(|completion| Instant(self.at.0.saturating_add(completion.latency.0)))
     }
 }
 

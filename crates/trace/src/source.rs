@@ -64,7 +64,7 @@ impl Notes {
         self.0.iter().map(|(what, count)| (*what, *count))
     }
     /// One of them.
-    pub fn of(&self, what: &str) -> u64 {
+    pub fn count_of(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or(0)
     }
 }

@@ -40,7 +40,7 @@ impl Window {
         true
     }
     /// Whether a request is in the window.
-    pub fn has(&self, ticket: Ticket) -> bool {
+    pub fn contains(&self, ticket: Ticket) -> bool {
         ticket >= self.first
     }
     /// The oldest request, if it is complete or the window is over its limit.

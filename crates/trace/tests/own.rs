@@ -78,7 +78,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Record>, bool), TraceError> {
     }
     assert!(reader.next_record()?.is_none(), "the end stays");
     let torn = reader.is_torn();
-    assert_eq!(reader.notes().of(TORN), u64::from(torn));
+    assert_eq!(reader.notes().count_of(TORN), u64::from(torn));
     Ok((records, torn))
 }
 
@@ -286,5 +286,5 @@ fn dropped_requests_are_counted() {
     let bytes = writer.finish().unwrap();
     let mut reader = Reader::new(bytes.as_slice(), "test").unwrap();
     while reader.next_record().unwrap().is_some() {}
-    assert_eq!(reader.notes().of(DROPPED), 7);
+    assert_eq!(reader.notes().count_of(DROPPED), 7);
 }

@@ -64,12 +64,12 @@ fn every_sample_is_read() {
         streams.sort();
         names.sort();
         assert_eq!((records.len(), &names), (requests, &streams), "{name}");
-        let reads = records.iter().filter(|it| it.operation == Operation::Read).count();
+        let reads = records.iter().filter(|record| record.operation == Operation::Read).count();
         assert!(reads > 10 && reads < 40, "{name}: {reads} reads");
-        for it in &records {
-            match it.operation {
-                Operation::Write => assert_eq!(it.length, 65_536, "{name}"),
-                Operation::Read => assert!([4096, 8192, 16_384].contains(&it.length), "{name}"),
+        for record in &records {
+            match record.operation {
+                Operation::Write => assert_eq!(record.length, 65_536, "{name}"),
+                Operation::Read => assert!([4096, 8192, 16_384].contains(&record.length), "{name}"),
                 _ => {}
             }
         }
@@ -111,28 +111,29 @@ fn events_become_requests() {
     let (text, names) = all(&["blkparse.txt"]);
     assert_eq!(text.len(), 31);
     assert!(names.contains(&"fio.4321".into()) && names.contains(&"kworker/u8:1.4322".into()));
-    assert!(text.iter().all(|it| it.completion.is_some()));
-    let flush = text.iter().find(|it| it.length == 0).expect("there is one");
+    assert!(text.iter().all(|record| record.completion.is_some()));
+    let flush = text.iter().find(|record| record.length == 0).expect("there is one");
     assert_eq!(flush.completion.unwrap().latency, Nanos(900_000));
     assert_eq!(flush.operation, Operation::Flush);
     let (binary, _) = all(&["sdb.blktrace.0", "sdb.blktrace.1"]);
-    let told = |it: &Record| (it.at, it.offset, it.length, it.completion);
+    let told = |record: &Record| (record.at, record.offset, record.length, record.completion);
     assert_eq!(
         text.iter().map(told).collect::<Vec<_>>(),
         binary.iter().map(told).collect::<Vec<_>>()
     );
-    let write = text.iter().find(|it| it.operation == Operation::Write && it.length > 0).unwrap();
+    let is_write = |record: &&Record| record.operation == Operation::Write && record.length > 0;
+    let write = text.iter().find(is_write).unwrap();
     assert!(write.flags.has(Flags::SYNC));
     let (half, _) = all(&["sdb.blktrace.0"]);
-    assert!(half.iter().any(|it| it.completion.is_none()), "one file has half of the events");
+    assert!(half.iter().any(|one| one.completion.is_none()), "one file has half of the events");
     let merged = "8,0 0 1 0.000000000 7 Q W 0 + 8 [a]\n\
         8,0 0 2 0.000010000 7 Q W 8 + 8 [a]\n\
         8,0 0 3 0.000012000 7 M W 8 + 8 [a]\n\
         8,0 0 4 0.001000000 0 C W 0 + 16 [5]\n";
     let merged = from_text(merged.as_bytes(), "blkparse").unwrap();
-    let latencies: Vec<_> = merged.iter().map(|it| it.completion.unwrap().latency.0).collect();
+    let latencies: Vec<_> = merged.iter().map(|one| one.completion.unwrap().latency.0).collect();
     assert_eq!(latencies, [1_000_000, 990_000]);
-    assert!(merged.iter().all(|it| it.completion.unwrap().failed));
+    assert!(merged.iter().all(|record| record.completion.unwrap().failed));
     let issued = "8,0 0 1 0.5 7 D R 64 + 8 [a]\n8,0 0 2 0.6 0 C R 64 + 8 [0]\n";
     let issued = from_text(issued.as_bytes(), "blkparse").unwrap();
     assert_eq!(issued[0].completion.unwrap().latency, Nanos(100_000_000));
@@ -245,5 +246,5 @@ fn hostile_requests_are_repaired_or_skipped() {
     assert_eq!(played[3].1, 1, "one byte is in one sector");
     let notes = clean.notes();
     let counts = [clean::BACKWARDS, clean::EMPTY, clean::LONG, clean::BEYOND];
-    assert_eq!(counts.map(|note| notes.of(note)), [1, 1, 1, 1]);
+    assert_eq!(counts.map(|note| notes.count_of(note)), [1, 1, 1, 1]);
 }

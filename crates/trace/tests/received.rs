@@ -75,11 +75,11 @@ fn what_is_around_the_requests_is_left_out() {
         let (records, notes) = read(plain.trim_end().as_bytes()).unwrap();
         let is_event = !name.starts_with("blkparse-t");
         assert_eq!(
-            (records.len(), notes.of(CUT)),
+            (records.len(), notes.count_of(CUT)),
             (count, 1),
             "{name} without the last line break"
         );
-        assert!(is_event || read(plain.as_bytes()).unwrap().1.of(CUT) == 0, "{name}");
+        assert!(is_event || read(plain.as_bytes()).unwrap().1.count_of(CUT) == 0, "{name}");
     }
 }
 
@@ -114,11 +114,11 @@ fn biosnoop_is_read() {
           0.020000    java           55             R 16         512       1.00\n",
     )
     .unwrap();
-    let told = |it: &Record| (it.offset / 512, it.length, it.completion.unwrap().latency.0);
+    let told = |one: &Record| (one.offset / 512, one.length, one.completion.unwrap().latency.0);
     let wanted = [(9_206_104, 8192, 40_000_000), (989_072, 4096, 610_000), (16, 512, 1_000_000)];
     assert_eq!(records.iter().map(told).collect::<Vec<_>>(), wanted);
     assert_eq!(records[1].at.0 - records[0].at.0, 30_000_000 - 610_000);
-    assert_eq!(notes.of("requests of an unknown operation, which were skipped"), 1);
+    assert_eq!(notes.count_of("requests of an unknown operation, which were skipped"), 1);
     let queued = requests(
         b"TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  QUE(ms) LAT(ms)\n\
           0.000000    dmcrypt_write/ 763    sda     W 445934576  12288     0.01    0.09\n",
@@ -146,16 +146,16 @@ fn tracepoints_are_read() {
     let perf = "CPU 0/KVM  4321/4330 [003]   100.000000: block:block_rq_issue: 8,0 R 4096 () 2048 + 8 be,0,4 [CPU 0/KVM]\n\
         swapper     0 [003]   100.000500: block:block_rq_complete: 8,0 R () 2048 + 8 be,0,4 [0]\n";
     let (records, notes) = read(kernel.as_bytes()).unwrap();
-    let told: Vec<_> =
-        records.iter().map(|it| (it.operation, it.offset / 512, it.length)).collect();
+    let told = |record: &Record| (record.operation, record.offset / 512, record.length);
+    let told: Vec<_> = records.iter().map(told).collect();
     use Operation::{Flush, Read, Write};
     assert_eq!(told, [(Read, 2048, 4096), (Write, 4096, 8192), (Flush, 0, 0)]);
-    let done: Vec<_> =
-        records.iter().map(|it| it.completion.map(|it| (it.latency.0, it.failed))).collect();
+    let completions = records.iter().map(|record| record.completion);
+    let done: Vec<_> = completions.map(|done| done.map(|d| (d.latency.0, d.failed))).collect();
     assert_eq!(done, [Some((500_000, false)), Some((2_000_000, true)), None]);
     assert_eq!(notes.iter().count(), 0, "{notes:?}");
     let (records, _) = read(perf.as_bytes()).unwrap();
-    let latency = records[0].completion.map(|it| it.latency.0);
+    let latency = records[0].completion.map(|completion| completion.latency.0);
     assert_eq!((records.len(), records[0].at.0, latency), (1, 100_000_000_000, Some(500_000)));
     for (line, fault) in [
         (
@@ -370,12 +370,12 @@ fn names_are_escaped() {
 #[test]
 fn blkparse_with_times_is_the_same() {
     let (with, without) = (requests(&sample("blkparse-t.txt")), requests(&sample("blkparse.txt")));
-    let told = |it: &Record| (it.offset, it.length, it.operation, it.completion);
+    let told = |one: &Record| (one.offset, one.length, one.operation, one.completion);
     assert_eq!(
         with.iter().map(told).collect::<Vec<_>>(),
         without.iter().map(told).collect::<Vec<_>>()
     );
-    assert!(with.iter().all(|it| !it.completion.unwrap().failed));
+    assert!(with.iter().all(|record| !record.completion.unwrap().failed));
 }
 
 /// Goal: text of blkparse that was put together is read to its end, and summaries are left out, also those of processes.
@@ -405,7 +405,7 @@ fn trims_of_any_length_are_complete() {
           8,0 0 5 0.000201 0 C D 0 + 4194304 [0]\n\
           8,0 0 6 0.000301 0 C D 4194304 + 4194296 [0]\n",
     );
-    let latencies: Vec<_> = records.iter().map(|it| it.completion.unwrap().latency.0).collect();
+    let latencies: Vec<_> = records.iter().map(|one| one.completion.unwrap().latency.0).collect();
     assert_eq!(latencies, [300_000, 100_000]);
 }
 
@@ -423,7 +423,7 @@ fn long_trims_are_kept() {
         lengths.push(request.length.0);
     }
     assert_eq!(lengths, [1 << 21, 1 << 21]);
-    assert_eq!([clean::LONG, clean::SHORTENED].map(|note| clean.notes().of(note)), [1, 1]);
+    assert_eq!([clean::LONG, clean::SHORTENED].map(|note| clean.notes().count_of(note)), [1, 1]);
 }
 
 /// Goal: requests of which only the attempt was seen are counted, not an error. Method: SYSTOR '17, whose description has
@@ -433,7 +433,7 @@ fn requests_without_a_type_are_counted() {
     let (records, notes) =
         read(b"1.5,,,0,4096,4096\n1.6,0.001,R,0,4096,4096\n1.7,,W,0,0,512\n").unwrap();
     assert_eq!((records.len(), records[1].completion), (2, None));
-    assert_eq!(notes.of("requests of an unknown operation, which were skipped"), 1);
+    assert_eq!(notes.count_of("requests of an unknown operation, which were skipped"), 1);
 }
 
 /// Goal: a compressed file without requests ends, whatever it has. Method: more empty lines than are allowed.

@@ -229,7 +229,7 @@ fn a_switch_takes_flushes_along() {
         done.extend(world.step().into_iter().map(|done| (done.part.client, done.operation)));
     }
     let (flush, write) = (Operation::Flush, Operation::Write);
-    let of = |who, what| done.iter().position(|it| *it == (who, what)).expect("completed");
+    let of = |who, what| done.iter().position(|one| *one == (who, what)).expect("completed");
     assert!(of(client, write) < of(client, flush), "{done:?}");
     assert!(of(other, flush) < of(client, flush), "{done:?}");
     assert_eq!(done.len(), 5);

@@ -548,7 +548,7 @@ fn a_failed_piece_fails_its_submissions() {
     c.submit(Instant(1), request(clients[1], 4, Operation::Read, 900)).expect("accepted");
     c.unplug(Instant(1), &mut plug).expect("accepted");
     let sent: Vec<Dispatch> = core::iter::from_fn(|| c.dispatch(Instant(1))).collect();
-    let lengths: Vec<u64> = sent.iter().map(|it| it.length.0).collect();
+    let lengths: Vec<u64> = sent.iter().map(|dispatch| dispatch.length.0).collect();
     assert_eq!(lengths, [64, 8, 32], "two pieces, and another request between them: {sent:?}");
     let held: Vec<_> = c.parts(sent[0].command).map(|part| (part.tag, part.length.0)).collect();
     assert_eq!(held, [(1, 32), (2, 32)]);
@@ -557,7 +557,7 @@ fn a_failed_piece_fails_its_submissions() {
     c.complete(Instant(3), sent[1].command, 0, &mut done).expect("the drive has it");
     assert_eq!(done.len(), 1, "only what was whole: {done:?}");
     c.complete(Instant(4), sent[0].command, 0, &mut done).expect("the drive has it");
-    let statuses: Vec<_> = done[1..].iter().map(|it| (it.part.tag, it.status)).collect();
+    let statuses: Vec<_> = done[1..].iter().map(|done| (done.part.tag, done.status)).collect();
     assert_eq!(statuses, [(1, 0), (2, 0), (3, 5)]);
     assert_eq!((c.pending(), c.in_flight()), (0, 0));
 }

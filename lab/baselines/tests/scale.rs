@@ -75,7 +75,7 @@ impl Scale {
         let mut done = Vec::new();
         while self.engine.pending() > 0 {
             match self.engine.dispatch(now) {
-                Some(it) => self.engine.complete(now, it.command, 0, &mut done).expect("sent"),
+                Some(sent) => self.engine.complete(now, sent.command, 0, &mut done).expect("sent"),
                 None => now = self.engine.next_wakeup().expect("held work asks for a wake-up"),
             }
         }

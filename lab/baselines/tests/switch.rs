@@ -144,7 +144,7 @@ fn requests_keep_their_order() {
     world.switch("none-none");
     let places = world.places();
     for (place, count) in [(Place::Drive, 1), (Place::Scheduler, 1), (Place::Tag, 10)] {
-        assert_eq!(places.iter().filter(|it| **it == place).count(), count, "{places:?}");
+        assert_eq!(places.iter().filter(|other| **other == place).count(), count, "{places:?}");
     }
     let mut done = world.complete(&first[0]);
     for _ in 0..3 {
@@ -192,14 +192,14 @@ fn pieces_go_on_as_they_are() {
         world.send(0, Operation::Read, 2048);
         let mut sent = world.dispatch();
         let mut done = Vec::new();
-        while !sent.iter().any(|it| it.length > Sectors(8)) {
-            sent.iter().for_each(|it| done.extend(world.complete(it)));
+        while !sent.iter().any(|command| command.length > Sectors(8)) {
+            sent.iter().for_each(|command| done.extend(world.complete(command)));
             sent = world.dispatch();
         }
-        let piece = sent.iter().find(|it| it.length > Sectors(8)).unwrap();
+        let piece = sent.iter().find(|command| command.length > Sectors(8)).unwrap();
         assert!(piece.length < Sectors(2048), "{piece:?}");
-        sent.iter().filter(|it| it.command != piece.command).for_each(|it| {
-            done.extend(world.complete(it));
+        sent.iter().filter(|command| command.command != piece.command).for_each(|command| {
+            done.extend(world.complete(command));
         });
         world.switch(&new);
         world.reads(1, 3);

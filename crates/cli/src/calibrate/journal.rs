@@ -83,8 +83,8 @@ impl Journal {
         &self.content.target
     }
     /// Whether it has this row.
-    pub(super) fn has(&self, row: &str) -> bool {
-        self.content.records.iter().any(|it| it.row == row)
+    pub(super) fn has_row(&self, row: &str) -> bool {
+        self.content.records.iter().any(|record| record.row == row)
     }
     /// What it has.
     pub(super) fn records(&self) -> &[Record] {

@@ -20,18 +20,18 @@ impl Progress {
     /// Of this many rows.
     pub(super) fn rows(count: usize) -> Result<Self> {
         let bar = ProgressBar::new(count as u64);
-        Self::of(bar, "{bar:30.cyan/blue} {pos}/{len} rows, {eta} left  {msg}")
+        Self::new(bar, "{bar:30.cyan/blue} {pos}/{len} rows, {eta} left  {msg}")
     }
     /// Of something whose end is unknown.
     pub(super) fn spinner(message: &str) -> Result<Self> {
-        let this = Self::of(ProgressBar::new_spinner(), "{spinner} {msg}, {elapsed}")?;
+        let this = Self::new(ProgressBar::new_spinner(), "{spinner} {msg}, {elapsed}")?;
         this.begin(message);
         if this.is_terminal {
             this.bar.enable_steady_tick(Duration::from_millis(200));
         }
         Ok(this)
     }
-    fn of(bar: ProgressBar, template: &str) -> Result<Self> {
+    fn new(bar: ProgressBar, template: &str) -> Result<Self> {
         let is_terminal = std::io::stderr().is_terminal();
         if !is_terminal {
             bar.set_draw_target(ProgressDrawTarget::hidden());

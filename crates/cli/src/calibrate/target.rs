@@ -63,7 +63,8 @@ impl Target {
         }
         let path = Path::new(name);
         let access = if write { Access::Write } else { Access::Read };
-        let is_device = std::fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
+        let kind = std::fs::metadata(path).map(|file| file.file_type());
+        let is_device = kind.is_ok_and(|kind| kind.is_block_device());
         if let (false, Some(size)) = (is_device, size) {
             lengthen(path, size, write)?;
         }
@@ -207,7 +208,7 @@ fn volume(uri: &str) -> Result<(String, String)> {
 /// Makes a file at least this long, if it may be written.
 fn lengthen(path: &Path, size: u64, write: bool) -> Result<()> {
     let place = || path.display().to_string();
-    let length = std::fs::metadata(path).map_or(0, |it| it.len());
+    let length = std::fs::metadata(path).map_or(0, |file| file.len());
     if length >= size {
         return Ok(());
     }

@@ -70,7 +70,7 @@ impl Place {
     /// The options as they were given, for a command that is suggested.
     pub(crate) fn options(&self) -> String {
         let option = |name: &str, value: String| format!(" {name} {value}");
-        let socket = self.socket.as_deref().map(|it| option("--socket", shell::word(it)));
+        let socket = self.socket.as_deref().map(|path| option("--socket", shell::word(path)));
         let files = [
             ("--contracts", &self.contracts),
             ("--tls-ca", &self.tls_ca),

@@ -246,8 +246,8 @@ pub(crate) fn dry_run(tried: &Json) -> String {
     lines.iter().for_each(|line| text += &format!("  {}\n", word(line)));
     let row = |group: &Json| {
         let when = ["before", "after"].map(|when| &group[when]);
-        let weight = |it: &Json| word(&it["weight"]);
-        let shows = [minimum, weight, |it: &Json| percent(&it["share"]), ceilings];
+        let weight = |group: &Json| word(&group["weight"]);
+        let shows = [minimum, weight, |group: &Json| percent(&group["share"]), ceilings];
         let changes = shows.map(|show| match when.map(show) {
             [before, after] if before == after => before,
             both => both.join(" -> "),

@@ -99,7 +99,7 @@ impl Outcome {
     /// What a reader must know before believing the numbers: was the machine itself too busy, or its host?
     pub(crate) fn warning(&self) -> Option<String> {
         let all = [self.busy().unwrap_or_default(), self.disturbed.text()].join(" ");
-        Some(all.trim().to_owned()).filter(|it| !it.is_empty())
+        Some(all.trim().to_owned()).filter(|text| !text.is_empty())
     }
     fn busy(&self) -> Option<String> {
         let waits = self.stacks.iter().map(|stack| stack.processor_wait);

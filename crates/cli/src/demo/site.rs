@@ -35,7 +35,7 @@ impl Site {
         temporaries: &Temporaries,
     ) -> Result<Self> {
         let name = at.display();
-        let found = FileSystem::of(at).with_context(|| format!("cannot access {name}"))?;
+        let found = FileSystem::query(at).with_context(|| format!("cannot access {name}"))?;
         if found.in_memory {
             let what = "is in memory: there is no drive to share; name a directory on a disk";
             return Err(Usage(format!("{name} {what}")).into());

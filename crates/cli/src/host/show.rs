@@ -19,11 +19,11 @@ pub(super) struct Diff<'a> {
 
 impl<'a> Diff<'a> {
     pub(super) fn new(plan: &'a Plan) -> Self {
-        let writes = plan.writes.iter().filter(|it| !it.is_done()).collect();
+        let writes = plan.writes.iter().filter(|write| !write.is_done()).collect();
         Self { weights: plan.weights, writes, notes: &plan.notes }
     }
     pub(super) fn text(&self) -> String {
-        let mut text: String = self.writes.iter().map(|it| change(it)).collect();
+        let mut text: String = self.writes.iter().map(|write| change(write)).collect();
         if self.writes.is_empty() {
             text = "nothing to write: the kernel has these contracts already\n".to_owned();
         }
@@ -35,7 +35,7 @@ fn notes(notes: &[String]) -> String {
     if notes.is_empty() {
         return String::new();
     }
-    let lines = notes.iter().map(|it| format!("  {it}\n"));
+    let lines = notes.iter().map(|note| format!("  {note}\n"));
     format!("What the kernel does not guarantee:\n{}", lines.collect::<String>())
 }
 
@@ -46,7 +46,7 @@ fn change(write: &Write) -> String {
             let lines = |sign: char, text: &str| -> String {
                 text.lines().map(|line| format!("  {sign} {line}\n")).collect()
             };
-            let old = before.map(|it| lines('-', it)).unwrap_or_default();
+            let old = before.map(|text| lines('-', text)).unwrap_or_default();
             old + &lines('+', &write.after)
         }
         _ => format!("  {} -> {}\n", before.unwrap_or("(nothing)"), write.after),
@@ -55,7 +55,7 @@ fn change(write: &Write) -> String {
 }
 
 fn lines(text: &str, places: &[String]) -> String {
-    places.iter().map(|it| format!("{text} {it}\n")).collect()
+    places.iter().map(|place| format!("{text} {place}\n")).collect()
 }
 
 pub(super) fn applied(done: &Done, plan_notes: &[String]) -> String {
@@ -77,11 +77,11 @@ pub(super) fn reverted(done: &Done) -> String {
 
 pub(super) fn status(rows: &[Row]) -> String {
     let percent =
-        |part: Option<f64>| part.map_or("-".to_owned(), |it| format!("{:.0} %", it * 100.0));
+        |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{:.0} %", part * 100.0));
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let weight = |it: Option<u32>| it.map_or("-".to_owned(), |it| it.to_string());
+            let weight = |found: Option<u32>| found.map_or("-".to_owned(), |n| n.to_string());
             let kept = match row.kept {
                 Some(true) => "kept",
                 Some(false) => "broken",
@@ -89,7 +89,7 @@ pub(super) fn status(rows: &[Row]) -> String {
             };
             vec![
                 row.name.clone(),
-                row.min_bytes_per_s.map_or("-".to_owned(), |it| Rate(it).to_string()),
+                row.min_bytes_per_s.map_or("-".to_owned(), |rate| Rate(rate).to_string()),
                 row.weight.to_string(),
                 weight(row.effective_weight),
                 percent(row.effective_share),

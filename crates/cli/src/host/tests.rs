@@ -117,8 +117,8 @@ fn status_is_golden() {
             let pressure = format!("some avg10=0.00 total={waited}\nfull avg10=0.00 total=0\n");
             tree.put(&format!("sys/fs/cgroup/tenants/{group}/io.pressure"), &pressure);
         }
-        let counters = |it: &_| status::counters(&machine, &facts, it);
-        readings.push(plan.groups.iter().map(|it| counters(&it.path)).collect::<Vec<_>>());
+        let counters = |path: &_| status::counters(&machine, &facts, path);
+        readings.push(plan.groups.iter().map(|group| counters(&group.path)).collect::<Vec<_>>());
     }
     let readings = (&readings[0][..], &readings[1][..]);
     let rows = status::rows(&machine, (&facts, &plan), readings, (80_000_000, 2.0));

@@ -67,7 +67,7 @@ fn text(step: &Step) -> String {
         min => format!("{name} {} of {}", Rate(*rate), Rate(*min)),
     });
     let ceiling =
-        step.ceiling.map_or("no ceiling".to_owned(), |it| format!("ceiling {}", Rate(it)));
+        step.ceiling.map_or("no ceiling".to_owned(), |rate| format!("ceiling {}", Rate(rate)));
     let groups = groups.collect::<Vec<_>>().join(", ");
     format!("{groups}; others {}, {ceiling}", Rate(step.others))
 }

@@ -88,7 +88,7 @@ struct Instance {
 
 impl Instance {
     fn new(device: &Device) -> Result<Self> {
-        let found = TRACING.iter().map(Path::new).find(|it| it.join("instances").is_dir());
+        let found = TRACING.iter().map(Path::new).find(|path| path.join("instances").is_dir());
         let root = found.ok_or_else(|| {
             anyhow!("the kernel's tracing is not mounted, or this user may not see it; as root: mount -t tracefs nodev {}", TRACING[0])
         })?;

@@ -165,7 +165,10 @@ fn footer(view: &View, rows: &[Row], width: usize) -> Vec<Line<'static>> {
         let promised = format!(
             "{}: {}{}{}, {} in flight, {} slots, {:.1} MiB",
             group.name,
-            share.map_or("no share promised".into(), |it| format!("promised {:.1} %", it * 100.0)),
+            share.map_or("no share promised".into(), |part| format!(
+                "promised {:.1} %",
+                part * 100.0
+            )),
             min.unwrap_or_default(),
             min_iops.unwrap_or_default(),
             group.requests_in_flight,

@@ -260,9 +260,10 @@ pub fn check_attainable(drive: &Attainable, groups: &Admitted) -> Result<(), Una
 pub(super) fn claimants(groups: &Admitted, before: Option<&Contracts>) -> Vec<Claimant> {
     let asks = |contract: &Contract| (contract.minimum(), contract.alone, contract.latency);
     let old: HashMap<&str, _> = before.map_or_else(HashMap::new, |before| {
-        before.groups.iter().map(|it| (it.name.as_str(), asks(&it.contract))).collect()
+        before.groups.iter().map(|group| (group.name.as_str(), asks(&group.contract))).collect()
     });
-    let places: HashMap<&str, usize> = groups.iter().map(|it| it.0.as_str()).zip(0..).collect();
+    let names = groups.iter().map(|(name, _)| name.as_str());
+    let places: HashMap<&str, usize> = names.zip(0..).collect();
     let claimant = |(name, contract): &(String, Contract)| {
         let parent = name.rsplit_once('/').map(|(above, _)| places[above]);
         let is_new = before.is_some() && old.get(name.as_str()) != Some(&asks(contract));

@@ -50,8 +50,9 @@ mod tests {
         assert!(!bare.contains("secret") && !bare.contains("connections"), "{bare}");
         let again = Contracts::parse("bare.toml", &bare).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(again.drive.stack.name(), "max+prop-bfq");
-        let contracts_of = |it: &Contracts| {
-            it.groups.iter().map(|it| (it.name.clone(), it.contract.clone())).collect::<Vec<_>>()
+        let contracts_of = |contracts: &Contracts| {
+            let groups = contracts.groups.iter();
+            groups.map(|group| (group.name.clone(), group.contract.clone())).collect::<Vec<_>>()
         };
         assert_eq!(contracts_of(&again), contracts_of(&contracts));
         assert!(bare.contains("slice_idle"));

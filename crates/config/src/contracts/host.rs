@@ -142,8 +142,9 @@ impl HostContracts {
         &self,
         groups: impl IntoIterator<Item = (&'a str, &'a Contract)>,
     ) -> Result<Option<admission::Admitted>, ConfigError> {
-        let mut minimums = self.groups.iter().filter(|it| it.contract.min.is_some()).peekable();
-        let parts = minimums.peek().is_some() && minimums.all(|it| it.contract.alone.is_some());
+        let contracts = self.groups.iter().map(|group| &group.contract);
+        let mut minimums = contracts.filter(|contract| contract.min.is_some()).peekable();
+        let parts = minimums.peek().is_some() && minimums.all(|contract| contract.alone.is_some());
         let Some(worst_case) = self.worst_case.or(parts.then_some(admission::ANY)) else {
             return Ok(None);
         };
@@ -229,7 +230,7 @@ fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<HostGroup>, Con
                  below the root, such as \"system.slice/db.service\"; {GROUP_NAMES}"
             )));
         }
-        if let Some(first) = groups.iter().find(|it| it.name == *name) {
+        if let Some(first) = groups.iter().find(|group| group.name == *name) {
             let line = source.error(first.span.clone(), "").line();
             let message = format!("group \"{name}\" is there already, in line {line}");
             return Err(source.error(group.name.span(), message).allowed("one [[group]] a name"));
@@ -248,17 +249,17 @@ fn supported(source: &Source, group: &raw::Group) -> Result<(), ConfigError> {
         let message = format!("`{key}` is only enforced by iofair's own server");
         Err(source.error(span, message).allowed(ALLOWED))
     };
-    if let Some(it) = group.clients.first() {
-        return refuse(it.span(), "clients");
+    if let Some(client) = group.clients.first() {
+        return refuse(client.span(), "clients");
     }
-    if let Some(it) = &group.connections {
-        return refuse(it.span(), "connections");
+    if let Some(count) = &group.connections {
+        return refuse(count.span(), "connections");
     }
-    if let Some(it) = &group.low {
-        return refuse(it.span(), "low");
+    if let Some(low) = &group.low {
+        return refuse(low.span(), "low");
     }
-    if let Some(it) = &group.min_iops {
-        return refuse(it.span(), "min_iops");
+    if let Some(min) = &group.min_iops {
+        return refuse(min.span(), "min_iops");
     }
     if let Some(max) = &group.max {
         let limits = max.get_ref().0;
@@ -289,7 +290,7 @@ mod tests {
         let read = HostContracts::parse("host.toml", text).expect("a good file");
         assert_eq!((read.scheduler, read.worst_case), (Some("mq-deadline"), Some(100_000_000)));
         assert_eq!(
-            read.cost.clone().and_then(|it| it.qos).as_deref(),
+            read.cost.clone().and_then(|cost| cost.qos).as_deref(),
             Some("rpct=95.00 rlat=2500")
         );
         assert_eq!(read.groups[0].contract.weight, 300);
@@ -338,13 +339,13 @@ mod tests {
         let text = "[drive]\nback = '/dev/sda'\nworst_case = '100MB/s'\n\
                     [[group]]\nname = 'a'\nmin = '60MB/s'\n[[group]]\nname = 'b'\n";
         let of = |read: &HostContracts| {
-            let pairs = read.groups.iter().map(|it| (it.name.as_str(), &it.contract));
+            let pairs = read.groups.iter().map(|group| (group.name.as_str(), &group.contract));
             read.admit(pairs)
         };
         let read = HostContracts::parse("host.toml", text).expect("a good file");
         let admitted = of(&read).expect("fits").expect("a worst case");
         let weight = |name: &str| {
-            let found = admitted.iter().find(|it| it.0 == name);
+            let found = admitted.iter().find(|group| group.0 == name);
             found.expect("is there").1.weight
         };
         assert!(weight("a") * 10 >= (weight("a") + weight("b")) * 6);

@@ -89,9 +89,9 @@ pub(super) fn set(to: &mut Settings, value: &str) -> Result<(), Bad> {
     let name = file.rsplit('/').next().unwrap_or(file);
     let name = name.strip_suffix(".so").or(name.strip_suffix(".o")).unwrap_or(name);
     let name = if name == "fio_plugin" { "spdk" } else { name };
-    let Some(row) = ENGINES.iter().find(|it| it.name == name) else {
+    let Some(row) = ENGINES.iter().find(|engine| engine.name == name) else {
         to.engine = Engine::Elsewhere;
-        let names: Vec<&'static str> = ENGINES.iter().map(|it| it.name).collect();
+        let names: Vec<&'static str> = ENGINES.iter().map(|engine| engine.name).collect();
         let bad = Bad::unsupported(format!("`{value}` does no I/O on a drive that is modelled"));
         return Err(bad.allowed(names.join(", ")).near(name, names));
     };

@@ -46,10 +46,10 @@ impl Variables {
         });
         let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-        let kib = total.and_then(|it| it.split_whitespace().next()?.parse::<u64>().ok());
+        let kib = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
         Self {
             environment: environment.collect(),
-            processors: std::thread::available_parallelism().map_or(1, |it| it.get() as u64),
+            processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             memory_mib: kib.unwrap_or(0) / 1024,
             page_bytes: 4096,
         }
@@ -171,7 +171,7 @@ impl Reader<'_> {
                 let message = "an included file has no sections of its own";
                 return Err(self.error(source, whole, message));
             }
-            let Some(name) = rest.strip_suffix(']').map(str::trim).filter(|it| !it.is_empty())
+            let Some(name) = rest.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty())
             else {
                 let error = self.error(source, whole, "not the head of a section");
                 return Err(error.allowed("[NAME], with nothing behind it"));
@@ -186,7 +186,8 @@ impl Reader<'_> {
             self.lines.sections.push(Section { name: name.to_owned(), head, options: Vec::new() });
             return Ok(());
         }
-        if let Some(file) = line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t'])) {
+        let rest = line.strip_prefix("include");
+        if let Some(file) = rest.filter(|rest| rest.starts_with([' ', '\t'])) {
             return self.include((source, whole), file.trim(), depth);
         }
         let (key, value) = line.split_once('=').unwrap_or((line, ""));
@@ -243,7 +244,7 @@ impl Reader<'_> {
                 let error = self.error(source, place, "`${` without `}`");
                 return Err(error.allowed("${NAME} of an environment variable"));
             };
-            let known = self.variables.environment.iter().find(|(it, _)| it == name);
+            let known = self.variables.environment.iter().find(|(known, _)| known == name);
             let Some((_, found)) = known else {
                 let message = format!("the environment has no variable `{name}`");
                 let error = self.error(source, place, message);

@@ -172,11 +172,11 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
                     ("randtrimwrite", (TrimWrite, true)),
                 ],
             )?;
-            to.modifier = modifier.filter(|it| *it != 0);
-            if to.modifier.is_some_and(|it| !to.random && it % 512 != 0) {
+            to.modifier = modifier.filter(|bytes| *bytes != 0);
+            if to.modifier.is_some_and(|bytes| !to.random && bytes % 512 != 0) {
                 return Err(Bad::new("a gap is a number of sectors of 512 bytes"));
             }
-            if to.modifier.is_some_and(|it| to.random && it < 0) {
+            if to.modifier.is_some_and(|bytes| to.random && bytes < 0) {
                 return Err(Bad::new("random calls have no gaps to go backwards"));
             }
         }
@@ -282,31 +282,32 @@ fn depths(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         let mut both = [None; 3];
         for_directions(value, &mut both, |text| Ok(Some(within(number(text, base)?, low, high)?)))?;
         let given = both.into_iter().take(2).enumerate();
-        given.filter_map(|(at, it)| Some((at, it?))).for_each(|(at, it)| set(at, it));
+        given.filter_map(|(at, found)| Some((at, found?))).for_each(|(at, number)| set(at, number));
         Ok(true)
     };
     match name {
         "iodepth" => to.depth = calls(1)?,
         // 0 is the whole depth, which a group never passes.
         "iodepth_batch" => {
-            to.batches.submit = Some(calls(0)?).filter(|it| *it > 0).unwrap_or(DEPTH_MAX as u32);
+            let count = calls(0)?;
+            to.batches.submit = if count > 0 { count } else { DEPTH_MAX as u32 };
         }
         "iodepth_batch_complete_min" => to.batches.complete = calls(0)?.max(1),
         // How many completions are taken at most at a time has no effect where taking them takes no time.
         "iodepth_batch_complete_max" => {
             calls(0)?;
         }
-        "iodepth_low" => to.batches.low = Some(calls(0)?).filter(|it| *it > 0),
+        "iodepth_low" => to.batches.low = Some(calls(0)?).filter(|count| *count > 0),
         "prio" => to.prio = Some(within(number(value, base)?, 0, 7)? as u8),
         "prioclass" => {
             let class = within(number(value, base)?, 0, 3)? as u8;
             to.prio_class = Some(class).filter(|class| *class > 0);
         }
         "cmdprio_percentage" => {
-            return classes(0, 100, &mut |at, it| to.urgent[at].percent = it as u32);
+            return classes(0, 100, &mut |at, percent| to.urgent[at].percent = percent as u32);
         }
-        "cmdprio_class" => return classes(1, 3, &mut |at, it| to.urgent[at].class = it as u8),
-        "cmdprio" => return classes(0, 7, &mut |at, it| to.urgent[at].level = it as u8),
+        "cmdprio_class" => return classes(1, 3, &mut |at, is| to.urgent[at].class = is as u8),
+        "cmdprio" => return classes(0, 7, &mut |at, level| to.urgent[at].level = level as u8),
         _ => return Ok(false),
     }
     Ok(true)
@@ -330,7 +331,7 @@ fn rates(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         }
         _ => return Ok(false),
     };
-    let read = |text: &str| Ok(Some(number(text, base)?).filter(|it| *it > 0));
+    let read = |text: &str| Ok(Some(number(text, base)?).filter(|size| *size > 0));
     for_directions(value, rates, read)?;
     Ok(true)
 }
@@ -372,10 +373,10 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             let bad = Bad::unsupported("a range of sizes is not supported");
             return Err(bad.allowed("one size"));
         }
-        "filesize" => to.file_size = Some(number(value, base)?).filter(|it| *it > 0),
+        "filesize" => to.file_size = Some(number(value, base)?).filter(|size| *size > 0),
         "fill_device" => to.fill_device = flag(value)?,
         "io_size" => to.io_size = Some(size(value, base)?),
-        "number_ios" => to.number_ios = Some(number(value, base)?).filter(|it| *it > 0),
+        "number_ios" => to.number_ios = Some(number(value, base)?).filter(|count| *count > 0),
         "loops" => to.loops = within(number(value, base)?, 0, 1 << 32)?.max(1),
         "offset" => to.offset = size(value, base)?,
         "offset_increment" => to.offset_increment = size(value, base)?,
@@ -396,7 +397,7 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
 /// How long.
 fn times(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     match name {
-        "runtime" => to.runtime = Some(time(value, SECOND)?).filter(|it| it.0 > 0),
+        "runtime" => to.runtime = Some(time(value, SECOND)?).filter(|time| time.0 > 0),
         "time_based" => to.time_based = flag(value)?,
         "ramp_time" => to.ramp = time(value, SECOND)?,
         "startdelay" => to.start_delay = range(value, |text| time(text, SECOND))?,
@@ -406,19 +407,19 @@ fn times(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             to.think_blocks = blocks.max(1) as u32;
         }
         "latency_target" => {
-            to.latency_target = Some(time(value, MICROSECOND)?).filter(|it| it.0 > 0);
+            to.latency_target = Some(time(value, MICROSECOND)?).filter(|time| time.0 > 0);
         }
         "latency_window" => {
-            to.latency_window = Some(time(value, MICROSECOND)?).filter(|it| it.0 > 0);
+            to.latency_window = Some(time(value, MICROSECOND)?).filter(|time| time.0 > 0);
         }
         "latency_percentile" => {
-            let percent = value.parse::<f64>().ok().filter(|it| *it > 0.0 && *it <= 100.0);
+            let percent = value.parse().ok().filter(|part: &f64| *part > 0.0 && *part <= 100.0);
             let bad = || Bad::new(format!("`{value}` is not a percentage"));
             let percent = percent.ok_or_else(|| bad().allowed("more than 0 and at most 100"))?;
             to.latency_per_million = (percent * 10_000.0).round() as u32;
         }
         "latency_run" => to.latency_run = flag(value)?,
-        "log_avg_msec" => to.log_window = Some(time(value, MILLISECOND)?).filter(|it| it.0 > 0),
+        "log_avg_msec" => to.log_window = Some(time(value, MILLISECOND)?).filter(|time| time.0 > 0),
         _ => return Ok(false),
     }
     Ok(true)
@@ -449,7 +450,7 @@ fn others(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         "description" => to.description = text(),
         "cgroup" => {
             let path = value.trim_matches('/');
-            let good = !path.is_empty() && path.split('/').all(|it| !it.is_empty() && it != "..");
+            let good = path.split('/').all(|part| !part.is_empty() && part != "..");
             if !good || path.contains(char::is_whitespace) {
                 return Err(Bad::new(format!("`{value}` is not the path of a group")));
             }

@@ -114,7 +114,7 @@ pub(super) fn add(problems: &mut Vec<Problem>, problem: Problem) -> Result<(), C
     if problems.len() <= PROBLEMS_MAX {
         return Ok(());
     }
-    let mut errors: Vec<ConfigError> = problems.drain(..).map(|it| it.error).collect();
+    let mut errors: Vec<ConfigError> = problems.drain(..).map(|problem| problem.error).collect();
     let last = &mut errors[PROBLEMS_MAX];
     *last = ConfigError { message: "too many problems".to_owned(), nearest: None, ..last.clone() }
         .allowed(format!("{PROBLEMS_MAX} before no more are looked for"));
@@ -123,6 +123,6 @@ pub(super) fn add(problems: &mut Vec<Problem>, problem: Problem) -> Result<(), C
 
 /// Whether the same is left out at so many other places that this one need not be told.
 pub(super) fn is_said(problems: &[Problem], unsupported: Option<&str>) -> bool {
-    let same = |it: &Problem| unsupported.is_some() && it.unsupported.as_deref() == unsupported;
+    let same = |old: &Problem| unsupported.is_some() && old.unsupported.as_deref() == unsupported;
     problems.len() >= PROBLEMS_MAX && problems.iter().any(same)
 }

@@ -36,14 +36,14 @@ impl Blocks {
     pub fn least(&self) -> u64 {
         match self {
             Self::Fixed(size) | Self::Range(size, _) => *size,
-            Self::Split(sizes) => sizes.iter().map(|it| it.0).min().unwrap_or(1),
+            Self::Split(sizes) => sizes.iter().map(|size| size.0).min().unwrap_or(1),
         }
     }
     /// The largest.
     pub fn most(&self) -> u64 {
         match self {
             Self::Fixed(size) | Self::Range(_, size) => *size,
-            Self::Split(sizes) => sizes.iter().map(|it| it.0).max().unwrap_or(1),
+            Self::Split(sizes) => sizes.iter().map(|size| size.0).max().unwrap_or(1),
         }
     }
 }
@@ -368,7 +368,7 @@ impl Settings {
         let device = is_device(job).then(|| job.replace(':', "\\:"));
         self.file = self.file.take().or(device);
         let names = self.files();
-        if self.names_drives || (!names.is_empty() && names.iter().all(|it| is_device(it))) {
+        if self.names_drives || (!names.is_empty() && names.iter().all(|name| is_device(name))) {
             self.nr_files = 1;
         } else if !names.is_empty() {
             self.nr_files = names.len() as u64;

@@ -126,7 +126,8 @@ fn what_is_left_out_is_named() {
     ] {
         let text = format!("[a]\nsize=1m\n{}", option.replace(" / ", "\n"));
         let file = parse("job.fio", &text, &variables(), &[]).expect(option);
-        let left_out: Vec<_> = file.problems.iter().map(|it| it.unsupported.clone()).collect();
+        let left_out = file.problems.iter().map(|problem| problem.unsupported.clone());
+        let left_out: Vec<_> = left_out.collect();
         assert!(matches!(&left_out[..], [Some(_)]), "{option}: {left_out:?}");
     }
 }
@@ -170,7 +171,7 @@ fn units_are_fios() {
 /// Goal: values for reads, writes and trims are shared as fio's manual says. Method: its examples.
 #[test]
 fn directions_share_values() {
-    let blocks = |text: &str| job(text).blocks.map(|it| it.most() >> 10);
+    let blocks = |text: &str| job(text).blocks.map(|length| length.most() >> 10);
     for (text, wanted) in [
         ("bs=256k", [256; 3]),
         ("bs=8k,32k", [8, 32, 32]),
@@ -209,9 +210,9 @@ fn comments_end_lines() {
     let file = file.expect("a good file");
     let job = &file.jobs[0];
     assert_eq!((job.name.as_str(), job.settings.file.as_deref()), ("a job", Some("/data")));
-    let it = &job.settings;
-    assert!(it.direct && it.random && it.stonewall);
-    assert_eq!((it.blocks[0].most(), it.size), (8192, Some(Size::Bytes(1 << 20))));
+    let settings = &job.settings;
+    assert!(settings.direct && settings.random && settings.stonewall);
+    assert_eq!((settings.blocks[0].most(), settings.size), (8192, Some(Size::Bytes(1 << 20))));
     assert_eq!(file.global[0], ("direct".to_owned(), "1".to_owned()));
 }
 
@@ -240,8 +241,12 @@ fn what_changes_nothing_is_accepted() {
     }
     let file = read_text("[global]\nhipri\n[a]\nnice=1\nhipri=1\nflow=0\n").expect("good");
     assert_eq!(file.ignored, ["hipri", "nice", "flow"]);
-    let it = job("timeout=7 / fileoffset=1m / nr_files=1 / fill_fs=0 / ratemin=1k / ratecycle=5");
-    assert_eq!((it.runtime, it.offset), (Some(Nanos::from_secs(7)), Size::Bytes(1 << 20)));
+    let settings =
+        job("timeout=7 / fileoffset=1m / nr_files=1 / fill_fs=0 / ratemin=1k / ratecycle=5");
+    assert_eq!(
+        (settings.runtime, settings.offset),
+        (Some(Nanos::from_secs(7)), Size::Bytes(1 << 20))
+    );
     for (engine, depth, uncached) in [
         ("null", Engine::Asynchronous, true),
         ("io_uring_cmd", Engine::Asynchronous, true),
@@ -256,31 +261,37 @@ fn what_changes_nothing_is_accepted() {
         ("mmap", Engine::Synchronous, false),
         ("libaio", Engine::Asynchronous, false),
     ] {
-        let it = job(&format!("ioengine={engine}"));
-        assert_eq!((it.engine, it.uncached), (depth, uncached), "{engine}");
-        assert_eq!(it.engine_note.is_some(), engine != "libaio", "{engine}");
+        let settings = job(&format!("ioengine={engine}"));
+        assert_eq!((settings.engine, settings.uncached), (depth, uncached), "{engine}");
+        assert_eq!(settings.engine_note.is_some(), engine != "libaio", "{engine}");
     }
 }
 
 /// Goal: options of job files that people have are read. Method: one of each, and what it sets.
 #[test]
 fn more_options_are_read() {
-    let it = job(
+    let settings = job(
         "rw=read:-8k / direct=1 / sync=dsync / end_fsync=1 / filesize=2m / fill_device=0 / exitall / exit_what=all",
     );
-    assert_eq!((it.modifier, it.sync, it.end_syncs), (Some(-8192), true, [true, false]));
-    assert_eq!((it.file_size, it.exit_all, it.exit_what), (Some(2 << 20), true, Exit::All));
-    let it = job("iodepth=32 / iodepth_batch=8 / iodepth_batch_complete=4 / iodepth_low=16");
-    assert_eq!(it.batches, Batches { submit: 8, complete: 4, low: Some(16) });
-    let it = job("rate_process=poisson / rate_min=1m,2m / rate_iops_min=10 / rate_cycle=500");
     assert_eq!(
-        (it.poisson, it.least_rate.bytes[1], it.least_rate.calls[2]),
+        (settings.modifier, settings.sync, settings.end_syncs),
+        (Some(-8192), true, [true, false])
+    );
+    assert_eq!(
+        (settings.file_size, settings.exit_all, settings.exit_what),
+        (Some(2 << 20), true, Exit::All)
+    );
+    let settings = job("iodepth=32 / iodepth_batch=8 / iodepth_batch_complete=4 / iodepth_low=16");
+    assert_eq!(settings.batches, Batches { submit: 8, complete: 4, low: Some(16) });
+    let settings = job("rate_process=poisson / rate_min=1m,2m / rate_iops_min=10 / rate_cycle=500");
+    assert_eq!(
+        (settings.poisson, settings.least_rate.bytes[1], settings.least_rate.calls[2]),
         (true, Some(2 << 20), Some(10))
     );
     assert_eq!(job("blockalign=8k").align, Some(8192));
-    assert_eq!(it.least_rate.cycle, Nanos::from_millis(500));
-    let it = job("cmdprio_percentage=20,30 / cmdprio_class=1 / cmdprio=3");
-    assert_eq!(it.urgent[1], Urgent { percent: 30, class: 1, level: 3 });
+    assert_eq!(settings.least_rate.cycle, Nanos::from_millis(500));
+    let settings = job("cmdprio_percentage=20,30 / cmdprio_class=1 / cmdprio=3");
+    assert_eq!(settings.urgent[1], Urgent { percent: 30, class: 1, level: 3 });
     let zones = vec![(50, 5), (30, 48), (20, 47)];
     let read = job("rw=randread / random_distribution=zoned:50/5:30/:20/").distribution;
     assert_eq!(read, Distribution::Zoned(zones));
@@ -293,8 +304,8 @@ fn more_options_are_read() {
 fn options_act_together() {
     assert!(job("atomic=1 / direct=0").direct && !job("atomic=0").direct);
     assert_eq!(job("io_submit_mode=offload / ioengine=psync").engine, Engine::Asynchronous);
-    let it = job("end_fsync=1 / fsync_on_close=1 / end_fsync=0");
-    assert_eq!(it.end_syncs, [false, true]);
+    let settings = job("end_fsync=1 / fsync_on_close=1 / end_fsync=0");
+    assert_eq!(settings.end_syncs, [false, true]);
     assert_eq!((job("loops=0").loops, job("thinktime_blocks=0").think_blocks), (1, 1));
     assert_eq!(job("iodepth_batch=0").batches.submit, DEPTH_MAX as u32);
     assert!(job("allrandrepeat=0 / uncached=1").hints.drop_behind);
@@ -370,7 +381,7 @@ fn all_problems_are_told_at_once() {
         [b]\ntime_based\nioengine=cpuio\nnrfiles=8\nfilename=/dev/x:y\nfile_service_type=random\nrw=write\nverify=md5\nverify_backlog=1\n";
     let file = parse("job.fio", text, &variables(), &[]).expect("jobs");
     let left_out: Vec<&str> =
-        file.problems.iter().filter_map(|it| it.unsupported.as_deref()).collect();
+        file.problems.iter().filter_map(|problem| problem.unsupported.as_deref()).collect();
     let wanted = [
         "zonemode=zbd",
         "iodeph=4",
@@ -399,7 +410,7 @@ fn all_problems_are_told_at_once() {
 #[test]
 fn options_come_from_the_command_line() {
     let parse = |options: &[&str]| {
-        let options: Vec<String> = options.iter().map(|&it| it.to_owned()).collect();
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         parse("job.fio", "[global]\nbs=4k\n[a]\n[b]\nbs=8k\n", &variables(), &options)
     };
     let file = parse(&["size=1m", "bs=16k"]).and_then(JobFile::checked).expect("good options");

@@ -244,15 +244,15 @@ pub(super) fn read_split(text: &str, kb_base: u64) -> Read<Blocks> {
         let bad = Bad::new(format!("{} sizes", sizes.len()));
         return Err(bad.allowed(format!("{SPLIT_MAX} for each direction")));
     }
-    let given: u32 = sizes.iter().filter_map(|it| it.1).sum();
-    let open = sizes.iter().filter(|it| it.1.is_none()).count();
+    let given: u32 = sizes.iter().filter_map(|size| size.1).sum();
+    let open = sizes.iter().filter(|size| size.1.is_none()).count();
     if given > 100 || (open == 0 && given != 100) {
         return Err(Bad::new(format!("the percentages make {given}")).allowed("100"));
     }
-    let mut rest = Shares::of(given, open);
+    let mut rest = Shares::new(given, open);
     let shares =
         sizes.into_iter().map(|(size, percent)| (size, percent.unwrap_or_else(|| rest.next())));
-    Ok(Blocks::Split(shares.filter(|it| it.1 > 0).collect()))
+    Ok(Blocks::Split(shares.filter(|share| share.1 > 0).collect()))
 }
 
 /// `zipf:1.2`, `zoned:60/10:40/90` and the others.
@@ -305,7 +305,7 @@ fn zones(text: &str) -> Read<Distribution> {
                 "" => None,
                 range => Some(range.parse().ok()?),
             };
-            (calls <= 100 && range.is_none_or(|it| (1..=100).contains(&it)))
+            (calls <= 100 && range.is_none_or(|range| (1..=100).contains(&range)))
                 .then_some((calls, range))
         });
         let Some(pair) = pair else {
@@ -313,15 +313,15 @@ fn zones(text: &str) -> Read<Distribution> {
         };
         zones.push(pair);
     }
-    let given: u32 = zones.iter().filter_map(|it| it.1).sum();
-    let mut shares = Shares::of(given, zones.iter().filter(|it| it.1.is_none()).count());
+    let given: u32 = zones.iter().filter_map(|zone| zone.1).sum();
+    let mut shares = Shares::new(given, zones.iter().filter(|zone| zone.1.is_none()).count());
     let zones: Vec<(u32, u32)> = zones
         .into_iter()
         .map(|(calls, range)| (calls, range.unwrap_or_else(|| shares.next())))
         .collect();
     let sum = |of: fn(&(u32, u32)) -> u32| zones.iter().map(of).sum::<u32>();
-    if zones.len() > ZONES_MAX || sum(|it| it.0) != 100 || sum(|it| it.1) != 100 {
-        let (calls, range) = (sum(|it| it.0), sum(|it| it.1));
+    if zones.len() > ZONES_MAX || sum(|zone| zone.0) != 100 || sum(|zone| zone.1) != 100 {
+        let (calls, range) = (sum(|zone| zone.0), sum(|zone| zone.1));
         let message =
             format!("{} zones with {calls} % of the calls and {range} % of the range", zones.len());
         return Err(Bad::new(message).allowed(allowed));
@@ -336,7 +336,7 @@ struct Shares {
 }
 
 impl Shares {
-    fn of(given: u32, parts: usize) -> Self {
+    fn new(given: u32, parts: usize) -> Self {
         let (left, parts) = (100u32.saturating_sub(given), parts.max(1) as u32);
         Self { each: left / parts, more: left % parts }
     }

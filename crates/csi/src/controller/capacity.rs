@@ -18,7 +18,8 @@ impl Controller {
         request: GetCapacityRequest,
     ) -> Result<GetCapacityResponse, Status> {
         let none = GetCapacityResponse { available_capacity: 0, ..GetCapacityResponse::default() };
-        if request.volume_capabilities.iter().any(|it| capability::supported(it).is_err()) {
+        let mut capabilities = request.volume_capabilities.iter();
+        if capabilities.any(|wanted| capability::supported(wanted).is_err()) {
             return Ok(none);
         }
         let contract = contract::contract(&request.parameters)?;

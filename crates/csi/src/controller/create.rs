@@ -43,7 +43,7 @@ impl Controller {
                 if nodes.contains(&node) {
                     continue;
                 }
-                match self.servers.of(node).await {
+                match self.servers.server(node).await {
                     Ok(_) => nodes.push(node),
                     Err(error) if error.code() == Code::NotFound => {}
                     // The volume could be there already.
@@ -80,10 +80,10 @@ impl Controller {
         let contract = if request.mutable_parameters.is_empty() { by_class } else { by_attributes };
         let name = volume_name(&request.name);
         let _operation = self.pending.begin(&name)?;
-        let least =
-            if request.capacity_range.is_some_and(|it| it.required_bytes > 0) { 0 } else { SIZE };
+        let has_size = request.capacity_range.is_some_and(|range| range.required_bytes > 0);
+        let least = if has_size { 0 } else { SIZE };
         let limit =
-            request.capacity_range.map_or(0, |it| u64::try_from(it.limit_bytes).unwrap_or(0));
+            request.capacity_range.map_or(0, |range| u64::try_from(range.limit_bytes).unwrap_or(0));
         let least = if limit > 0 { least.min(limit) } else { least };
         let group = contract::group(&self.group, &request.parameters, &name);
         let size = size(request.capacity_range, least.max(1))?;
@@ -172,7 +172,7 @@ impl Controller {
         let Some(id) = VolumeId::parse(text) else { return Ok(()) };
         let _operation = self.pending.begin(text)?;
         // A node that is gone for good takes its volumes along.
-        let server = match self.servers.of(&id.node).await {
+        let server = match self.servers.server(&id.node).await {
             Err(error) if error.code() == Code::NotFound => return Ok(()),
             server => server?,
         };

@@ -38,8 +38,8 @@ impl Controller {
                     // The token is the last volume of this response.
                     let last: Option<&Entry> = entries.last();
                     next_token = last
-                        .and_then(|it| it.volume.as_ref())
-                        .map_or(String::new(), |it| it.volume_id.clone());
+                        .and_then(|entry| entry.volume.as_ref())
+                        .map_or(String::new(), |volume| volume.volume_id.clone());
                     break 'all;
                 }
                 let used = volume.connections > 0 || volume.block_device.is_some();

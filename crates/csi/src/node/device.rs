@@ -102,7 +102,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Status> {
     let done = tokio::task::spawn_blocking(work).await;
-    let done = done.map_err(io::Error::other).and_then(|it| it);
+    let done = done.map_err(io::Error::other).and_then(|result| result);
     done.map_err(|error| Status::internal(error.to_string()))
 }
 

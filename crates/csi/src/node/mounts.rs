@@ -40,8 +40,9 @@ fn plain(word: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = word.as_bytes();
     while let [first, others @ ..] = rest {
-        let octal = others.get(..3).and_then(|it| std::str::from_utf8(it).ok());
-        match octal.filter(|_| *first == b'\\').and_then(|it| u8::from_str_radix(it, 8).ok()) {
+        let octal = others.get(..3).filter(|_| *first == b'\\');
+        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(byte) => {
                 bytes.push(byte);
                 rest = &others[3..];
@@ -72,10 +73,10 @@ pub(super) fn at(path: &Path) -> Result<Option<Mounted>, Status> {
 
 /// Number of a block device: major, minor.
 fn number(device: &Path) -> Result<(u32, u32), Status> {
-    let odd = |message: String| Status::internal(format!("{}: {message}", device.display()));
-    let known = fs::metadata(device).map_err(|error| odd(error.to_string()))?;
+    let failed = |message: String| Status::internal(format!("{}: {message}", device.display()));
+    let known = fs::metadata(device).map_err(|error| failed(error.to_string()))?;
     if !known.file_type().is_block_device() {
-        return Err(odd("it is not a block device".into()));
+        return Err(failed("it is not a block device".into()));
     }
     let number = known.st_rdev();
     let (major, minor) = ((number >> 8) & 0xfff, (number & 0xff) | ((number >> 12) & 0xf_ff00));
@@ -116,12 +117,12 @@ pub(super) fn nowhere_else(device: &Path, but: &[&Path]) -> Result<(), Status> {
     let number = number(device)?;
     let node =
         device.strip_prefix("/dev").map(|name| Path::new("/").join(name)).unwrap_or_default();
-    let is_device = |it: &Mounted| !it.is_file_system() && Path::new(&it.root) == node;
-    let but: Vec<PathBuf> =
-        but.iter().map(|it| fs::canonicalize(it).unwrap_or_else(|_| it.to_path_buf())).collect();
+    let is_device = |other: &Mounted| !other.is_file_system() && Path::new(&other.root) == node;
+    let canonical = |path: &&Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let but: Vec<PathBuf> = but.iter().map(canonical).collect();
     let other = all()?
         .into_iter()
-        .find(|it| (it.device == number || is_device(it)) && !but.contains(&it.target));
+        .find(|other| (other.device == number || is_device(other)) && !but.contains(&other.target));
     match other {
         Some(other) => {
             let message = format!(

@@ -111,7 +111,7 @@ pub(super) fn keep(
                 netlink.reconnect(number, &identifier(volume), &stream)
             };
             lost.retain(|number| {
-                let Some((_, volume)) = volumes.iter().find(|(it, _)| it == number) else {
+                let Some((_, volume)) = volumes.iter().find(|(known, _)| known == number) else {
                     return false;
                 };
                 let done = again(*number, volume);

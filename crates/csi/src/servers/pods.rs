@@ -103,7 +103,7 @@ impl Cluster {
     pub(super) async fn has_node(&self, name: &str) -> Result<bool, Status> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let found = nodes.get_metadata_opt(name).await;
-        found.map(|it| it.is_some()).map_err(|error| {
+        found.map(|pod| pod.is_some()).map_err(|error| {
             Status::unavailable(format!("whether there is a node \"{name}\": {error}"))
         })
     }

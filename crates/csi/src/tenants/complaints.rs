@@ -37,9 +37,9 @@ mod tests {
         let mut complaints = Complaints::default();
         let mut round = |all: &[&str]| {
             complaints.begin();
-            let is_new = |it: &&str| complaints.is_new(it);
+            let is_new = |text: &&str| complaints.is_new(text);
             let new: Vec<String> = all.iter().copied().filter(is_new).map(String::from).collect();
-            all.iter().for_each(|it| complaints.add((*it).to_string()));
+            all.iter().for_each(|text| complaints.add((*text).to_string()));
             new
         };
         assert_eq!(round(&["a"]), ["a"]);

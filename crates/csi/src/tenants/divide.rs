@@ -29,7 +29,7 @@ impl Demand {
 pub(super) fn divide(total: u64, demands: &[Demand]) -> Vec<u64> {
     let count = demands.len() as u64;
     let least = total / EQUAL / count.max(1);
-    let wanted: Vec<u64> = demands.iter().map(|it| it.wanted(total).max(least)).collect();
+    let wanted: Vec<u64> = demands.iter().map(|demand| demand.wanted(total).max(least)).collect();
     let mut order: Vec<usize> = (0..demands.len()).collect();
     order.sort_by_key(|&node| wanted[node]);
     let mut parts = vec![0; demands.len()];

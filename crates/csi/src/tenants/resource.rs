@@ -105,7 +105,7 @@ impl Resources {
     /// # Errors
     /// The API server refuses it.
     pub(super) async fn hold(&self, tenant: &mut Tenant) -> Result<()> {
-        if tenant.is_deleted || tenant.finalizers.iter().any(|it| it == FINALIZER) {
+        if tenant.is_deleted || tenant.finalizers.iter().any(|name| name == FINALIZER) {
             return Ok(());
         }
         let finalizers = [&tenant.finalizers[..], &[FINALIZER.to_string()]].concat();
@@ -117,7 +117,7 @@ impl Resources {
     /// The API server refuses it.
     pub(super) async fn release(&self, tenant: &mut Tenant) -> Result<()> {
         let mut finalizers = tenant.finalizers.clone();
-        finalizers.retain(|it| it != FINALIZER);
+        finalizers.retain(|name| name != FINALIZER);
         self.set_finalizers(tenant, finalizers).await
     }
     async fn set_finalizers(&self, tenant: &mut Tenant, finalizers: Vec<String>) -> Result<()> {
@@ -149,13 +149,13 @@ impl Tenant {
         };
         let status = &object.data["status"];
         let nodes = status["nodes"].as_array().into_iter().flatten();
-        let part = |it: &Json| {
-            let part = Part { min: it["min"].as_u64().unwrap_or(0), max: it["max"].as_u64() };
-            Some((it["node"].as_str()?.to_string(), part))
+        let part = |node: &Json| {
+            let part = Part { min: node["min"].as_u64().unwrap_or(0), max: node["max"].as_u64() };
+            Some((node["node"].as_str()?.to_string(), part))
         };
         let parts: BTreeMap<String, Part> = nodes.filter_map(part).collect();
         let report = Report {
-            rate: status["rate"].as_str().and_then(|it| parse_rate(it).ok()).unwrap_or(0),
+            rate: status["rate"].as_str().and_then(|text| parse_rate(text).ok()).unwrap_or(0),
             problem: status["problem"].as_str().map(str::to_string),
         };
         Ok(Self {

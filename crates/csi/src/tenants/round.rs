@@ -72,8 +72,8 @@ impl Round {
     /// Enters in the list what nodes will have, as far as the total allows: those that could not be lowered keep theirs.
     pub(super) fn grow(&mut self) {
         let mut min_left =
-            self.total.min.saturating_sub(self.parts.values().map(|it| it.min).sum());
-        let maxima: u64 = self.parts.values().filter_map(|it| it.max).sum();
+            self.total.min.saturating_sub(self.parts.values().map(|part| part.min).sum());
+        let maxima: u64 = self.parts.values().filter_map(|part| part.max).sum();
         let mut max_left = self.total.max.map(|total| total.saturating_sub(maxima));
         for (node, target) in &self.targets {
             let part = self.parts.entry(node.clone()).or_default();
@@ -100,7 +100,7 @@ impl Round {
     pub(super) fn finish(&mut self) {
         let has = &self.has;
         let is_over = |node: &String, part: &Part| {
-            *part == Part::default() && has.get(node).is_none_or(|it| *it == Part::default())
+            *part == Part::default() && has.get(node).is_none_or(|had| *had == Part::default())
         };
         self.parts.retain(|node, part| !is_over(node, part));
     }
@@ -123,18 +123,19 @@ fn targets(total: Part, parts: &Parts, places: &BTreeMap<String, Place>) -> Part
     let demands: Vec<Demand> = active.iter().map(|(_, demand)| *demand).collect();
     let maxima = total
         .max
-        .map(|max| divide(max.saturating_sub(kept().filter_map(|it| it.max).sum()), &demands));
+        .map(|max| divide(max.saturating_sub(kept().filter_map(|part| part.max).sum()), &demands));
     // A ceiling does not hold back what a minimum promises.
-    let waiting: Vec<Demand> = demands.iter().map(|it| Demand { ceiling: None, ..*it }).collect();
-    let minima = divide(total.min.saturating_sub(kept().map(|it| it.min).sum()), &waiting);
+    let waiting = demands.iter().map(|demand| Demand { ceiling: None, ..*demand });
+    let waiting: Vec<Demand> = waiting.collect();
+    let minima = divide(total.min.saturating_sub(kept().map(|part| part.min).sum()), &waiting);
     let mut targets: Parts = places.keys().map(|node| (node.clone(), Part::default())).collect();
     for (at, (node, _)) in active.into_iter().enumerate() {
         let known = parts.get(node);
-        let min = settled(total.min, minima[at], known.map(|it| it.min));
+        let min = settled(total.min, minima[at], known.map(|part| part.min));
         let max = maxima
             .as_ref()
             .zip(total.max)
-            .map(|(maxima, total)| settled(total, maxima[at], known.and_then(|it| it.max)));
+            .map(|(maxima, total)| settled(total, maxima[at], known.and_then(|part| part.max)));
         targets.insert(node.clone(), Part { min, max });
     }
     targets
@@ -201,10 +202,10 @@ mod tests {
         /// What is in force does not exceed the list, nor the list the total.
         fn check(&self, total: Part) {
             let sum = |parts: &Parts, of: fn(&Part) -> u64| parts.values().map(of).sum::<u64>();
-            assert!(sum(&self.list, |it| it.min) <= total.min, "{:?}", self.list);
-            assert!(sum(&self.list, |it| it.max.unwrap_or(0)) <= total.max.unwrap_or(u64::MAX));
-            assert!(sum(&self.servers, |it| it.min) <= total.min, "{:?}", self.servers);
-            let maxima = self.servers.values().filter_map(|it| it.max);
+            assert!(sum(&self.list, |part| part.min) <= total.min, "{:?}", self.list);
+            assert!(sum(&self.list, |part| part.max.unwrap_or(0)) <= total.max.unwrap_or(u64::MAX));
+            assert!(sum(&self.servers, |part| part.min) <= total.min, "{:?}", self.servers);
+            let maxima = self.servers.values().filter_map(|part| part.max);
             assert!(maxima.sum::<u64>() <= total.max.unwrap_or(u64::MAX), "{:?}", self.servers);
         }
     }
@@ -226,7 +227,7 @@ mod tests {
             }
             // Demand changes from round to round, so one round may not reach all.
             let used =
-                |cluster: &Cluster| cluster.servers.values().filter_map(|it| it.max).sum::<u64>();
+                |world: &Cluster| world.servers.values().filter_map(|part| part.max).sum::<u64>();
             let best = (0..5).map(|_| {
                 assert!(cluster.round(TOTAL, 0));
                 used(&cluster)

@@ -113,7 +113,7 @@ impl Cluster {
     /// Kills a program of the control plane and starts it again.
     pub(crate) fn crash(&self, name: &str) -> bool {
         let mut programs = self.programs.lock().expect("no panic");
-        let found = programs.iter_mut().find(|it| it.name == name);
+        let found = programs.iter_mut().find(|program| program.name == name);
         found.map(Program::crash).is_some()
     }
     /// Runs kubectl; returns what it prints.

@@ -59,7 +59,7 @@ impl<'a> Kubelets<'a> {
         }
         Self {
             cluster,
-            nodes: nodes.iter().map(|it| it.to_string()).collect(),
+            nodes: nodes.iter().map(|node| node.to_string()).collect(),
             pods: BTreeMap::new(),
         }
     }
@@ -69,7 +69,7 @@ impl<'a> Kubelets<'a> {
     }
     /// The address of a node.
     fn address(&self, node: &str) -> String {
-        let at = self.nodes.iter().position(|it| it == node).expect("a node");
+        let at = self.nodes.iter().position(|known| known == node).expect("a node");
         format!("127.0.0.{}", at + 2)
     }
     /// Where a Pod's volume of this claim is published.
@@ -80,13 +80,13 @@ impl<'a> Kubelets<'a> {
     /// Kills a program of the driver's Pods and starts it again. `node`: on this node only.
     pub(crate) fn crash(&mut self, name: &str) -> bool {
         let programs = self.pods.values_mut().flat_map(|pod| &mut pod.programs);
-        let found = programs.into_iter().find(|it| it.name == name);
+        let found = programs.into_iter().find(|program| program.name == name);
         found.map(Program::crash).is_some()
     }
     /// One look at all Pods.
     pub(crate) fn step(&mut self) {
         self.cluster.supervise();
-        self.pods.values_mut().flat_map(|it| &mut it.programs).for_each(Program::supervise);
+        self.pods.values_mut().flat_map(|pod| &mut pod.programs).for_each(Program::supervise);
         for pod in self.cluster.list("pods") {
             let name = pod["metadata"]["name"].as_str().expect("a name").to_string();
             let Some(node) = pod["spec"]["nodeName"].as_str() else { continue };
@@ -163,9 +163,9 @@ impl<'a> Kubelets<'a> {
             }
         }
         let mapped = |text: &str| map(text, &paths, &self.address(node));
-        for volume in paths.values().filter(|it| it.starts_with(&directory)) {
+        for volume in paths.values().filter(|path| path.starts_with(&directory)) {
             for file in fs::read_dir(volume).into_iter().flatten().flatten() {
-                if file.path().extension().is_some_and(|it| it == "toml") {
+                if file.path().extension().is_some_and(|extension| extension == "toml") {
                     let text = fs::read_to_string(file.path()).expect("text");
                     fs::write(file.path(), mapped(&text)).expect("written");
                 }
@@ -173,8 +173,8 @@ impl<'a> Kubelets<'a> {
         }
         let words = |container: &Json, key: &str| -> Vec<String> {
             let all = container[key].as_array().into_iter().flatten();
-            all.filter_map(|it| it.as_str())
-                .map(|it| mapped(&it.replace("$(NODE)", node)))
+            all.filter_map(|argument| argument.as_str())
+                .map(|argument| mapped(&argument.replace("$(NODE)", node)))
                 .collect()
         };
         for container in &first {
@@ -219,7 +219,7 @@ impl<'a> Kubelets<'a> {
     /// Makes a volume of a Pod of the driver.
     fn volume(&self, node: &str, directory: &Path, pod: &Json, name: &str) -> Option<PathBuf> {
         let volumes = pod["spec"]["volumes"].as_array()?;
-        let volume = volumes.iter().find(|it| it["name"] == name)?;
+        let volume = volumes.iter().find(|volume| volume["name"] == name)?;
         if let Some(path) = volume["hostPath"]["path"].as_str() {
             if path == "/dev" {
                 return None;
@@ -255,7 +255,7 @@ impl<'a> Kubelets<'a> {
     fn publish(&mut self, name: &str, node: &str, pod: &Json) {
         let root = self.root(node);
         let socket = root.join("var/lib/kubelet/plugins/csi.iofair.dev/csi.sock");
-        let known = self.pods.get(name).and_then(|it| it.claims.first());
+        let known = self.pods.get(name).and_then(|pod| pod.claims.first());
         if known.is_some_and(|(claim, _)| claim.is_published) {
             return self.resize(name, &socket);
         }
@@ -275,7 +275,7 @@ impl<'a> Kubelets<'a> {
     }
     /// What a kubelet does when a claim has grown.
     fn resize(&mut self, pod: &str, socket: &Path) {
-        let Some((claim, place)) = self.pods.get(pod).and_then(|it| it.claims.first()) else {
+        let Some((claim, place)) = self.pods.get(pod).and_then(|pod| pod.claims.first()) else {
             return;
         };
         if let Err(error) = node::resize(self.cluster, claim, socket, place) {
@@ -318,10 +318,11 @@ fn map(text: &str, paths: &HashMap<String, PathBuf>, address: &str) -> String {
         let (before, path) = rest.split_at(at);
         mapped.push_str(before);
         // A path begins here, and one that is mapped ends here or goes on with a slash.
-        let begins = !mapped.ends_with(|it: char| it.is_alphanumeric() || "-_.".contains(it));
+        let begins = !mapped.ends_with(|last: char| last.is_alphanumeric() || "-_.".contains(last));
         let fits = |(from, _): &(&String, &PathBuf)| {
             let after = path.strip_prefix(from.as_str());
-            begins && after.is_some_and(|it| it.is_empty() || it.starts_with(['/', '"', ' ', '\n']))
+            let ends = |rest: &str| rest.is_empty() || rest.starts_with(['/', '"', ' ', '\n']);
+            begins && after.is_some_and(ends)
         };
         match paths.iter().filter(fits).max_by_key(|(from, _)| from.len()) {
             Some((from, to)) => {

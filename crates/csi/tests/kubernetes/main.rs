@@ -111,7 +111,7 @@ impl World<'_> {
     }
     fn is_gone(&self, name: &str) -> Option<()> {
         let volumes = self.cluster.list("pv");
-        let has = volumes.iter().any(|it| it["spec"]["claimRef"]["name"] == name);
+        let has = volumes.iter().any(|volume| volume["spec"]["claimRef"]["name"] == name);
         (!has && self.claim(name).is_none()).then_some(())
     }
     /// Asks a node's server.
@@ -127,21 +127,22 @@ impl World<'_> {
     fn rate(&self, node: &str) -> u64 {
         let list = self.server(node, &["group", "list"]);
         let groups = list["groups"].as_array().cloned().unwrap_or_default();
-        let own = groups.iter().find(|it| it["name"] == "kubernetes/default");
-        own.and_then(|it| it["usage"]["bytes_per_second"].as_u64()).unwrap_or(0)
+        let own = groups.iter().find(|group| group["name"] == "kubernetes/default");
+        own.and_then(|group| group["usage"]["bytes_per_second"].as_u64()).unwrap_or(0)
     }
     /// Groups of volumes on a node, if its server responds.
     fn groups(&self, node: &str) -> Option<Vec<String>> {
         let list = self.server(node, &["group", "list"]);
-        let names = list["groups"].as_array()?.iter().filter_map(|it| it["name"].as_str());
-        Some(names.filter(|it| it.contains("/pvc-")).map(str::to_string).collect())
+        let names = list["groups"].as_array()?.iter().filter_map(|group| group["name"].as_str());
+        Some(names.filter(|name| name.contains("/pvc-")).map(str::to_string).collect())
     }
     /// The ceiling of a claim's volume on node-b, in bytes per second.
     fn ceiling(&self, claim: &str) -> Option<u64> {
         let volume = self.claim(claim)?["spec"]["volumeName"].as_str()?.to_string();
         let list = self.server("node-b", &["group", "list"]);
         let groups = list["groups"].as_array()?;
-        let own = groups.iter().find(|it| it["name"] == format!("kubernetes/default/{volume}"))?;
+        let name = format!("kubernetes/default/{volume}");
+        let own = groups.iter().find(|group| group["name"] == name)?;
         own["in_force"]["ceilings"].as_array()?.first()?["per_second"].as_u64()
     }
 }
@@ -263,7 +264,7 @@ fn live_through(world: &mut World<'_>, victim: &str, at: usize) {
         world.cluster.kubectl(&["patch", "pvc", &name, "--type=merge", "-p", &more.to_string()]);
         crash(world, 1);
         world.until("grown", |_| (device_bytes(&device) == 128 * MIB).then_some(()));
-        world.until("changed", |world| world.ceiling(&name).filter(|&it| it == 8_000_000));
+        world.until("changed", |world| world.ceiling(&name).filter(|&rate| rate == 8_000_000));
     }
     world.cluster.kubectl(&["delete", "pod", &name, "--wait=false"]);
     if !is_server {
@@ -293,7 +294,7 @@ fn divide(world: &mut World<'_>) {
     let rates = |world: &World<'_>| NODES.map(|node| world.rate(node));
     world.until("both have a part", |world| {
         let rates = rates(world);
-        (rates.iter().all(|&it| it > MAX / 4) && rates.iter().sum::<u64>() < MAX * 21 / 20)
+        (rates.iter().all(|&rate| rate > MAX / 4) && rates.iter().sum::<u64>() < MAX * 21 / 20)
             .then_some(())
     });
     for _ in 0..20 {
@@ -343,7 +344,7 @@ fn change(world: &mut World<'_>, device: &Path) {
         let change = json!({ "spec": { "volumeAttributesClassName": class } }).to_string();
         world.cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change]);
         world.until(&format!("the server has {class}"), |world| {
-            world.ceiling("one").filter(|&it| it == most)
+            world.ceiling("one").filter(|&ceiling| ceiling == most)
         });
         let begin = Instant::now();
         world.until(&format!("the rate follows {class}"), |world| {
@@ -366,7 +367,7 @@ fn refuse(world: &mut World<'_>) {
     world.cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change("greedy")]);
     let event = world.until("the claim hears the numbers", |world| {
         let events = world.cluster.list("events");
-        let failed = events.iter().find(|it| it["reason"] == "VolumeModifyFailed")?;
+        let failed = events.iter().find(|event| event["reason"] == "VolumeModifyFailed")?;
         failed["message"].as_str().map(str::to_string)
     });
     println!("    {event}");
@@ -374,13 +375,13 @@ fn refuse(world: &mut World<'_>) {
     assert_eq!(world.ceiling("one"), Some(8_000_000), "the contract stays");
     world.cluster.kubectl(&["patch", "pvc", "one", "--type=merge", "-p", &change("fast")]);
     world.until("another class is taken", |world| {
-        world.ceiling("one").filter(|&it| it == 60_000_000)
+        world.ceiling("one").filter(|&ceiling| ceiling == 60_000_000)
     });
     world.create("two", "impossible", "64Mi", None);
     world.until("the Pod hears why it waits", |world| {
         let events = world.cluster.list("events");
-        let text = |it: &Json| it["message"].as_str().unwrap_or_default().to_string();
-        events.iter().map(text).find(|it| it.contains("did not have enough free storage"))
+        let text = |event: &Json| event["message"].as_str().unwrap_or_default().to_string();
+        events.iter().map(text).find(|text| text.contains("did not have enough free storage"))
     });
     world.delete("two");
 }
@@ -392,7 +393,7 @@ static ONE: Mutex<()> = Mutex::new(());
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     let parts = page.split(fence.as_str()).skip(1);
-    parts.filter_map(|it| it.split_once("```")).map(|(block, _)| block.to_string()).collect()
+    parts.filter_map(|part| part.split_once("```")).map(|(block, _)| block.to_string()).collect()
 }
 
 impl World<'_> {
@@ -427,12 +428,12 @@ fn needs_kubernetes_the_page_is_true() {
     fs::create_dir_all(&here).expect("created");
     std::os::unix::fs::symlink(root.join("packaging"), here.join("packaging")).expect("linked");
     let values = blocks(&page, "yaml");
-    let values = values.iter().find(|it| it.starts_with("# values.yaml")).expect("values");
+    let values = values.iter().find(|block| block.starts_with("# values.yaml")).expect("values");
     // Without ublk and NBD, volumes become devices through files.
     let values = values.replace("server:\n", "server:\n  fuse: true\n");
     fs::write(here.join("values.yaml"), values + "driver: {devices: loop}\n").expect("written");
     let commands = blocks(&page, "sh");
-    let ours = |it: &&String| it.contains("helm ") || it.contains("kubectl ");
+    let ours = |line: &&String| line.contains("helm ") || line.contains("kubectl ");
     let commands: Vec<&String> = commands.iter().filter(ours).collect();
     assert!(commands.len() >= 3, "the page has lost its commands");
     for block in commands {
@@ -456,15 +457,15 @@ fn needs_kubernetes_the_page_is_true() {
             let groups = list["groups"].as_array().cloned().unwrap_or_default();
             let found = groups
                 .iter()
-                .find(|it| it["name"].as_str().is_some_and(|it| it.starts_with(group)));
-            found.and_then(|it| it["in_force"]["min_bytes_per_second"].as_u64())
+                .find(|tenant| tenant["name"].as_str().is_some_and(|name| name.starts_with(group)));
+            found.and_then(|group| group["in_force"]["min_bytes_per_second"].as_u64())
         };
         NODES.iter().find_map(|node| of(node))
     };
     assert_eq!(minimum(&world, "kubernetes/alice/pvc-"), Some(20_000_000));
     assert_eq!(minimum(&world, "kubernetes/bob/pvc-"), None);
     world.until("the tenant has its minimum", |world| {
-        minimum(world, "kubernetes/alice").filter(|&it| it == 30_000_000)
+        minimum(world, "kubernetes/alice").filter(|&min| min == 30_000_000)
     });
     println!("{}", cluster.kubectl(&["get", "tenants"]));
     for tenant in ["alice", "bob"] {
@@ -491,7 +492,7 @@ fn needs_kubernetes_tenants_get_what_they_were_promised() {
         for object in world.cluster.list("csistoragecapacities") {
             let node =
                 object["nodeTopology"]["matchLabels"]["csi.iofair.dev/node"].as_str()?.to_string();
-            let is_empty = object["capacity"].as_str().is_none_or(|it| it == "0");
+            let is_empty = object["capacity"].as_str().is_none_or(|capacity| capacity == "0");
             if object["storageClassName"] == "gold" {
                 room.push((node, !is_empty));
             }

@@ -68,15 +68,18 @@ pub(crate) fn info(socket: &Path) -> Option<(String, HashMap<String, String>)> {
 pub(crate) fn claim_of(cluster: &Cluster, pod: &Json, node: &str) -> Option<Claimed> {
     let namespace = pod["metadata"]["namespace"].as_str()?;
     let volumes = pod["spec"]["volumes"].as_array()?;
-    let name = volumes.iter().find_map(|it| it["persistentVolumeClaim"]["claimName"].as_str())?;
+    let claims = volumes.iter().map(|volume| &volume["persistentVolumeClaim"]["claimName"]);
+    let name = claims.filter_map(Json::as_str).next()?;
     let text =
         cluster.kubectl(&["get", "pvc", name, "-n", namespace, "--ignore-not-found", "-o", "json"]);
     let claim: Json = serde_json::from_str(&text).ok()?;
     let volume = claim["spec"]["volumeName"].as_str()?;
     let object = cluster.get("pv", volume)?;
-    let attached = cluster.list("volumeattachments").into_iter().any(|it| {
-        let source = &it["spec"]["source"]["persistentVolumeName"];
-        source == volume && it["spec"]["nodeName"] == node && it["status"]["attached"] == true
+    let attached = cluster.list("volumeattachments").into_iter().any(|attachment| {
+        let source = &attachment["spec"]["source"]["persistentVolumeName"];
+        source == volume
+            && attachment["spec"]["nodeName"] == node
+            && attachment["status"]["attached"] == true
     });
     attached.then(|| Claimed {
         namespace: namespace.to_string(),
@@ -149,7 +152,7 @@ pub(crate) fn resize(
         cluster.kubectl(&["get", "pvc", name, "-n", namespace, "--ignore-not-found", "-o", "json"]);
     let Ok(object) = serde_json::from_str::<Json>(&text) else { return Ok(()) };
     let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    if !conditions.iter().any(|it| it["type"] == "FileSystemResizePending") {
+    if !conditions.iter().any(|condition| condition["type"] == "FileSystemResizePending") {
         return Ok(());
     }
     let request = NodeExpandVolumeRequest {
@@ -159,7 +162,7 @@ pub(crate) fn resize(
         ..NodeExpandVolumeRequest::default()
     };
     run(async { client(socket).await?.node_expand_volume(request).await })?;
-    let size = cluster.get("pv", volume).map(|it| it["spec"]["capacity"].clone());
+    let size = cluster.get("pv", volume).map(|volume| volume["spec"]["capacity"].clone());
     let patch = json!({ "status": { "capacity": size, "conditions": [], "allocatedResourceStatuses": null } }).to_string();
     cluster.kubectl(&[
         "patch",

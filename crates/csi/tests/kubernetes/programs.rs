@@ -55,7 +55,7 @@ impl Program {
     }
     /// What a supervisor does: starts the program again if it has ended by itself.
     pub(crate) fn supervise(&mut self) {
-        if self.child.as_mut().is_some_and(|it| it.try_wait().expect("its state").is_some()) {
+        if self.child.as_mut().is_some_and(|child| child.try_wait().expect("its state").is_some()) {
             self.again();
         }
     }

@@ -32,120 +32,120 @@ const TUNABLES: &[Tunable<Parameters>] = &[
         key: "overhead-read",
         range: (1e3, 1e7),
         offset: 0.0,
-        get: |it| it.overhead_read.0 as f64,
-        set: |it, value| it.overhead_read = nanos(value),
+        get: |disk| disk.overhead_read.0 as f64,
+        set: |disk, value| disk.overhead_read = nanos(value),
     },
     Tunable {
         key: "overhead-write",
         range: (1e3, 1e7),
         offset: 0.0,
-        get: |it| it.overhead_write.0 as f64,
-        set: |it, value| it.overhead_write = nanos(value),
+        get: |disk| disk.overhead_write.0 as f64,
+        set: |disk, value| disk.overhead_write = nanos(value),
     },
     Tunable {
         key: "bus",
         range: (1e7, 1e10),
         offset: 0.0,
-        get: |it| it.bus as f64,
-        set: |it, value| it.bus = value as u64,
+        get: |disk| disk.bus as f64,
+        set: |disk, value| disk.bus = value as u64,
     },
     Tunable {
         key: "revolution",
         range: (2e6, 2e7),
         offset: 0.0,
-        get: |it| it.mechanics.revolution.0 as f64,
-        set: |it, value| it.mechanics.revolution = nanos(value),
+        get: |disk| disk.mechanics.revolution.0 as f64,
+        set: |disk, value| disk.mechanics.revolution = nanos(value),
     },
     Tunable {
         key: "outer",
         range: (2e6, 1e9),
         offset: 0.0,
-        get: |it| it.mechanics.outer as f64,
-        set: |it, value| it.mechanics.outer = (value as u64).max(it.mechanics.inner),
+        get: |disk| disk.mechanics.outer as f64,
+        set: |disk, value| disk.mechanics.outer = (value as u64).max(disk.mechanics.inner),
     },
     Tunable {
         key: "inner",
         range: (2e6, 1e9),
         offset: 0.0,
-        get: |it| it.mechanics.inner as f64,
-        set: |it, value| {
-            it.mechanics.inner = value as u64;
-            it.mechanics.outer = it.mechanics.outer.max(it.mechanics.inner);
+        get: |disk| disk.mechanics.inner as f64,
+        set: |disk, value| {
+            disk.mechanics.inner = value as u64;
+            disk.mechanics.outer = disk.mechanics.outer.max(disk.mechanics.inner);
         },
     },
     Tunable {
         key: "seek-track",
         range: (1e5, 1e7),
         offset: 0.0,
-        get: |it| it.mechanics.seek_track.0 as f64,
-        set: |it, value| it.mechanics.seek_track = nanos(value),
+        get: |disk| disk.mechanics.seek_track.0 as f64,
+        set: |disk, value| disk.mechanics.seek_track = nanos(value),
     },
     Tunable {
         key: "seek-average",
         range: (5e5, 5e7),
         offset: 0.0,
-        get: |it| it.mechanics.seek_average.0 as f64,
-        set: |it, value| {
-            it.mechanics.seek_average = nanos(value).max(it.mechanics.seek_track);
+        get: |disk| disk.mechanics.seek_average.0 as f64,
+        set: |disk, value| {
+            disk.mechanics.seek_average = nanos(value).max(disk.mechanics.seek_track);
         },
     },
     Tunable {
         key: "seek-full",
         range: (1e6, 1e8),
         offset: 0.0,
-        get: |it| it.mechanics.seek_full.0 as f64,
-        set: |it, value| it.mechanics.seek_full = nanos(value).max(it.mechanics.seek_average),
+        get: |disk| disk.mechanics.seek_full.0 as f64,
+        set: |disk, value| disk.mechanics.seek_full = nanos(value).max(disk.mechanics.seek_average),
     },
     Tunable {
         key: "head-switch",
         range: (1e5, 3e6),
         offset: 0.0,
-        get: |it| it.mechanics.head_switch.0 as f64,
-        set: |it, value| {
-            it.mechanics.head_switch = nanos(value).min(it.mechanics.revolution - Nanos(1))
+        get: |disk| disk.mechanics.head_switch.0 as f64,
+        set: |disk, value| {
+            disk.mechanics.head_switch = nanos(value).min(disk.mechanics.revolution - Nanos(1))
         },
     },
     Tunable {
         key: "write-settle",
         range: (0.0, 5e6),
         offset: 1e5,
-        get: |it| it.mechanics.write_settle.0 as f64,
-        set: |it, value| it.mechanics.write_settle = nanos(value),
+        get: |disk| disk.mechanics.write_settle.0 as f64,
+        set: |disk, value| disk.mechanics.write_settle = nanos(value),
     },
     Tunable {
         key: "heads",
         range: (1.0, 64.0),
         offset: 0.0,
-        get: |it| it.mechanics.heads as f64,
-        set: |it, value| it.mechanics.heads = value.round().max(1.0) as u64,
+        get: |disk| disk.mechanics.heads as f64,
+        set: |disk, value| disk.mechanics.heads = value.round().max(1.0) as u64,
     },
     Tunable {
         key: "age",
         range: (1e8, 2e10),
         offset: 0.0,
-        get: |it| it.age.0 as f64,
-        set: |it, value| it.age = nanos(value),
+        get: |disk| disk.age.0 as f64,
+        set: |disk, value| disk.age = nanos(value),
     },
     Tunable {
         key: "read-ahead",
         range: (BLOCK, 1e9),
         offset: 0.0,
-        get: |it| it.read_ahead as f64 * BLOCK,
-        set: |it, value| it.read_ahead = ((value / BLOCK) as u64).max(1),
+        get: |disk| disk.read_ahead as f64 * BLOCK,
+        set: |disk, value| disk.read_ahead = ((value / BLOCK) as u64).max(1),
     },
     Tunable {
         key: "write-cache",
         range: (BLOCK, 1e10),
         offset: 0.0,
-        get: |it| it.write_cache as f64 * BLOCK,
-        set: |it, value| it.write_cache = ((value / BLOCK) as u64).max(1),
+        get: |disk| disk.write_cache as f64 * BLOCK,
+        set: |disk, value| disk.write_cache = ((value / BLOCK) as u64).max(1),
     },
     Tunable {
         key: "flush",
         range: (0.0, 1e9),
         offset: 1e4,
-        get: |it| it.flush.0 as f64,
-        set: |it, value| it.flush = nanos(value),
+        get: |disk| disk.flush.0 as f64,
+        set: |disk, value| disk.flush = nanos(value),
     },
 ];
 
@@ -206,11 +206,12 @@ fn alternatives(at: &Parameters) -> Vec<(&'static str, Parameters)> {
         Order::Sstf => Order::Fcfs,
     };
     let mut all = vec![("order", Parameters { order, ..at.clone() })];
-    let segments = SEGMENTS.into_iter().filter(|it| *it != at.segments);
+    let segments = SEGMENTS.into_iter().filter(|segments| *segments != at.segments);
     all.extend(segments.map(|segments| ("segments", Parameters { segments, ..at.clone() })));
     let above = STREAMS_ABOVE.into_iter().chain([at.slots]);
-    let above = above.filter(|it| *it <= at.slots && *it != at.streams_above);
-    all.extend(above.map(|it| ("streams-above", Parameters { streams_above: it, ..at.clone() })));
+    let above = above.filter(|count| *count <= at.slots && *count != at.streams_above);
+    let with = |streams_above| Parameters { streams_above, ..at.clone() };
+    all.extend(above.map(|count| ("streams-above", with(count))));
     all
 }
 
@@ -237,7 +238,7 @@ impl Disk<'_> {
             }
             let better = alternatives(&best.0)
                 .into_iter()
-                .map(|(_, it)| (it.clone(), self.fit(it).squares()))
+                .map(|(_, disk)| (disk.clone(), self.fit(disk).squares()))
                 .min_by(|a, b| a.1.total_cmp(&b.1));
             match better {
                 Some(found) if found.1 < best.1 - SIGNIFICANT => best = found,
@@ -300,11 +301,11 @@ impl Disk<'_> {
         let fit = self.fit(at.clone());
         let (here, scale) = (fit.squares(), fit.scale());
         // Valleys of a disk are winding: a fit from another guess that is about as good must agree.
-        let near: Vec<&Parameters> =
-            others.iter().filter(|it| it.1 < here * COMPARABLE_SQUARES).map(|it| &it.0).collect();
+        let near = others.iter().filter(|(_, squares)| *squares < here * COMPARABLE_SQUARES);
+        let near: Vec<&Parameters> = near.map(|(disk, _)| disk).collect();
         let agree = |tunable: &Tunable<Parameters>| {
             let value = (tunable.get)(at);
-            near.iter().all(|it| ((tunable.get)(it) - value).abs() <= AGREEMENT * value)
+            near.iter().all(|disk| ((tunable.get)(disk) - value).abs() <= AGREEMENT * value)
         };
         let mut all: Vec<Parameter> = TUNABLES
             .iter()
@@ -312,15 +313,15 @@ impl Disk<'_> {
             .enumerate()
             .map(|(index, (tunable, error))| Parameter {
                 key: tunable.key.to_owned(),
-                value: Value::of(tunable.key, (tunable.get)(at)),
+                value: Value::new(tunable.key, (tunable.get)(at)),
                 error: Some(error),
                 decided: solve::is_decided(error) && agree(tunable) && fit.shows(index),
             })
             .collect();
         let mut choice = |key: &str, value: Value| {
-            let others = alternatives(at).into_iter().filter(|it| it.0 == key);
-            let decided =
-                others.map(|it| self.fit(it.1).squares()).all(|it| it > here + SIGNIFICANT * scale);
+            let limit = here + SIGNIFICANT * scale;
+            let mut others = alternatives(at).into_iter().filter(|choice| choice.0 == key);
+            let decided = others.all(|(_, disk)| self.fit(disk).squares() > limit);
             all.push(Parameter { key: key.to_owned(), value, error: None, decided });
         };
         let order = if at.order == Order::Fcfs { "fcfs" } else { "sstf" };

@@ -36,82 +36,82 @@ const TUNABLES: &[Tunable<Parameters>] = &[
         key: "firmware-read",
         range: (50.0, 1e6),
         offset: 0.0,
-        get: |it| it.firmware_read.0 as f64,
-        set: |it, value| it.firmware_read = nanos(value),
+        get: |ssd| ssd.firmware_read.0 as f64,
+        set: |ssd, value| ssd.firmware_read = nanos(value),
     },
     Tunable {
         key: "firmware-write",
         range: (50.0, 1e6),
         offset: 0.0,
-        get: |it| it.firmware_write.0 as f64,
-        set: |it, value| it.firmware_write = nanos(value),
+        get: |ssd| ssd.firmware_write.0 as f64,
+        set: |ssd, value| ssd.firmware_write = nanos(value),
     },
     Tunable {
         key: "large-setup",
         range: (0.0, 1e8),
         offset: 1000.0,
-        get: |it| it.large_setup.0 as f64,
-        set: |it, value| it.large_setup = nanos(value),
+        get: |ssd| ssd.large_setup.0 as f64,
+        set: |ssd, value| ssd.large_setup = nanos(value),
     },
     Tunable {
         key: "units",
         range: (1.0, 4096.0),
         offset: 0.0,
-        get: |it| f64::from(it.units),
-        set: |it, value| it.units = value.round().max(1.0) as u32,
+        get: |ssd| f64::from(ssd.units),
+        set: |ssd, value| ssd.units = value.round().max(1.0) as u32,
     },
     Tunable {
         key: "page-read",
         range: (500.0, 1e8),
         offset: 0.0,
-        get: |it| it.page_read.0 as f64,
-        set: |it, value| it.page_read = nanos(value),
+        get: |ssd| ssd.page_read.0 as f64,
+        set: |ssd, value| ssd.page_read = nanos(value),
     },
     Tunable {
         key: "page-read-spread-percent",
         range: (0.0, 100.0),
         offset: 1.0,
-        get: |it| f64::from(it.page_read_spread),
-        set: |it, value| it.page_read_spread = value.round().clamp(0.0, 100.0) as u32,
+        get: |ssd| f64::from(ssd.page_read_spread),
+        set: |ssd, value| ssd.page_read_spread = value.round().clamp(0.0, 100.0) as u32,
     },
     Tunable {
         key: "link",
         range: (1e6, 1e11),
         offset: 0.0,
-        get: |it| it.link as f64,
-        set: |it, value| it.link = value as u64,
+        get: |ssd| ssd.link as f64,
+        set: |ssd, value| ssd.link = value as u64,
     },
     Tunable {
         key: "read-buffer",
         range: (32768.0, 1e9),
         offset: 0.0,
-        get: |it| it.read_buffer as f64,
-        set: |it, value| it.read_buffer = (value as u64).max(it.page),
+        get: |ssd| ssd.read_buffer as f64,
+        set: |ssd, value| ssd.read_buffer = (value as u64).max(ssd.page),
     },
     Tunable {
         key: "drain",
         range: (1e5, 1e11),
         offset: 0.0,
         // With fast flash, what the rows see is that one's rate.
-        get: |it| it.slc.map_or(it.drain, |slc| slc.drain) as f64,
-        set: |it, value| match &mut it.slc {
+        get: |ssd| ssd.slc.map_or(ssd.drain, |slc| slc.drain) as f64,
+        set: |ssd, value| match &mut ssd.slc {
             Some(slc) => slc.drain = value as u64,
-            None => it.drain = value as u64,
+            None => ssd.drain = value as u64,
         },
     },
     Tunable {
         key: "write-cache",
         range: (65536.0, 1e11),
         offset: 0.0,
-        get: |it| it.write_cache as f64,
-        set: |it, value| it.write_cache = value as u64,
+        get: |ssd| ssd.write_cache as f64,
+        set: |ssd, value| ssd.write_cache = value as u64,
     },
     Tunable {
         key: "flush",
         range: (0.0, 1e9),
         offset: 500.0,
-        get: |it| it.flush.0 as f64,
-        set: |it, value| it.flush = nanos(value),
+        get: |ssd| ssd.flush.0 as f64,
+        set: |ssd, value| ssd.flush = nanos(value),
     },
 ];
 
@@ -142,21 +142,21 @@ fn guess(scope: &Scope, survey: &Survey, numbers: &Numbers, is_limited: bool) ->
     let (lone_read, deviation) = survey.lone_read;
     let link = survey.read_rate.max(1e6);
     let behind = link_behind_limits(survey, numbers).filter(|_| is_limited);
-    let link = behind.map_or(link, |it| it.max(link));
+    let link = behind.map_or(link, |behind| behind.max(link));
     let small = SMALL as f64 * 1e9 / link;
     // The deepest queue shows the firmware, unless flash is slower.
     let turn = |depth: u32| {
         let row = format!("4 KiB random reads, QD{depth}");
-        latency(numbers, &row, 0).map(|it| it / f64::from(depth))
+        latency(numbers, &row, 0).map(|latency| latency / f64::from(depth))
     };
     let turns = [8, 16, 32, 64, 128, 256].into_iter().filter_map(turn);
     // Behind limits, a queue says nothing about it.
     let turns = turns.filter(|_| !is_limited).chain(is_limited.then_some(lone_read * 0.02));
     let firmware = turns.fold(lone_read, f64::min).min(lone_read * 0.3).max(100.0);
     let written = latency(numbers, &cached_writes(1), 0);
-    let firmware_write = written.map_or(firmware, |it| (it - small).max(100.0));
+    let firmware_write = written.map_or(firmware, |latency| (latency - small).max(100.0));
     let own = own_of_write(numbers).filter(|_| is_limited);
-    let firmware_write = own.map_or(firmware_write, |it| it.1.max(100.0));
+    let firmware_write = own.map_or(firmware_write, |own| own.1.max(100.0));
     let page_read = (lone_read - firmware - small).max(lone_read * 0.3);
     // A uniform spread of s has a deviation of s / sqrt(3).
     let spread = (deviation * 1.732 / page_read * 100.0).clamp(1.0, 100.0) as u32;
@@ -172,7 +172,8 @@ fn guess(scope: &Scope, survey: &Survey, numbers: &Numbers, is_limited: bool) ->
     let write_rate = survey.write_rate.max(100_000);
     // Reads beside writes wait for what is cached.
     let beside = "4 KiB random reads, QD1, beside 256 KiB sequential writes, QD8";
-    let cached = latency(numbers, beside, 1).map(|it| (it - lone_read) / 1e9 * write_rate as f64);
+    let cached =
+        latency(numbers, beside, 1).map(|time| (time - lone_read) / 1e9 * write_rate as f64);
     let write_cache = survey.cache_bytes().or(cached).unwrap_or(4e6).max(262_144.0);
     Parameters {
         slots: scope.facts.depth,
@@ -224,7 +225,7 @@ fn alternatives(at: &Parameters) -> Vec<(&'static str, Parameters)> {
         let deep_queue = Some(DeepQueue { above, overtakes });
         ("deep-queue", Parameters { deep_queue, ..at.clone() })
     };
-    all.extend(DEEP_QUEUES.into_iter().filter(|it| it.0 < at.slots).map(deep));
+    all.extend(DEEP_QUEUES.into_iter().filter(|rule| rule.0 < at.slots).map(deep));
     if at.deep_queue.is_some() {
         all.push(("deep-queue", Parameters { deep_queue: None, ..at.clone() }));
     }
@@ -252,8 +253,8 @@ impl Flash<'_> {
     /// Fits some parameters to some rows; the sum of squares is of those rows.
     fn stage(&self, base: Parameters, keys: &[&str], rows: impl Fn(&Row) -> bool) -> Scored {
         let tunables: Vec<_> =
-            TUNABLES.iter().filter(|it| keys.contains(&it.key)).copied().collect();
-        let rows: Vec<Row> = self.rows.iter().filter(|it| rows(it)).cloned().collect();
+            TUNABLES.iter().filter(|tunable| keys.contains(&tunable.key)).copied().collect();
+        let rows: Vec<Row> = self.rows.iter().filter(|row| rows(row)).cloned().collect();
         Fit { tunables: &tunables, rows: &rows, ..self.fit(base) }.better(COARSE_ITERATIONS)
     }
     /// Fits groups of parameters to the rows that depend on few others, one group after the other.
@@ -312,7 +313,7 @@ impl Flash<'_> {
             }
             let better = alternatives(&best.0)
                 .into_iter()
-                .map(|(_, it)| (it.clone(), self.squares(it)))
+                .map(|(_, ssd)| (ssd.clone(), self.squares(ssd)))
                 .min_by(|a, b| a.1.total_cmp(&b.1));
             match better {
                 Some(found) if found.1 < best.1 - SIGNIFICANT => best = found,
@@ -386,15 +387,15 @@ impl Flash<'_> {
                     ("drain", Some(_)) => "slc.drain".to_owned(),
                     (key, _) => key.to_owned(),
                 },
-                value: Value::of(tunable.key, (tunable.get)(at)),
+                value: Value::new(tunable.key, (tunable.get)(at)),
                 error: Some(error),
                 decided: solve::is_decided(error) && fit.shows(index),
             })
             .collect();
         let (here, scale) = (fit.squares(), fit.scale());
         // With everything else fitted anew.
-        let worse = |it: &Parameters| {
-            let other = self.fit(it.clone());
+        let worse = |parameters: &Parameters| {
+            let other = self.fit(parameters.clone());
             let squares = other.squares() - here;
             squares > REFIT_MAX * scale
                 || (squares > SIGNIFICANT * scale
@@ -405,10 +406,10 @@ impl Flash<'_> {
             all.push(Parameter { key: key.to_owned(), value, error: None, decided });
         };
         let others = |key: &str| {
-            let of_key = alternatives(at).into_iter().filter(|it| it.0 == key);
+            let of_key = alternatives(at).into_iter().filter(|choice| choice.0 == key);
             of_key
-                .map(|it| it.1)
-                .filter(|it| it.deep_queue != at.deep_queue || key != "deep-queue")
+                .map(|choice| choice.1)
+                .filter(|parameters| parameters.deep_queue != at.deep_queue || key != "deep-queue")
                 .collect()
         };
         let order = match at.link_order {

@@ -92,8 +92,9 @@ pub fn costs(profile: &Profile, write_cache: u64) -> KernelCosts {
         [(LARGE, Order::Sequential), (SMALL, Order::Sequential), (SMALL, Order::Random)]
             .map(|(block, order)| outcome(operation, block, order))
     });
-    let whole = |it: f64| (it as u64).max(1);
-    let latency = |it: &Outcome| it.streams[0].latency.quantile(PERCENTILE * 10_000) * SLACK / 1000;
+    let whole = |number: f64| (number as u64).max(1);
+    let latency =
+        |run: &Outcome| run.streams[0].latency.quantile(PERCENTILE * 10_000) * SLACK / 1000;
     KernelCosts {
         rbps: whole(reads[0].rate(0)),
         rseqiops: whole(reads[1].iops(0)),

@@ -55,7 +55,7 @@ pub(super) fn best(plain: Flash<'_>) -> (Flash<'_>, ssd::Parameters) {
 fn path(plain: &Flash<'_>, path: Path) -> Path {
     let Some((lone, own)) = plain.cached_write() else { return path };
     let (mean, deviation) = plain.survey.lone_read;
-    let tail = plain.number(LONE_READS, "longest of 0").map_or(0.0, |it| it - mean);
+    let tail = plain.number(LONE_READS, "longest of 0").map_or(0.0, |longest| longest - mean);
     let jitter = match tail > TAIL * deviation {
         true => (tail / LONGEST_OF_4000).min(deviation),
         false => 0.0,
@@ -77,7 +77,8 @@ fn with_directions(shared: Flash<'_>) -> (Flash<'_>, Scored) {
 
 /// The same limits, shared by reads and writes if they are not, and the reverse.
 fn other_directions<'a>(flash: &Flash<'a>) -> Flash<'a> {
-    let other = |it: volume::Parameters| volume::Parameters { shared: !it.shared, ..it };
+    let other =
+        |limits: volume::Parameters| volume::Parameters { shared: !limits.shared, ..limits };
     Flash { volume: flash.volume.map(other), ..*flash }
 }
 
@@ -92,7 +93,7 @@ pub(super) fn parameters(flash: &Flash<'_>, at: &ssd::Parameters) -> Vec<Paramet
     };
     let is_over = (flash.is_over)();
     // A burst ends with a slice, so it is known to a slice only.
-    let is_smooth = limits.burst.is_some_and(|it| volume.slice.0 * 10 < it.0);
+    let is_smooth = limits.burst.is_some_and(|burst| volume.slice.0 * 10 < burst.0);
     let directions = !is_over && {
         let other = other_directions(flash);
         let (here, scale) = (flash.squares(at.clone()), flash.scale(at));

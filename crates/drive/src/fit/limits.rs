@@ -66,11 +66,12 @@ struct Line {
 }
 
 impl Line {
-    fn of(series: &[(u64, u64)]) -> Option<Self> {
+    fn fit(series: &[(u64, u64)]) -> Option<Self> {
         let last = series.last().filter(|_| series.len() >= ENTRIES_MIN)?;
-        let from = series.partition_point(|it| it.1 < last.1 / 2);
+        let from = series.partition_point(|entry| entry.1 < last.1 / 2);
         let late = &series[from..];
-        let points: Vec<(f64, f64)> = late.iter().map(|it| (it.1 as f64, it.0 as f64)).collect();
+        let points: Vec<(f64, f64)> =
+            late.iter().map(|(bytes, at)| (*at as f64, *bytes as f64)).collect();
         let (slope, _) = least_squares(&points)?;
         let part = |at: f64| {
             let begin = points[0].0;
@@ -79,7 +80,7 @@ impl Line {
         };
         // The highest point of each part.
         let mut tops: [Option<(f64, f64)>; PARTS] = [None; PARTS];
-        let over = |it: (f64, f64)| it.1 - slope * it.0;
+        let over = |point: (f64, f64)| point.1 - slope * point.0;
         for point in &points {
             let top = &mut tops[part(point.0)];
             if top.is_none_or(|top| over(top) < over(*point)) {
@@ -87,7 +88,7 @@ impl Line {
             }
         }
         let tops: Vec<(f64, f64)> = tops.into_iter().flatten().collect();
-        let (slope, intercept) = least_squares(&tops).filter(|it| it.0 > 0.0)?;
+        let (slope, intercept) = least_squares(&tops).filter(|line| line.0 > 0.0)?;
         // How far the line is above the bytes just before each entry, at most in each part.
         let mut steps = [0.0_f64; PARTS];
         for pair in points.windows(2) {
@@ -95,16 +96,18 @@ impl Line {
             let step = &mut steps[part(pair[1].0)];
             *step = step.max(below);
         }
-        let (low, high) =
-            steps.iter().fold((f64::MAX, 0.0_f64), |it, step| (it.0.min(*step), it.1.max(*step)));
+        let (low, high) = (
+            steps.iter().copied().fold(f64::MAX, f64::min),
+            steps.iter().copied().fold(0.0, f64::max),
+        );
         let entry = (last.1 - late[0].1) as f64 / late.len() as f64;
         let is_slice = low > SHORT.0 as f64 && low > GAP * entry && high < STEPS_ALIKE * low;
         // A drive that needs most of a slice for what arrives at once leaves gaps in some slices only.
         let is_step = |slice: &Nanos| slice.0 as f64 <= 2.0 * high;
         let burst = Nanos((intercept / slope).max(0.0) as u64);
-        let early = series[..from].iter().find(|it| it.1 >= burst.0 / 2);
+        let early = series[..from].iter().find(|entry| entry.1 >= burst.0 / 2);
         let has_burst = burst > SHORT
-            && early.is_some_and(|it| it.0 as f64 > CLIFF * slope * it.1.max(1) as f64);
+            && early.is_some_and(|entry| entry.0 as f64 > CLIFF * slope * entry.1.max(1) as f64);
         Some(Self {
             rate: slope * 1e9,
             burst: has_burst.then_some(burst),
@@ -122,24 +125,24 @@ fn period(points: &[(f64, f64)], gap: f64) -> Option<Nanos> {
     let ends: Vec<f64> = gaps.map(|pair| pair[1].0).collect();
     let mut periods: Vec<f64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
     periods.sort_by(f64::total_cmp);
-    periods.get(periods.len() / 2).map(|it| Nanos(*it as u64))
+    periods.get(periods.len() / 2).map(|period| Nanos(*period as u64))
 }
 
 /// Slope and intercept of the line through these points.
 fn least_squares(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let count = points.len() as f64;
-    let (x, y) =
-        points.iter().fold((0.0, 0.0), |sum, it| (sum.0 + it.0 / count, sum.1 + it.1 / count));
-    let spread: f64 = points.iter().map(|it| (it.0 - x).powi(2)).sum();
-    let common: f64 = points.iter().map(|it| (it.0 - x) * (it.1 - y)).sum();
+    let x: f64 = points.iter().map(|point| point.0 / count).sum();
+    let y: f64 = points.iter().map(|point| point.1 / count).sum();
+    let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    let common: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
     (spread > 0.0).then(|| (common / spread, y - common / spread * x))
 }
 
 impl Limits {
     /// From the rows of the survey; `None` if they did not run long enough.
-    pub(super) fn of(records: &[Record]) -> Option<Self> {
-        let line =
-            |name| records.iter().find(|it| it.row == name).and_then(|it| Line::of(&it.series));
+    pub(super) fn found(records: &[Record]) -> Option<Self> {
+        let record = |name| records.iter().find(|record| record.row == name);
+        let line = |name| Line::fit(&record(name)?.series);
         let (small, large) = (line(SUSTAINED_SMALL)?, line(SUSTAINED)?);
         // Where small reads carry as much as large ones, the limit is on bytes.
         let limits_ios = small.is_limit() && small.rate * SAME < large.rate;
@@ -154,14 +157,14 @@ impl Limits {
         };
         let shown = |of: fn(&Line) -> Option<Nanos>| {
             let both = [(limits_ios, of(&small)), (limits_bytes, of(&large))];
-            both.into_iter().find_map(|(limits, it)| it.filter(|_| limits))
+            both.into_iter().find_map(|(limits, number)| number.filter(|_| limits))
         };
         let reached = ((small.rate / SMALL as f64) as u64, large.rate as u64);
         Some(Self {
             iops: limits_ios.then_some(reached.0),
             rate: limits_bytes.then_some(reached.1),
-            burst: shown(|it| it.burst),
-            slice: shown(|it| it.slice),
+            burst: shown(|line| line.burst),
+            slice: shown(|line| line.slice),
             reached,
         })
     }
@@ -171,12 +174,12 @@ impl Limits {
     }
     /// A series of large writes, if its rate in the end is that of the limits: until the burst is over, and from then on.
     pub(super) fn limited(&self, series: &[(u64, u64)]) -> Option<Vec<Regime>> {
-        let line = Line::of(series)?;
-        let of_ios = self.iops.map_or(f64::MAX, |it| (it * LARGE) as f64);
-        let limit = self.rate.map_or(f64::MAX, |it| it as f64).min(of_ios);
+        let line = Line::fit(series)?;
+        let of_ios = self.iops.map_or(f64::MAX, |iops| (iops * LARGE) as f64);
+        let limit = self.rate.map_or(f64::MAX, |rate| rate as f64).min(of_ios);
         let burst = line.burst.or(line.slice).unwrap_or(Nanos::ZERO);
         let after = Regime { from: (line.rate * burst.0 as f64 / 1e9) as u64, rate: line.rate };
-        let at_first = series.partition_point(|it| it.0 < after.from.max(1));
+        let at_first = series.partition_point(|entry| entry.0 < after.from.max(1));
         let (bytes, at) = *series.get(at_first)?;
         let before = Regime { from: 0, rate: bytes as f64 * 1e9 / at.max(1) as f64 };
         (limit / line.rate < SAME && line.rate / limit < SAME).then(|| vec![before, after])
@@ -187,7 +190,7 @@ impl Limits {
     }
     /// How long a device rests before each row, so that a burst is allowed again.
     pub fn rest(&self, scope: &Scope) -> Option<Nanos> {
-        self.burst.filter(|it| *it <= REST_MAX || scope.is_simulated)
+        self.burst.filter(|burst| *burst <= REST_MAX || scope.is_simulated)
     }
     /// A volume with these limits, as rows meet it: without a burst for which they do not wait. Where no series shows a
     /// limit, what was reached is one.
@@ -220,9 +223,9 @@ mod tests {
 
     fn limits(name: &str) -> (Profile, Limits) {
         let truth = profile::read(name).unwrap();
-        let rows = scope(&truth).survey();
-        let long: Vec<_> = rows.into_iter().filter(|it| LONG.contains(&it.name.as_str())).collect();
-        let found = Limits::of(&measured(&truth, 3, &long)).unwrap();
+        let mut rows = scope(&truth).survey();
+        rows.retain(|row| LONG.contains(&row.name.as_str()));
+        let found = Limits::found(&measured(&truth, 3, &rows)).unwrap();
         (truth, found)
     }
     const LONG: [&str; 2] = [SUSTAINED, SUSTAINED_SMALL];
@@ -230,7 +233,7 @@ mod tests {
     /// Whether a number that was found is within 10 % of the drive's, and how often one was found.
     fn agree(found: &mut u32, number: Option<u64>, truth: u64) -> bool {
         *found += u32::from(number.is_some());
-        number.is_none_or(|it| it.abs_diff(truth) * 10 <= truth)
+        number.is_none_or(|found| found.abs_diff(truth) * 10 <= truth)
     }
 
     /// Goal: limits that are found are the volume's, and most are found. Method: forty volumes that nobody offers. Two of them
@@ -254,10 +257,10 @@ mod tests {
             check(
                 2,
                 "burst",
-                found.burst.filter(|_| found.slice.is_none()).map(|it| it.0),
+                found.burst.filter(|_| found.slice.is_none()).map(|burst| burst.0),
                 volume.burst.0,
             );
-            check(3, "slice", found.slice.map(|it| it.0), volume.slice.0);
+            check(3, "slice", found.slice.map(|slice| slice.0), volume.slice.0);
         }
         println!("iops, rate, burst, slice found: {counts:?} of 40; wrong: {wrong:?}");
         assert!(wrong.len() <= 2, "{wrong:?}");
@@ -279,7 +282,7 @@ mod tests {
         // A longer row has more requests, since it ends with them, too.
         let requests = |row_time| {
             let scope = Scope { row_time: Nanos::from_secs(row_time), ..live };
-            let row = scope.survey().into_iter().find(|it| it.name == SUSTAINED).unwrap();
+            let row = scope.survey().into_iter().find(|row| row.name == SUSTAINED).unwrap();
             row.load.measured.requests
         };
         assert_eq!(requests(50), 10 * requests(5));

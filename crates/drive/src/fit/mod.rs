@@ -63,17 +63,17 @@ pub fn fit(
             let mut parameters = flash.parameters(&best);
             if flash.volume.is_some() {
                 // The path is an estimate, and what is left to choose from explains its error.
-                let choices = parameters.iter_mut().filter(|it| it.error.is_none());
-                choices.for_each(|it| it.decided = false);
+                let choices = parameters.iter_mut().filter(|parameter| parameter.error.is_none());
+                choices.for_each(|parameter| parameter.decided = false);
                 parameters.extend(limited::parameters(&flash, &best));
             }
             (Model::Ssd(best), flash.volume, parameters)
         }
     };
     let residuals = residuals(&profile_of(model.clone(), volume), rows, numbers);
-    let volume = survey.limits.zip(volume).map(|(limits, it)| {
-        let burst = limits.whole_burst(&it);
-        volume::Parameters { burst, ..it }
+    let volume = survey.limits.zip(volume).map(|(limits, volume)| {
+        let burst = limits.whole_burst(&volume);
+        volume::Parameters { burst, ..volume }
     });
     Fitted { model, volume, parameters, residuals }
 }
@@ -81,18 +81,18 @@ pub fn fit(
 /// Bytes a second of the worst mix of small requests that was measured.
 pub fn worst_case(survey: &Survey, records: &[Record]) -> u64 {
     let of = |name: &str, quantity: Quantity| {
-        records.iter().find(|it| it.row == name).and_then(|it| it.number(quantity))
+        records.iter().find(|record| record.row == name).and_then(|record| record.number(quantity))
     };
     let mix = |name: &str| {
         let other = of(name, Quantity::Rate(1)).unwrap_or(0.0);
-        of(name, Quantity::Rate(0)).map(|it| it + other)
+        of(name, Quantity::Rate(0)).map(|rate| rate + other)
     };
     let rate = |depth: f64, latency: f64| depth * row::SMALL as f64 * 1e9 / latency.max(1.0);
     let lone_read = rate(1.0, survey.lone_read.0);
     if survey.is_disk {
         return mix(row::DISK_MIX).into_iter().fold(lone_read, f64::min).max(1.0) as u64;
     }
-    let reads = of("4 KiB random reads, QD32", Quantity::Latency(0)).map(|it| rate(32.0, it));
+    let reads = of("4 KiB random reads, QD32", Quantity::Latency(0)).map(|time| rate(32.0, time));
     let mix = mix(row::MIX);
     reads.into_iter().chain(mix).reduce(f64::min).unwrap_or(lone_read).max(1.0) as u64
 }
@@ -105,7 +105,7 @@ pub fn knee(records: &[Record]) -> Option<u32> {
         Some((depth, f64::from(depth) / record.number(Quantity::Latency(0))?.max(1.0)))
     };
     let rates: Vec<(u32, f64)> = records.iter().filter_map(of).collect();
-    let highest = rates.iter().map(|it| it.1).fold(0.0, f64::max);
-    let all = rates.iter().filter(|it| it.1 >= 0.95 * highest).map(|it| it.0);
+    let highest = rates.iter().map(|rate| rate.1).fold(0.0, f64::max);
+    let all = rates.iter().filter(|rate| rate.1 >= 0.95 * highest).map(|rate| rate.0);
     all.min().filter(|_| rates.len() > 1)
 }

@@ -26,7 +26,7 @@ pub enum Value {
 
 impl Value {
     /// A parameter with this key, in the unit of the key.
-    pub(super) fn of(key: &str, value: f64) -> Self {
+    pub(super) fn new(key: &str, value: f64) -> Self {
         let whole = value.max(0.0).round() as u64;
         match key {
             "link" | "drain" | "bus" | "outer" | "inner" => Self::Rate(whole),
@@ -85,8 +85,8 @@ impl Fitted {
     /// Bytes of its write cache.
     pub fn write_cache(&self) -> u64 {
         match &self.model {
-            Model::Hdd(it) => it.write_cache * 4096,
-            Model::Ssd(it) => it.write_cache,
+            Model::Hdd(disk) => disk.write_cache * 4096,
+            Model::Ssd(ssd) => ssd.write_cache,
         }
     }
     /// A profile with the fitted model.

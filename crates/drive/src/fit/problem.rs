@@ -55,8 +55,8 @@ pub(super) type Numbers = BTreeMap<(String, String), f64>;
 
 /// By row and quantity.
 pub(super) fn numbers(records: &[Record]) -> Numbers {
-    let all = records.iter().flat_map(|it| &it.numbers);
-    all.map(|it| ((it.row.clone(), it.quantity.clone()), it.value)).collect()
+    let all = records.iter().flat_map(|record| &record.numbers);
+    all.map(|number| ((number.row.clone(), number.quantity.clone()), number.value)).collect()
 }
 
 /// A number of the plan beside the model's.
@@ -92,7 +92,7 @@ impl Residual {
 pub(super) fn residuals(profile: &Profile, rows: &[Row], numbers: &Numbers) -> Vec<Residual> {
     let mut all = Vec::new();
     for row in rows {
-        let has = |it: &Quantity| numbers.contains_key(&(row.name.clone(), it.name()));
+        let has = |quantity: &Quantity| numbers.contains_key(&(row.name.clone(), quantity.name()));
         if !row.quantities.iter().any(has) {
             continue;
         }
@@ -100,7 +100,7 @@ pub(super) fn residuals(profile: &Profile, rows: &[Row], numbers: &Numbers) -> V
         for quantity in &row.quantities {
             let name = quantity.name();
             let Some(measured) = numbers.get(&(row.name.clone(), name)) else { continue };
-            let model = quantity.of(&outcome);
+            let model = quantity.value_in(&outcome);
             all.push(Residual {
                 row: row.name.clone(),
                 quantity: row.describe(*quantity),
@@ -117,8 +117,8 @@ pub(super) fn residuals(profile: &Profile, rows: &[Row], numbers: &Numbers) -> V
 
 /// Mean absolute error in percent: of the rows that were fitted, or of those that only verify.
 pub(super) fn mean_error(residuals: &[Residual], held_out: bool) -> Option<f64> {
-    let of = residuals.iter().filter(|it| it.held_out == held_out);
-    let errors: Vec<f64> = of.map(|it| it.error_percent.abs()).collect();
+    let of = residuals.iter().filter(|residual| residual.held_out == held_out);
+    let errors: Vec<f64> = of.map(|residual| residual.error_percent.abs()).collect();
     (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
 }
 
@@ -129,7 +129,7 @@ pub(super) struct Simulations(RefCell<BTreeMap<String, Rc<[f64]>>>);
 
 impl Simulations {
     /// The quantities of these rows, in their order, for a model behind these limits.
-    fn of(
+    fn quantities(
         &self,
         rows: &[&Row],
         model: &Model,
@@ -139,8 +139,8 @@ impl Simulations {
         let keys: Vec<String> = rows.iter().map(key).collect();
         let known = |key| self.0.borrow().get(key).cloned();
         let found: Vec<Option<Rc<[f64]>>> = keys.iter().map(known).collect();
-        let missing = rows.iter().zip(&found).filter(|it| it.1.is_none());
-        let missing: Vec<&Row> = missing.map(|it| *it.0).collect();
+        let missing = rows.iter().zip(&found).filter(|row| row.1.is_none());
+        let missing: Vec<&Row> = missing.map(|row| *row.0).collect();
         let mut new = simulate(&missing, &profile_of(model.clone(), volume)).into_iter();
         let all = keys.into_iter().zip(found).map(|(key, found)| {
             found.or_else(|| {
@@ -163,16 +163,18 @@ fn simulate(rows: &[&Row], profile: &Profile) -> Vec<Vec<f64>> {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(row) = rows.get(index) else { return done };
             let outcome = row.simulate(profile);
-            done.push((index, row.quantities.iter().map(|it| it.of(&outcome)).collect()));
+            let value = |quantity: &Quantity| quantity.value_in(&outcome);
+            done.push((index, row.quantities.iter().map(value).collect()));
         }
     };
     let threads = thread::available_parallelism().map_or(1, usize::from).min(rows.len());
     let mut all: Vec<(usize, Vec<f64>)> = thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let own = work();
-        let others =
-            others.into_iter().flat_map(|it| it.join().expect("a simulation does not panic"));
-        own.into_iter().chain(others).collect()
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().expect("a simulation does not panic")
+        };
+        own.into_iter().chain(others.into_iter().flat_map(join)).collect()
     });
     all.sort_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, quantities)| quantities).collect()
@@ -204,7 +206,7 @@ impl<P: Clone> Fit<'_, P> {
     }
     /// The sum of squares of the parameters as they are.
     pub(super) fn squares(&self) -> f64 {
-        self.residuals(&self.values()).iter().map(|it| it * it).sum()
+        self.residuals(&self.values()).iter().map(|residual| residual * residual).sum()
     }
     /// The best parameters near those that it has, and their sum of squares.
     pub(super) fn best(&self) -> (P, f64) {
@@ -227,7 +229,7 @@ impl<P: Clone> Fit<'_, P> {
     /// tolerances are taken to be too small.
     pub(super) fn errors(&self) -> Vec<f64> {
         let scale = self.scale().sqrt();
-        solve::errors(self, &self.values()).into_iter().map(|it| it * scale).collect()
+        solve::errors(self, &self.values()).into_iter().map(|error| error * scale).collect()
     }
     /// Whether an error of a tenth in a parameter shows even if all others are fitted anew. An interrupted fit does not
     /// know.
@@ -236,8 +238,8 @@ impl<P: Clone> Fit<'_, P> {
             return false;
         }
         let limit = self.squares() + solve::SIGNIFICANT * self.scale();
-        let others: Vec<Tunable<P>> =
-            self.tunables.iter().enumerate().filter(|it| it.0 != index).map(|it| *it.1).collect();
+        let mut others = self.tunables.to_vec();
+        others.remove(index);
         let tunable = &self.tunables[index];
         [1.1, 1.0 / 1.1].into_iter().all(|factor| {
             let mut base = self.base.clone();
@@ -249,20 +251,21 @@ impl<P: Clone> Fit<'_, P> {
     pub(super) fn scale(&self) -> f64 {
         let residuals = self.residuals(&self.values());
         let free = residuals.len().saturating_sub(self.tunables.len()).max(1);
-        (residuals.iter().map(|it| it * it).sum::<f64>() / free as f64).max(1.0)
+        (residuals.iter().map(|residual| residual * residual).sum::<f64>() / free as f64).max(1.0)
     }
 }
 
 impl<P: Clone> Problem for Fit<'_, P> {
     fn residuals(&self, parameters: &[f64]) -> Vec<f64> {
         let model = (self.model)(self.at(parameters));
-        let known =
-            |row: &Row, it: &Quantity| self.numbers.get(&(row.name.clone(), it.name())).copied();
-        let is_fitted =
-            |row: &&Row| !row.held_out && row.quantities.iter().any(|it| known(row, it).is_some());
+        let known = |row: &Row, quantity: &Quantity| {
+            self.numbers.get(&(row.name.clone(), quantity.name())).copied()
+        };
+        let has_any = |row: &Row| row.quantities.iter().any(|name| known(row, name).is_some());
+        let is_fitted = |row: &&Row| !row.held_out && has_any(row);
         let rows: Vec<&Row> = self.rows.iter().filter(is_fitted).collect();
         let mut all = Vec::new();
-        let simulated = self.simulations.of(&rows, &model, self.volume);
+        let simulated = self.simulations.quantities(&rows, &model, self.volume);
         for (row, quantities) in rows.iter().zip(simulated) {
             for (quantity, here) in row.quantities.iter().zip(quantities.iter()) {
                 let Some(measured) = known(row, quantity) else { continue };
@@ -276,9 +279,9 @@ impl<P: Clone> Problem for Fit<'_, P> {
         all
     }
     fn ranges(&self) -> Vec<(f64, f64)> {
-        self.tunables
-            .iter()
-            .map(|it| ((it.range.0 + it.offset).max(1e-9), it.range.1 + it.offset))
-            .collect()
+        let range = |Tunable { range: (low, high), offset, .. }: &Tunable<P>| {
+            ((low + offset).max(1e-9), high + offset)
+        };
+        self.tunables.iter().map(range).collect()
     }
 }

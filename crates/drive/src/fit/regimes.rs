@@ -27,7 +27,7 @@ pub(super) fn regimes(series: &[(u64, u64)]) -> Vec<Regime> {
     let mean = |from: usize, to: usize| {
         // Of times, not of rates: a window has the same bytes as any other.
         let part = &windows[from..to.min(windows.len())];
-        part.len() as f64 / part.iter().map(|it| 1.0 / it.1).sum::<f64>().max(1e-12)
+        part.len() as f64 / part.iter().map(|window| 1.0 / window.1).sum::<f64>().max(1e-12)
     };
     let mut found: Vec<Regime> = Vec::new();
     let mut begun = 0;
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn cliffs_are_found() {
         let found = regimes(&series(&[(20, 1_000_000), (40, 2_000_000), (40, 6_000_000)]));
-        let from: Vec<u64> = found.iter().map(|it| it.from >> 20).collect();
+        let from: Vec<u64> = found.iter().map(|regime| regime.from >> 20).collect();
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(from[1].abs_diff(20) <= 3 && from[2].abs_diff(60) <= 3, "{from:?}");
         let found = regimes(&series(&[(30, 1_000_000), (1, 4_000_000), (30, 1_000_000)]));

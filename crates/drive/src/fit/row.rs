@@ -84,7 +84,7 @@ impl Record {
     /// Its number of a quantity.
     pub(super) fn number(&self, quantity: Quantity) -> Option<f64> {
         let name = quantity.name();
-        self.numbers.iter().find(|it| it.quantity == name).map(|it| it.value)
+        self.numbers.iter().find(|number| number.quantity == name).map(|number| number.value)
     }
 }
 
@@ -123,7 +123,7 @@ impl Quantity {
         }
     }
     /// Its value; 0 where nothing was counted.
-    pub fn of(self, outcome: &Outcome) -> f64 {
+    pub fn value_in(self, outcome: &Outcome) -> f64 {
         match self {
             Self::Latency(stream) => outcome.latency(stream),
             Self::Deviation(stream) => deviation(outcome, stream),
@@ -160,11 +160,12 @@ impl Row {
     /// The part of a model on which this row depends; everything else has fixed values.
     pub(super) fn model(&self, model: &Model) -> Model {
         let streams = &self.load.streams;
-        let reads = streams.iter().filter(|it| it.operation == Operation::Read).count();
-        let only_reads = reads == streams.len() && streams.iter().all(|it| it.flush_every == 0);
+        let reads = streams.iter().filter(|stream| stream.operation == Operation::Read).count();
+        let flushes = streams.iter().any(|stream| stream.flush_every > 0);
+        let only_reads = reads == streams.len() && !flushes;
         match model {
-            Model::Ssd(it) if only_reads => Model::Ssd(it.of_reads()),
-            Model::Ssd(it) if reads == 0 => Model::Ssd(it.of_writes()),
+            Model::Ssd(ssd) if only_reads => Model::Ssd(ssd.of_reads()),
+            Model::Ssd(ssd) if reads == 0 => Model::Ssd(ssd.of_writes()),
             other => other.clone(),
         }
     }
@@ -178,9 +179,9 @@ impl Row {
         let of = |quantity: &Quantity| Measured {
             row: self.name.clone(),
             quantity: quantity.name(),
-            value: quantity.of(outcome),
+            value: quantity.value_in(outcome),
         };
-        let is_counted = |it: &&Quantity| it.stream() == 0 || outcome.iops(it.stream()) > 0.0;
+        let is_counted = |name: &&Quantity| name.stream() == 0 || outcome.iops(name.stream()) > 0.0;
         self.quantities.iter().filter(is_counted).map(of).collect()
     }
     /// A quantity for readers, such as `latency of 4 KiB reads`, or `latency` where all requests are alike.
@@ -237,8 +238,8 @@ mod tests {
         let nothing = Amount { requests: 0, time: Nanos::ZERO };
         let load = Load { streams: Vec::new(), warm_up: nothing, measured: nothing, window: 0 };
         let row = Row { name: "x".into(), load, quantities, tolerance: 0.01, held_out: false };
-        let names: Vec<String> = row.measured(&outcome).into_iter().map(|it| it.quantity).collect();
-        assert_eq!(names, ["rate of 0"]);
+        let measured = row.measured(&outcome);
+        assert!(matches!(measured.as_slice(), [only] if only.quantity == "rate of 0"));
     }
 
     /// Goal: one pause of the host does not look like a drive whose latency varies. Method: 999 equal latencies and a long
@@ -247,13 +248,13 @@ mod tests {
     fn a_single_pause_is_no_deviation() {
         let of = |latencies: &[u64]| {
             let mut counted = Counted::default();
-            latencies.iter().for_each(|it| counted.latency.record(*it));
+            latencies.iter().for_each(|latency| counted.latency.record(*latency));
             deviation(&Outcome { streams: vec![counted], ..Outcome::default() }, 0)
         };
         let mut pause = vec![100_000; 999];
         pause.push(50_000_000);
         assert!(of(&pause) < 1.0, "{}", of(&pause));
-        let turns: Vec<u64> = (0..1000).map(|it| 50_000 + it % 2 * 100_000).collect();
+        let turns: Vec<u64> = (0..1000).map(|turn| 50_000 + turn % 2 * 100_000).collect();
         assert!((of(&turns) - 50_000.0).abs() < 2_000.0, "{}", of(&turns));
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Fitted {
 }
 
 fn squares(residuals: &[f64]) -> f64 {
-    residuals.iter().map(|it| it * it).sum()
+    residuals.iter().map(|residual| residual * residual).sum()
 }
 
 /// Residuals and the logarithm of a parameter after it was multiplied by a factor.
@@ -110,7 +110,7 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
         for row in at + 1..size {
             let pivot = matrix[at].clone();
             let factor = matrix[row][at] / pivot[at];
-            matrix[row].iter_mut().zip(&pivot).for_each(|(it, above)| *it -= factor * above);
+            matrix[row].iter_mut().zip(&pivot).for_each(|(cell, above)| *cell -= factor * above);
             right[row] -= factor * right[at];
         }
     }
@@ -142,7 +142,7 @@ pub(super) fn fit(
         let matrix = normal(&columns);
         let right: Vec<f64> = columns
             .iter()
-            .map(|it| -it.iter().zip(&residuals).map(|(a, b)| a * b).sum::<f64>())
+            .map(|column| -column.iter().zip(&residuals).map(|(a, b)| a * b).sum::<f64>())
             .collect();
         let before = best;
         for _ in 0..5 {
@@ -214,8 +214,8 @@ pub(super) fn errors(problem: &dyn Problem, at: &[f64]) -> Vec<f64> {
     }
     let size = at.len();
     let error = |index: usize| {
-        let unit = (0..size).map(|it| if it == index { 1.0 } else { 0.0 }).collect();
-        solve(matrix.clone(), unit).map_or(f64::INFINITY, |it| it[index].max(0.0).sqrt())
+        let unit = (0..size).map(|other| if other == index { 1.0 } else { 0.0 }).collect();
+        solve(matrix.clone(), unit).map_or(f64::INFINITY, |column| column[index].max(0.0).sqrt())
     };
     (0..size).map(error).collect()
 }
@@ -250,7 +250,7 @@ mod tests {
             (fitted.parameters[0] - 3.0).abs() < 0.01 && (fitted.parameters[1] - 7.0).abs() < 0.02
         );
         let errors = errors(&Four, &fitted.parameters);
-        let decided: Vec<bool> = errors.iter().map(|it| is_decided(*it)).collect();
+        let decided: Vec<bool> = errors.iter().map(|error| is_decided(*error)).collect();
         assert_eq!(decided, [true, true, false, false], "{errors:?}");
     }
 }

@@ -7,7 +7,7 @@ use super::row::{FILL, FILL_SHORT, FLUSH, LONE_READS, Quantity, READS, Record, S
 /// A lone small read that takes longer comes from a disk.
 const DISK_NANOS: f64 = 2_000_000.0;
 /// Where nothing was written.
-const WRITE_RATE_UNKNOWN: u64 = 100_000_000;
+const WRITE_RATE_UNKNOWN: f64 = 100e6;
 
 /// What the survey found.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,13 +33,13 @@ pub struct Survey {
 impl Survey {
     /// From what the survey's rows gave; rows that did not run are missing. `None` without reads.
     pub fn new(records: &[Record]) -> Option<Self> {
-        let of = |name: &str| records.iter().find(|it| it.row == name);
-        let number = |name: &str, quantity| of(name).and_then(|it| it.number(quantity));
+        let of = |name: &str| records.iter().find(|record| record.row == name);
+        let number = |name: &str, quantity| of(name).and_then(|record| record.number(quantity));
         let deviation = number(LONE_READS, Quantity::Deviation(0)).unwrap_or(0.0);
         let lone_read = (number(LONE_READS, Quantity::Latency(0))?, deviation);
         let read_rate = number(READS, Quantity::Rate(0))?;
         let flush = number(FLUSH, Quantity::Flush(0)).unwrap_or(0.0);
-        let series = |name| of(name).map(|it| regimes(&it.series)).unwrap_or_default();
+        let series = |name| of(name).map(|record| regimes(&record.series)).unwrap_or_default();
         let (long, short) = (series(FILL), series(FILL_SHORT));
         let mut regimes = long;
         // A small cache is full within the first window of the long series.
@@ -49,15 +49,15 @@ impl Survey {
         {
             regimes = vec![short[0], Regime { from: short[1].from, ..steady }];
         }
-        let limits = Limits::of(records);
+        let limits = Limits::found(records);
         // Writes that the limits of a volume slow down say nothing about a cache.
-        if let Some(limited) = limits.and_then(|it| it.limited(&of(FILL)?.series)) {
+        if let Some(limited) = limits.and_then(|limits| limits.limited(&of(FILL)?.series)) {
             regimes = limited;
         }
         let cliff = regimes.get(1);
-        let steady = number(STEADY, Quantity::Rate(0)).map_or(WRITE_RATE_UNKNOWN, |it| it as u64);
-        let write_rate = cliff.or(regimes.first()).map_or(steady, |it| it.rate as u64);
-        let fill_bytes = cliff.map_or(0, |it| it.from + it.from / 2 + 256 * SMALL);
+        let steady = number(STEADY, Quantity::Rate(0)).unwrap_or(WRITE_RATE_UNKNOWN);
+        let write_rate = cliff.or(regimes.first()).map_or(steady, |regime| regime.rate) as u64;
+        let fill_bytes = cliff.map_or(0, |cliff| cliff.from + cliff.from / 2 + 256 * SMALL);
         Some(Self {
             is_disk: lone_read.0 > DISK_NANOS,
             lone_read,
@@ -72,6 +72,6 @@ impl Survey {
     /// Bytes of the write cache, as far as they show in the first cliff: it fills at the difference of the rates.
     pub(super) fn cache_bytes(&self) -> Option<f64> {
         let [first, second, ..] = self.regimes.as_slice() else { return None };
-        Some(second.from as f64 * (1.0 - second.rate / first.rate)).filter(|it| *it > 0.0)
+        Some(second.from as f64 * (1.0 - second.rate / first.rate)).filter(|bytes| *bytes > 0.0)
     }
 }

@@ -59,9 +59,9 @@ fn calibrated(name: &str, seed: u64, is_over: bool) -> (Scope, Fitted) {
 fn of_truth(value: &str, like: Value) -> Option<f64> {
     use iofair_core::unit::{parse_bytes, parse_rate, parse_time};
     match like {
-        Value::Nanos(_) => parse_time(value).ok().map(|it| it.0 as f64),
-        Value::Bytes(_) => parse_bytes(value).ok().map(|it| it as f64),
-        Value::Rate(_) => parse_rate(value).ok().map(|it| it as f64),
+        Value::Nanos(_) => parse_time(value).ok().map(|time| time.0 as f64),
+        Value::Bytes(_) => parse_bytes(value).ok().map(|bytes| bytes as f64),
+        Value::Rate(_) => parse_rate(value).ok().map(|rate| rate as f64),
         Value::Count(_) => value.parse().ok(),
         Value::Flag(_) | Value::Text(_) => None,
     }
@@ -69,7 +69,7 @@ fn of_truth(value: &str, like: Value) -> Option<f64> {
 
 fn number(value: Value) -> f64 {
     match value {
-        Value::Nanos(it) | Value::Bytes(it) | Value::Rate(it) | Value::Count(it) => it as f64,
+        Value::Nanos(n) | Value::Bytes(n) | Value::Rate(n) | Value::Count(n) => n as f64,
         Value::Flag(_) | Value::Text(_) => 0.0,
     }
 }
@@ -91,11 +91,11 @@ fn what_a_row_does_not_need_changes_nothing() {
                 continue;
             }
             changed[usize::from(row.writes())] += 1;
-            let of = |model| row.simulate(&Profile { model, ..truth.clone() });
-            let [whole, own] = [of(truth.model.clone()), of(model)].map(|it| row.record(&it));
+            let record = |model| row.record(&row.simulate(&Profile { model, ..truth.clone() }));
+            let [whole, own] = [record(truth.model.clone()), record(model)];
             assert_eq!(whole, own, "{name}: {}", row.name);
         }
-        assert!(changed.iter().all(|it| *it > 3), "{name}: {changed:?}");
+        assert!(changed.iter().all(|rows| *rows > 3), "{name}: {changed:?}");
     }
 }
 
@@ -112,10 +112,10 @@ fn finds_by(name: &str, seed: u64, decided_min: usize) {
     let (mut wrong, mut decided) = (Vec::new(), 0);
     for parameter in &fitted.parameters {
         let Parameter { key, value, error, decided: is_decided } = parameter;
-        let known = truth.numbers.iter().find(|it| {
-            it.key == *key || it.key.ends_with(&format!("model.{}.{key}", kind(&fitted)))
+        let known = truth.numbers.iter().find(|number| {
+            number.key == *key || number.key.ends_with(&format!("model.{}.{key}", kind(&fitted)))
         });
-        let known = known.map_or("false", |it| &it.value);
+        let known = known.map_or("false", |number| &number.value);
         let close = match of_truth(known, *value) {
             Some(truth) => (number(*value) - truth).abs() <= truth * 0.1,
             None => value.written().trim_matches('"') == known,
@@ -171,19 +171,19 @@ fn surveys_find_the_numbers_of_each_profile() {
             assert!(is_close, "{name}: {what} {found}, and {expected} in the profile");
         };
         match &truth.model {
-            Model::Ssd(it) => {
-                let drain = it.slc.map_or(it.drain, |slc| slc.drain);
+            Model::Ssd(ssd) => {
+                let drain = ssd.slc.map_or(ssd.drain, |slc| slc.drain);
                 close("write rate", survey.write_rate as f64, drain as f64);
-                close("read rate", survey.read_rate, it.link as f64);
-                let first = it.firmware_read + it.page_read;
+                close("read rate", survey.read_rate, ssd.link as f64);
+                let first = ssd.firmware_read + ssd.page_read;
                 close("lone read", survey.lone_read.0, first.0 as f64);
-                close("flush", survey.flush, (it.flush + it.firmware_write).0 as f64);
-                if let Some(slc) = it.slc {
+                close("flush", survey.flush, (ssd.flush + ssd.firmware_write).0 as f64);
+                if let Some(slc) = ssd.slc {
                     close("fast flash", survey.regimes[2].from as f64, slc.size as f64);
-                    close("slow flash", survey.regimes[2].rate, it.drain as f64);
+                    close("slow flash", survey.regimes[2].rate, ssd.drain as f64);
                 }
             }
-            Model::Hdd(it) => close("flush", survey.flush, it.flush.0 as f64),
+            Model::Hdd(disk) => close("flush", survey.flush, disk.flush.0 as f64),
         }
         assert_eq!(survey.is_disk, matches!(truth.model, Model::Hdd(_)), "{name}");
     }
@@ -204,7 +204,7 @@ fn what_was_fitted_is_a_profile() {
         assert_eq!(read.build(1).worst_case_rate(), 1000);
         for parameter in &fitted.parameters {
             let key = format!("model.{}.{}", kind(&fitted), parameter.key);
-            let number = read.numbers.iter().find(|it| it.key == key).unwrap();
+            let number = read.numbers.iter().find(|number| number.key == key).unwrap();
             assert_eq!(number.value, parameter.value.written().trim_matches('"'), "{key}");
             assert_eq!(number.free, !parameter.decided, "{key}");
         }

@@ -40,8 +40,8 @@ pub fn profile_text(fitted: &Fitted, scope: &Scope, title: &str, worst_case: u64
     if !fitted.is_explained() {
         text += "# NOT EXPLAINED: the mean error of the rows is above 10 %, so the model is not this drive.\n";
     }
-    let undecided: Vec<&str> =
-        fitted.parameters.iter().filter(|it| !it.decided).map(|it| it.key.as_str()).collect();
+    let undecided = fitted.parameters.iter().filter(|parameter| !parameter.decided);
+    let undecided: Vec<&str> = undecided.map(|parameter| parameter.key.as_str()).collect();
     let _ = writeln!(text, "# No row decides: {}.\n", undecided.join(", "));
     let title = title.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
     let _ = writeln!(text, "title = \"{title}\"\n");
@@ -76,7 +76,7 @@ pub fn profile_text(fitted: &Fitted, scope: &Scope, title: &str, worst_case: u64
             }
             Some((table, key)) => {
                 let line = number(key, &written, &source(parameter), !parameter.decided);
-                match tables.iter_mut().find(|it| it.0 == table) {
+                match tables.iter_mut().find(|known| known.0 == table) {
                     Some((_, lines)) => *lines += &line,
                     None => tables.push((table, line)),
                 }

@@ -243,7 +243,7 @@ impl Hdd {
     /// The oldest command has waited so long that it goes before nearer ones, streams and destages.
     fn is_aged(&self, now: Instant) -> bool {
         let oldest = self.reads.front();
-        oldest.is_some_and(|it| now.since(it.arrived) > self.parameters.age)
+        oldest.is_some_and(|read| now.since(read.arrived) > self.parameters.age)
     }
     /// With many commands at once those that go on where the head is come before all others.
     fn streams_first(&self, now: Instant) -> bool {
@@ -257,7 +257,7 @@ impl Hdd {
         self.reads.front()?;
         if self.streams_first(now) {
             let at = self.read_cache.reading_at(now).unwrap_or(self.head);
-            let goes_on = |it: &Waiting| (at..=at + REACH).contains(&blocks_of(&it.command).0);
+            let goes_on = |read: &Waiting| (at..=at + REACH).contains(&blocks_of(&read.command).0);
             if let Some(index) = self.reads.iter().position(goes_on) {
                 return Some(index);
             }

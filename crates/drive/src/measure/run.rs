@@ -94,22 +94,22 @@ pub fn run(
         }
     }
     let from = bench.until(load.warm_up.requests, load.warm_up.time, is_over)?;
-    bench.running.iter_mut().for_each(|it| it.counted = Counted::default());
+    bench.running.iter_mut().for_each(|stream| stream.counted = Counted::default());
     bench.counts = true;
     let to = bench.until(load.measured.requests, load.measured.time, is_over)?;
     bench.counts = false;
     bench.drain()?;
-    let streams = bench.running.into_iter().map(|it| it.counted).collect();
+    let streams = bench.running.into_iter().map(|stream| stream.counted).collect();
     Ok(Outcome { time: to.since(from), streams, series: bench.series })
 }
 
 impl Bench<'_> {
     /// Sends the next request of a stream, or begins the pause before it.
     fn next(&mut self, index: usize) -> io::Result<()> {
-        let it = &mut self.running[index];
-        let every = u64::from(it.stream.pause_every.max(1));
-        if it.stream.pause > Nanos::ZERO && it.sent.is_multiple_of(every) {
-            let at = self.device.now() + it.stream.pause;
+        let running = &mut self.running[index];
+        let every = u64::from(running.stream.pause_every.max(1));
+        if running.stream.pause > Nanos::ZERO && running.sent.is_multiple_of(every) {
+            let at = self.device.now() + running.stream.pause;
             self.order += 1;
             self.pauses.push(Reverse((at, self.order, index)));
             return Ok(());
@@ -117,18 +117,18 @@ impl Bench<'_> {
         self.send(index)
     }
     fn send(&mut self, index: usize) -> io::Result<()> {
-        let it = &mut self.running[index];
-        let flush = it.stream.operation == Operation::Flush
-            || (it.stream.flush_every > 0 && it.unflushed >= it.stream.flush_every);
-        it.sent += 1;
+        let running = &mut self.running[index];
+        let flush = running.stream.operation == Operation::Flush
+            || (running.stream.flush_every > 0 && running.unflushed >= running.stream.flush_every);
+        running.sent += 1;
         let (operation, offset, bytes) = match flush {
             true => {
-                it.unflushed = 0;
+                running.unflushed = 0;
                 (Operation::Flush, 0, 0)
             }
-            false => (it.stream.operation, it.places.next(), it.stream.block),
+            false => (running.stream.operation, running.places.next(), running.stream.block),
         };
-        let durable = it.stream.durable && operation == Operation::Write;
+        let durable = running.stream.durable && operation == Operation::Write;
         let tag = self.free.pop().unwrap_or(self.sent.len() as u32);
         let request = Request { tag, operation, durable, offset, bytes };
         let sent = Sent { stream: index, request, at: self.device.now() };
@@ -152,7 +152,7 @@ impl Bench<'_> {
         let (mut last, mut heard, mut left) = (from, from, requests);
         let mut looked = from;
         while left > 0 && last < from + time {
-            let pause = self.pauses.peek().map_or(from + time, |Reverse(it)| it.0);
+            let pause = self.pauses.peek().map_or(from + time, |Reverse(pause)| pause.0);
             let until = pause.min(from + time).min(last + LOOK);
             self.device.wait(until, &mut done)?;
             last = self.device.now();
@@ -161,14 +161,14 @@ impl Bench<'_> {
             } else if self.in_flight() > 0 && last.since(heard) > SILENT_MAX {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            for it in done.drain(..) {
-                let index = self.completed(it);
+            for completion in done.drain(..) {
+                let index = self.completed(completion);
                 left -= u64::from(index == 0 && left > 0);
-                last = last.max(it.at);
+                last = last.max(completion.at);
                 self.next(index)?;
             }
             while let Some(Reverse((_, _, index))) =
-                self.pauses.peek().copied().filter(|it| it.0.0 <= last)
+                self.pauses.peek().copied().filter(|pause| pause.0.0 <= last)
             {
                 self.pauses.pop();
                 self.send(index)?;
@@ -185,18 +185,18 @@ impl Bench<'_> {
     fn completed(&mut self, done: Completion) -> usize {
         let Sent { stream, request, at } = self.sent[done.tag as usize];
         self.free.push(done.tag);
-        let it = &mut self.running[stream];
+        let running = &mut self.running[stream];
         let took = done.at.since(at).0;
         match request.operation {
-            Operation::Flush => it.counted.flush.record(took),
+            Operation::Flush => running.counted.flush.record(took),
             _ => {
-                it.counted.latency.record(took);
-                it.counted.bytes += request.bytes;
-                it.unflushed += u32::from(request.operation == Operation::Write);
+                running.counted.latency.record(took);
+                running.counted.bytes += request.bytes;
+                running.unflushed += u32::from(request.operation == Operation::Write);
             }
         }
-        it.total += request.bytes;
-        let total = it.total;
+        running.total += request.bytes;
+        let total = running.total;
         if stream == 0 && self.window > 0 {
             self.enter(total, done.at);
         }
@@ -225,7 +225,7 @@ impl Bench<'_> {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.device.wait(now + LOOK, &mut done)?;
-            self.free.extend(done.drain(..).map(|it| it.tag));
+            self.free.extend(done.drain(..).map(|completion| completion.tag));
         }
         Ok(())
     }

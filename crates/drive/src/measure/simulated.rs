@@ -60,12 +60,12 @@ impl Device for Simulated {
             self.drive.advance(at, &mut self.done);
             self.now = self.now.max(at);
         }
-        for it in self.done.drain(..) {
+        for completion in self.done.drain(..) {
             self.in_drive -= 1;
-            if it.status != 0 {
-                return Err(io::Error::from_raw_os_error(it.status));
+            if completion.status != 0 {
+                return Err(io::Error::from_raw_os_error(completion.status));
             }
-            done.push(Completion { tag: it.id, at: it.at });
+            done.push(Completion { tag: completion.id, at: completion.at });
         }
         self.fill();
         Ok(())

@@ -391,7 +391,7 @@ impl Drive for Ssd {
 
     fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
         self.run(now.0);
-        while let Some(completion) = self.completed.front().filter(|it| it.at <= now) {
+        while let Some(completion) = self.completed.front().filter(|first| first.at <= now) {
             done.push(*completion);
             self.completed.pop_front();
         }

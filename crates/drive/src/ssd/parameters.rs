@@ -189,7 +189,10 @@ impl Table {
             duplex: self.duplex.value,
             read_buffer: self.read_buffer.value.0,
             drain: self.drain.value.0,
-            slc: self.slc.as_ref().map(|it| Slc { size: it.size.value.0, drain: it.drain.value.0 }),
+            slc: self
+                .slc
+                .as_ref()
+                .map(|slc| Slc { size: slc.size.value.0, drain: slc.drain.value.0 }),
             write_cache: self.write_cache.value.0,
             flush: self.flush.value.0,
             protected: self.power_loss_protection.as_ref().is_some_and(|number| number.value),

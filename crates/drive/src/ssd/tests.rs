@@ -483,7 +483,7 @@ fn completions_are_announced() {
             }
             let known = done.len();
             drive.advance(at, done);
-            assert!(done[known..].iter().all(|it| it.at >= announced), "{name}: {announced:?}");
+            assert!(done[known..].iter().all(|one| one.at >= announced), "{name}: {announced:?}");
             looks += 1;
             true
         };

@@ -128,7 +128,7 @@ impl WritePath {
     fn program(&mut self, now: u64, flash: &mut Flash, bytes: u64) -> u64 {
         self.open -= bytes;
         let end = flash.program(now);
-        let later = self.programs.iter().rev().take_while(|it| it.0 > end).count();
+        let later = self.programs.iter().rev().take_while(|program| program.0 > end).count();
         self.programs.insert(self.programs.len() - later, (end, bytes));
         self.programs_end = self.programs_end.max(end);
         end

@@ -50,7 +50,7 @@ fn prepared(tree: &Tree) {
 /// before and after; a second apply changes nothing.
 #[test]
 fn a_revert_restores_everything() {
-    for (tree, text) in [(Tree::two(), FULL), (Tree::one(), ONE)] {
+    for (tree, text) in [(Tree::v2(), FULL), (Tree::v1(), ONE)] {
         prepared(&tree);
         let (before, kernel) = (tree.snapshot(), tree.kernel());
         let done = run(&kernel, text, false).unwrap();
@@ -70,7 +70,7 @@ fn a_revert_restores_everything() {
 #[test]
 fn a_crash_at_any_write_is_reverted() {
     for kill in 0..60 {
-        let tree = Tree::two();
+        let tree = Tree::v2();
         prepared(&tree);
         let (before, kernel) = (tree.snapshot(), tree.kernel());
         kernel.left.set(kill);
@@ -84,7 +84,7 @@ fn a_crash_at_any_write_is_reverted() {
         assert!(done.changed.is_empty(), "{kill}: {done:?}");
         same(&tree, &before, &format!("killed after {kill}: {first:?} {second:?} {third:?}"));
     }
-    let tree = Tree::two();
+    let tree = Tree::v2();
     tree.kernel().left.set(60);
     assert!(
         run(&tree.kernel(), FULL, false).is_ok(),
@@ -96,11 +96,11 @@ fn a_crash_at_any_write_is_reverted() {
 /// that was not killed.
 #[test]
 fn an_apply_over_a_half_done_one_finishes_it() {
-    let whole = Tree::two();
+    let whole = Tree::v2();
     run(&whole.kernel(), FULL, false).unwrap();
     let texts = |tree: &Tree| tree.snapshot().into_values().collect::<Vec<_>>().len();
     for kill in 0..40 {
-        let tree = Tree::two();
+        let tree = Tree::v2();
         let kernel = tree.kernel();
         kernel.left.set(kill);
         let _ = run(&kernel, FULL, false);
@@ -120,7 +120,7 @@ fn an_apply_over_a_half_done_one_finishes_it() {
 /// Goal: contracts that changed are applied, and what they no longer ask for goes back. Method: two versions of a file.
 #[test]
 fn what_is_no_longer_asked_goes_back() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let kernel = tree.kernel();
     run(&kernel, FULL, false).unwrap();
     run(&kernel, LESS, false).unwrap();
@@ -133,7 +133,7 @@ fn what_is_no_longer_asked_goes_back() {
 /// an apply; apply and revert leave both; `force` does not.
 #[test]
 fn values_of_others_are_not_overwritten() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let (before, kernel) = (tree.snapshot(), tree.kernel());
     run(&kernel, FULL, false).unwrap();
     let (max, conf) =
@@ -158,14 +158,14 @@ fn values_of_others_are_not_overwritten() {
 /// Goal: a group that ended is no obstacle. Method: it vanishes between plan and apply, and between apply and revert.
 #[test]
 fn a_vanished_group_is_no_obstacle() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let kernel = tree.kernel();
     let contracts = HostContracts::parse("host.toml", FULL).unwrap();
     let facts = Facts::gather(&kernel, &contracts).unwrap();
     let plan = plan(&kernel, &contracts, &facts).unwrap();
     tree.remove("/sys/fs/cgroup/batch");
     let done = apply(&kernel, &plan.writes, (Owner::Apply, false)).unwrap();
-    assert!(done.gone.iter().any(|it| it.contains("batch/io.max")), "{done:?}");
+    assert!(done.gone.iter().any(|place| place.contains("batch/io.max")), "{done:?}");
     tree.remove("/sys/fs/cgroup/user.slice");
     let done = revert_all(&kernel);
     assert!(done.changed.is_empty(), "{done:?}");
@@ -175,7 +175,7 @@ fn a_vanished_group_is_no_obstacle() {
 /// Goal: what `watch` wrote goes back to what `apply` wrote, also after a kill. Method: both owners at one place.
 #[test]
 fn the_controllers_values_lie_above_the_applied_ones() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let (before, kernel) = (tree.snapshot(), tree.kernel());
     run(&kernel, FULL, false).unwrap();
     let max = "/sys/fs/cgroup/batch/io.max";
@@ -212,7 +212,7 @@ fn the_controllers_values_lie_above_the_applied_ones() {
 /// Goal: writing a weight of version 1 keeps the weights of devices. Method: an old kernel, which erases them.
 #[test]
 fn weights_of_devices_survive() {
-    let tree = Tree::one();
+    let tree = Tree::v1();
     tree.put("/proc/sys/kernel/osrelease", "5.2.0\n");
     let devices = "/sys/fs/cgroup/blkio/batch/blkio.bfq.weight_device";
     tree.put(devices, "default 100\n8:16 500\n");
@@ -227,14 +227,14 @@ fn weights_of_devices_survive() {
 /// value that the new kernel has as its default, and drop-ins of ours.
 #[test]
 fn a_reboot_is_understood() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let kernel = tree.kernel();
     run(&kernel, FULL, false).unwrap();
     tree.put("/proc/sys/kernel/random/boot_id", "second\n");
     tree.put("/sys/devices/sda/queue/scheduler", "[none] mq-deadline bfq\n");
     fs_remove(&tree, "/sys/dev/block/8:16");
     let done = revert_all(&kernel);
-    assert!(done.gone.iter().any(|it| it.contains("[8:16]: another device")), "{done:?}");
+    assert!(done.gone.iter().any(|place| place.contains("[8:16]: another device")), "{done:?}");
     assert!(tree.text("/sys/devices/sda/queue/scheduler").starts_with("[none]"));
     assert!(!tree.path("/etc/udev/rules.d/65-iofair-host.rules").exists());
     assert!(!tree.path("/etc/systemd/system/user.slice.d").exists());
@@ -247,7 +247,7 @@ fn fs_remove(tree: &Tree, path: &str) {
 /// of each.
 #[test]
 fn obstacles_are_one_line_each() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let (before, kernel) = (tree.snapshot(), tree.kernel());
     kernel.read_only.set(true);
     let error = run(&kernel, FULL, false).unwrap_err().to_string();
@@ -265,7 +265,7 @@ fn obstacles_are_one_line_each() {
 #[test]
 fn what_the_kernel_lacks_is_told() {
     let text = "[drive]\nback = '/dev/sda'\nscheduler = 'none'\n[[group]]\nname = 'batch'\nlatency = '10ms'\nclass = 'idle'\n";
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let kernel = tree.kernel();
     let file = |name: &str| tree.path(&format!("/sys/fs/cgroup/batch/{name}"));
     for name in ["io.latency", "io.prio.class"] {
@@ -279,6 +279,6 @@ fn what_the_kernel_lacks_is_told() {
     let done = run(&kernel, text, false).unwrap();
     let missing = ["/batch/io.latency [8:0]", "/batch/io.prio.class"];
     assert!(done.gone.is_empty(), "{done:?}");
-    assert_eq!(done.missing, missing.map(|it| format!("/sys/fs/cgroup{it}")));
+    assert_eq!(done.missing, missing.map(|path| format!("/sys/fs/cgroup{path}")));
     assert_eq!(revert_all(&kernel).gone, Vec::<String>::new());
 }

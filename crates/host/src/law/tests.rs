@@ -47,17 +47,16 @@ fn simulate(drive: Drive, demand: impl Fn(u64) -> u64, steps: u64) -> Vec<(u64, 
 #[test]
 fn it_converges_on_drives_that_it_has_never_seen() {
     for (name, drive) in DRIVES {
-        let best =
-            (0..=500).map(|it| it * 1_000_000).filter(|it| drive(*it, u64::MAX) >= MIN).max();
+        let ceilings = (0..=500).map(|megabytes| megabytes * 1_000_000);
+        let best = ceilings.filter(|ceiling| drive(*ceiling, u64::MAX) >= MIN).max();
         let rates = simulate(drive, |_| u64::MAX, 300);
         let late = &rates[40..];
-        let kept = late.iter().filter(|it| it.0 >= times(MIN, 950)).count();
+        let kept = late.iter().filter(|step| step.0 >= times(MIN, 950)).count();
         assert!(kept * 10 >= late.len() * 9, "{name}: kept in {kept} of {} steps", late.len());
-        let mean = late.iter().map(|it| it.1).sum::<u64>() / late.len() as u64;
+        let mean = late.iter().map(|step| step.1).sum::<u64>() / late.len() as u64;
         assert!(mean >= times(best.unwrap(), 700), "{name}: others get {mean} of {best:?}");
-        let last = &rates[200..];
-        let (low, high) = (last.iter().map(|it| it.1).min(), last.iter().map(|it| it.1).max());
-        let swing = high.unwrap() - low.unwrap();
+        let last = rates[200..].iter().map(|step| step.1);
+        let swing = last.clone().max().unwrap() - last.min().unwrap();
         assert!(swing < mean * 2 / 5, "{name}: swings by {swing} around {mean}");
     }
 }
@@ -68,11 +67,11 @@ fn it_converges_on_drives_that_it_has_never_seen() {
 fn cuts_that_do_not_help_are_taken_back() {
     for (name, drive) in DRIVES {
         let rates = simulate(drive, |_| 1_000_000, 600);
-        let mean = rates.iter().map(|it| it.1).sum::<u64>() / 600;
+        let mean = rates.iter().map(|step| step.1).sum::<u64>() / 600;
         assert!(mean > FREE / 2, "{name}: others get {mean}");
     }
     let held = simulate(DRIVES[1].1, |_| u64::MAX, 600);
-    assert!(held.iter().map(|it| it.1).sum::<u64>() / 600 < FREE / 2);
+    assert!(held.iter().map(|step| step.1).sum::<u64>() / 600 < FREE / 2);
 }
 
 /// Goal: with pressure information, a group that does not wait costs nothing. Method: below the minimum without waiting.

@@ -24,12 +24,12 @@ fn refused(tree: &Tree, text: &str) -> String {
     facts.and_then(|facts| plan(&kernel, &contracts, &facts)).unwrap_err().to_string()
 }
 fn lines(plan: &Plan) -> Vec<String> {
-    let short = plan.writes.iter().filter(|it| it.slot != Slot::Document);
-    let before = |it: &Write| it.before.clone().unwrap_or_else(|| "-".to_owned());
-    short.map(|it| format!("{}: {} -> {}", it.place(), before(it), it.after)).collect()
+    let short = plan.writes.iter().filter(|write| write.slot != Slot::Document);
+    let before = |write: &Write| write.before.clone().unwrap_or_else(|| "-".to_owned());
+    short.map(|write| format!("{}: {} -> {}", write.place(), before(write), write.after)).collect()
 }
 fn document(plan: &Plan, end: &str) -> String {
-    let found = plan.writes.iter().find(|it| it.file.ends_with(end));
+    let found = plan.writes.iter().find(|write| write.file.ends_with(end));
     found.unwrap_or_else(|| panic!("no {end}")).after.clone()
 }
 
@@ -37,7 +37,7 @@ fn document(plan: &Plan, end: &str) -> String {
 /// below. Method: the whole list.
 #[test]
 fn contracts_become_files_of_version_2() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let plan = made(&tree, FULL);
     let group = "/sys/fs/cgroup/user.slice/";
     let lines = lines(&plan);
@@ -55,23 +55,24 @@ fn contracts_become_files_of_version_2() {
         assert!(lines.contains(&line), "{line} is missing in {lines:#?}");
     }
     // system.slice has db.service's minimum, and more than its 100 beside 300 and 100.
-    let above = lines.iter().any(|it| it.starts_with("/sys/fs/cgroup/system.slice/io.bfq.weight"));
+    let weight = "/sys/fs/cgroup/system.slice/io.bfq.weight";
+    let above = lines.iter().any(|line| line.starts_with(weight));
     assert!(above, "{lines:#?}");
-    assert!(plan.writes.iter().all(|it| it.why.ends_with('.') && !it.why.contains("  ")));
+    assert!(plan.writes.iter().all(|write| write.why.ends_with('.') && !write.why.contains("  ")));
     for part in [
         "min of db.service",
         "of several targets",
         "dm-0: ceilings hold on dm-0",
         "reboot: neither systemd nor udev sets batch here",
     ] {
-        assert!(plan.notes.iter().any(|it| it.contains(part)), "{part}: {:#?}", plan.notes);
+        assert!(plan.notes.iter().any(|note| note.contains(part)), "{part}: {:#?}", plan.notes);
     }
 }
 
 /// Goal: what survives a reboot has systemd's and udev's syntax. Method: the files for the same contracts.
 #[test]
 fn drop_ins_and_a_rule_survive_a_reboot() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let plan = made(&tree, FULL);
     let user = document(&plan, "/etc/systemd/system/user.slice.d/50-iofair.conf");
     for line in [
@@ -80,7 +81,7 @@ fn drop_ins_and_a_rule_survive_a_reboot() {
         "IOReadBandwidthMax=/dev/dm-0 50000000",
         "IOWriteIOPSMax=/dev/dm-0 500",
     ] {
-        assert!(user.lines().any(|it| it == line), "{line}: {user}");
+        assert!(user.lines().any(|rule| rule == line), "{line}: {user}");
     }
     let db = document(&plan, "/db.service.d/50-iofair.conf");
     assert!(
@@ -98,7 +99,7 @@ fn drop_ins_and_a_rule_survive_a_reboot() {
 /// group with a weight and ceilings.
 #[test]
 fn contracts_become_files_of_version_1() {
-    let tree = Tree::one();
+    let tree = Tree::v1();
     let text = "[drive]\nback = '/dev/sda1'\n[[group]]\nname = 'batch'\nweight = 300\nlatency = '1ms'\n\
                 max = { read = '5MB/s', read_iops = 7 }\nclass = 'idle'\n";
     let plan = made(&tree, text);
@@ -119,14 +120,14 @@ fn contracts_become_files_of_version_1() {
         "no io.prio.class",
         "the scheduler of sda",
     ] {
-        assert!(plan.notes.iter().any(|it| it.contains(part)), "{part}: {:#?}", plan.notes);
+        assert!(plan.notes.iter().any(|note| note.contains(part)), "{part}: {:#?}", plan.notes);
     }
 }
 
 /// Goal: io.cost is used where the file says so, or where bfq is missing. Method: both.
 #[test]
 fn io_cost_enforces_weights() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let group = "[[group]]\nname = 'batch'\nweight = 300\n";
     let cost = format!(
         "[drive]\nback = '/dev/sda'\ncost = {{ model = 'rbps=1000 rseqiops=1', qos = 'rpct=95 rlat=2500' }}\n{group}"
@@ -141,14 +142,14 @@ fn io_cost_enforces_weights() {
     tree.put("/sys/devices/sda/queue/scheduler", "[none] mq-deadline\n");
     let plan = made(&tree, &format!("[drive]\nback = '/dev/sda'\n{group}"));
     assert_eq!(plan.weights, Weights::Cost);
-    assert!(plan.notes.iter().any(|it| it.contains("no model of this drive")));
+    assert!(plan.notes.iter().any(|note| note.contains("no model of this drive")));
 }
 
 /// Goal: each thing that is missing is one error with its place, or one note. Method: unknown device, group, scheduler; a
 /// scheduler without weights; minimums that do not fit; a machine without controllers.
 #[test]
 fn what_is_missing_is_told() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let of = |drive: &str, group: &str| format!("[drive]\n{drive}\n[[group]]\n{group}\n");
     let error = refused(&tree, &of("back = '/dev/sdx'", "name = 'batch'"));
     assert!(error.starts_with("host.toml:2:8: /dev/sdx: No such file"), "{error}");
@@ -168,7 +169,7 @@ fn what_is_missing_is_told() {
     let plan =
         made(&tree, &of("back = '/dev/sdb'\nscheduler = 'none'", "name = 'batch'\nmin = '1MB/s'"));
     assert!(
-        plan.notes.iter().any(|it| it.starts_with("weights and minimums: nothing")),
+        plan.notes.iter().any(|note| note.starts_with("weights and minimums: nothing")),
         "{:#?}",
         plan.notes
     );
@@ -180,12 +181,12 @@ fn what_is_missing_is_told() {
 /// Goal: a unit that does not run gets its drop-in, nothing else. Method: a service without a cgroup.
 #[test]
 fn a_unit_that_does_not_run_gets_a_drop_in() {
-    let tree = Tree::two();
+    let tree = Tree::v2();
     let plan = made(
         &tree,
         "[drive]\nback = '/dev/sda'\n[[group]]\nname = 'later.service'\nmax = '1MB/s'\n",
     );
-    let files: Vec<&str> = plan.writes.iter().map(|it| it.file.as_str()).collect();
+    let files: Vec<&str> = plan.writes.iter().map(|write| write.file.as_str()).collect();
     assert_eq!(files, ["/etc/systemd/system/later.service.d/50-iofair.conf"]);
-    assert!(plan.notes.iter().any(|it| it.contains("from its next start")));
+    assert!(plan.notes.iter().any(|note| note.contains("from its next start")));
 }

@@ -138,7 +138,7 @@ impl Bfq {
 
     pub(super) fn on_complete(&mut self, cx: &mut Context<'_>, request: RequestId) {
         self.holds = false;
-        let id = self.owners.of(request);
+        let id = self.owners.queue(request);
         self.sample_complete(cx, id, request);
         self.sample_queueing();
         self.in_driver -= 1;

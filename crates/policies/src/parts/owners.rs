@@ -27,7 +27,7 @@ impl<Q: Copy> Owners<Q> {
     /// # Panics
     ///
     /// If no queue was noted.
-    pub fn of(&self, request: RequestId) -> Q {
+    pub fn queue(&self, request: RequestId) -> Q {
         self.0[request.0 as usize]
     }
 }
@@ -49,6 +49,6 @@ mod tests {
         owners.set(RequestId(5), 'a');
         owners.set(RequestId(2), 'b');
         owners.set(RequestId(5), 'c');
-        assert_eq!((owners.of(RequestId(5)), owners.of(RequestId(2))), ('c', 'b'));
+        assert_eq!((owners.queue(RequestId(5)), owners.queue(RequestId(2))), ('c', 'b'));
     }
 }

@@ -156,20 +156,20 @@ impl Clocks {
         }
     }
     /// A client enters a group with its requests (`comes`), or leaves it with them.
-    pub(super) fn move_requests(&mut self, id: EntityId, it: Requests, comes: bool) {
+    pub(super) fn move_requests(&mut self, id: EntityId, moved: Requests, comes: bool) {
         let Some((group, own)) = self.requests(id) else { return };
         let change = |count: &mut u32, by: u32| {
             *count = if comes { *count + by } else { *count - by };
         };
-        change(&mut own.queued, it.queued);
-        change(&mut own.urgent, it.urgent);
-        change(&mut own.gathered, it.gathered);
-        change(&mut own.flushes, it.flushes);
-        change(&mut own.in_flight, it.in_flight);
-        change(&mut own.flushing, it.flushing);
+        change(&mut own.queued, moved.queued);
+        change(&mut own.urgent, moved.urgent);
+        change(&mut own.gathered, moved.gathered);
+        change(&mut own.flushes, moved.flushes);
+        change(&mut own.in_flight, moved.in_flight);
+        change(&mut own.flushing, moved.flushing);
         match comes {
-            true => own.amount += it.amount,
-            false => own.amount -= it.amount,
+            true => own.amount += moved.amount,
+            false => own.amount -= moved.amount,
         }
         self.put(group, id);
     }
@@ -224,7 +224,7 @@ impl Clocks {
         Some(self.groups.get(id.as_group()?.index())?.class)
     }
     /// Whether the group has a minimum.
-    pub(super) fn has(&self, id: EntityId) -> bool {
+    pub(super) fn has_minimum(&self, id: EntityId) -> bool {
         self.clock(id).is_some()
     }
     /// Whether no group has a minimum.
@@ -233,7 +233,7 @@ impl Clocks {
     }
     /// How far the group is behind, if it is so far that it does not reach its minimum; otherwise zero.
     pub(super) fn far_lag(&self, now: Instant, id: EntityId) -> Nanos {
-        let lag = self.clock(id).map_or(Nanos::ZERO, |it| now.since(it.at));
+        let lag = self.clock(id).map_or(Nanos::ZERO, |clock| now.since(clock.at));
         if lag >= self.bounds.period / BROKEN_PART { lag } else { Nanos::ZERO }
     }
     /// A read of a group with a minimum was completed, which is far behind, beside writes.
@@ -245,7 +245,7 @@ impl Clocks {
         now < self.gathers
     }
     fn gathers(&self, id: EntityId) -> bool {
-        id.as_group().is_some_and(|it| self.groups[it.index()].requests.gathered > 0)
+        id.as_group().is_some_and(|group| self.groups[group.index()].requests.gathered > 0)
     }
     /// The gate while gathered writes are being dispatched: until their group is no longer behind.
     fn gate_of_turn(&self, now: Instant) -> Option<Gate> {
@@ -259,7 +259,7 @@ impl Clocks {
     }
     /// A gathered write is about to be dispatched: begins a turn of its group if that is behind.
     fn begin_turn(&mut self, now: Instant, id: EntityId) {
-        let behind = self.clock(id).is_some_and(|it| it.at <= now);
+        let behind = self.clock(id).is_some_and(|clock| clock.at <= now);
         if behind && self.gate_of_turn(now).is_none() {
             self.turn = Some((id, now + TURN_MAX));
         }
@@ -290,7 +290,7 @@ impl Clocks {
     }
     /// Whether the group is behind because its last request took longer than it is worth.
     pub(super) fn is_late(&self, now: Instant, id: EntityId, took: Nanos) -> bool {
-        self.clock(id).is_some_and(|it| it.at <= now && took > it.grant)
+        self.clock(id).is_some_and(|clock| clock.at <= now && took > clock.grant)
     }
     /// The group that closes the gate next (or closes it now), and when.
     pub(super) fn first(&self) -> Option<(EntityId, Instant)> {
@@ -424,7 +424,7 @@ impl Clocks {
     /// When the next group is due, while the gate is open.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         let due_at = self.due_at(now);
-        let classes = Class::ALL.into_iter().filter(|it| self.members[*it as usize] > 0);
+        let classes = Class::ALL.into_iter().filter(|class| self.members[*class as usize] > 0);
         classes.filter_map(|class| self.next_of(due_at, class)).min()
     }
     /// When the next group with requests queued is due that is not due yet, or no longer waits for reads that are behind.
@@ -435,7 +435,7 @@ impl Clocks {
         let states =
             states.chain([Nanos::ZERO, self.buffered_max()].map(|lag| (QueueState::Buffered, lag)));
         let classes = all.filter(|class| self.members[*class as usize] > 0);
-        let trees = classes.flat_map(|class| states.clone().map(move |it| (class, it)));
+        let trees = classes.flat_map(|class| states.clone().map(move |state| (class, state)));
         let changes = trees.filter_map(|(class, (state, lag))| {
             let (at, _) = self.first_of(&self.trees[class as usize][state as usize])?;
             Some(at + lag).filter(|at| *at > due_at)
@@ -474,8 +474,8 @@ impl Clocks {
             [QueueState::Urgent, QueueState::Buffered, QueueState::Flush].map(first);
         let busy =
             [QueueState::Busy, QueueState::FlushBesideData].into_iter().filter_map(first).min();
-        let due =
-            |it: Option<(Instant, EntityId)>, lag: Nanos| it.filter(|(at, _)| *at + lag <= due_at);
+        type First = Option<(Instant, EntityId)>;
+        let due = |first: First, lag: Nanos| first.filter(|(at, _)| *at + lag <= due_at);
         if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, self.buffered_max())) {
             return Gate::Due(id, now.since(at));
         }
@@ -544,7 +544,7 @@ impl Clocks {
     /// The largest lag of the groups that wait only for flushes.
     pub(super) fn flush_lag(&self, now: Instant) -> Nanos {
         let trees = self.trees.iter().flat_map(|states| {
-            [QueueState::Flush, QueueState::Flushing].map(|it| &states[it as usize])
+            [QueueState::Flush, QueueState::Flushing].map(|state| &states[state as usize])
         });
         let first = trees.filter_map(|tree| self.first_of(tree)).min();
         first.map_or(Nanos::ZERO, |(at, _)| now.since(at))
@@ -558,7 +558,7 @@ impl Clocks {
         but: impl Fn(EntityId) -> bool,
     ) -> (Option<Instant>, Option<Instant>) {
         let mut found: (Option<Instant>, Option<Instant>) = (None, None);
-        for class in Class::ALL.into_iter().filter(|it| *it <= class) {
+        for class in Class::ALL.into_iter().filter(|other| *other <= class) {
             for state in DATA {
                 let mut node = self.arena.first(&self.trees[class as usize][state as usize]);
                 while let Some(here) = node {

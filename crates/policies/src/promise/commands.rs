@@ -148,8 +148,8 @@ impl Commands {
         let (count, took) = (core::mem::take(&mut self.count), core::mem::take(&mut self.took));
         let bytes = core::mem::take(&mut self.bytes);
         let flushed = core::mem::take(&mut self.flushed);
-        let shortest = self.shortest.map(|it| it.unwrap_or_default().0);
-        let alone: u128 = (0..2).map(|it| u128::from(count[it]) * u128::from(shortest[it])).sum();
+        let shortest = self.shortest.map(|time| u128::from(time.unwrap_or_default().0));
+        let alone: u128 = (0..2).map(|side| u128::from(count[side]) * shortest[side]).sum();
         for known in self.shortest.iter_mut().flatten() {
             *known = *known + *known / GROWS;
         }
@@ -203,7 +203,7 @@ impl Commands {
             (_, ..=0) => (commands_time / commands.max(1), 0),
             found => found,
         };
-        let time = |it: i128| Nanos(u64::try_from(it).unwrap_or(u64::MAX));
+        let time = |ns: i128| Nanos(u64::try_from(ns).unwrap_or(u64::MAX));
         // Mean squares that both costs leave, and that the cost of bytes alone leaves.
         let left = (all_time - command * commands_time - unit * units_time).max(1);
         let left_by_bytes = all_time - units_time * units_time / units.max(1);
@@ -224,13 +224,13 @@ mod tests {
 
     /// A drive that serves one command after the other: completes commands of these lengths in turn, each of which waits for
     /// `depth` others, for 2 s.
-    fn run(it: &mut Commands, lengths: &[u64], depth: u64, time: impl Fn(u64) -> Nanos) {
+    fn run(commands: &mut Commands, lengths: &[u64], depth: u64, time: impl Fn(u64) -> Nanos) {
         let mut passed = Nanos::ZERO;
         for length in lengths.iter().cycle() {
             let takes = time(*length);
             passed += takes;
-            it.on_busy(takes);
-            it.on_complete(Side::Read, *length, takes * depth);
+            commands.on_busy(takes);
+            commands.on_complete(Side::Read, *length, takes * depth);
             if passed > Nanos::from_secs(2) {
                 return;
             }
@@ -243,49 +243,50 @@ mod tests {
     /// for each 4 KiB; mostly short ones for 2 s, then mostly long ones.
     #[test]
     fn a_limit_on_commands_is_found() {
-        let (mut it, time) = (Commands::default(), |length: u64| US(1000 + length / 4096));
-        run(&mut it, &[32 * KIB], 1, time);
-        run(&mut it, &[32 * KIB], 8, time);
-        assert_eq!(it.command(), Nanos::ZERO, "it may be the bytes");
-        run(&mut it, &[64 * KIB, 32 * KIB, 64 * KIB], 8, time);
-        let found = it.command();
+        let (mut commands, time) = (Commands::default(), |length: u64| US(1000 + length / 4096));
+        run(&mut commands, &[32 * KIB], 1, time);
+        run(&mut commands, &[32 * KIB], 8, time);
+        assert_eq!(commands.command(), Nanos::ZERO, "it may be the bytes");
+        run(&mut commands, &[64 * KIB, 32 * KIB, 64 * KIB], 8, time);
+        let found = commands.command();
         assert!((US(900)..US(1100)).contains(&found), "{found:?}");
-        assert!(it.even_length() > 1024 * KIB, "{}", it.even_length());
+        assert!(commands.even_length() > 1024 * KIB, "{}", commands.even_length());
     }
 
     /// Goal: where all commands are equally long, longer ones are tried now and then, ever more rarely, and never if a reader has a
     /// latency contract. Method: a minute of commands of 32 KiB that take 1 ms each, since all requests are that short.
     #[test]
     fn longer_commands_are_tried_rarely() {
-        let mut it = Commands::default();
+        let mut commands = Commands::default();
         let mut tries = Vec::new();
         for window in 0..600 {
             (0..100).for_each(|_| {
-                it.on_busy(US(1000));
-                it.on_complete(Side::Read, 32 * KIB, US(if window == 0 { 1000 } else { 4000 }));
+                commands.on_busy(US(1000));
+                let took = US(if window == 0 { 1000 } else { 4000 });
+                commands.on_complete(Side::Read, 32 * KIB, took);
             });
-            if it.even_length() > 0 {
+            if commands.even_length() > 0 {
                 tries.push(window);
             }
         }
-        let pauses: Vec<i32> = tries.windows(2).map(|it| it[1] - it[0]).collect();
+        let pauses: Vec<i32> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert_eq!(pauses[..5], [5, 9, 17, 33, 65], "{tries:?}");
         assert!(pauses[5..].iter().all(|pause| *pause == 65), "{tries:?}");
-        it.keep_pieces();
-        run(&mut it, &[32 * KIB], 8, |_| US(1000));
-        assert_eq!(it.even_length(), 0);
+        commands.keep_pieces();
+        run(&mut commands, &[32 * KIB], 8, |_| US(1000));
+        assert_eq!(commands.even_length(), 0);
     }
 
     /// Goal: flash is not taken for such a drive. Method: 5 us for each command and 20 us for each 4 KiB, of mixed lengths;
     /// then long latencies of few requests.
     #[test]
     fn flash_has_no_limit_on_commands() {
-        let (mut it, time) = (Commands::default(), |length: u64| US(5 + length / 4096 * 20));
-        run(&mut it, &[32 * KIB, 4 * KIB], 1, time);
-        run(&mut it, &[32 * KIB, 4 * KIB], 8, time);
-        run(&mut it, &[4 * KIB], 8, time);
-        assert_eq!(it.command(), Nanos::ZERO);
-        run(&mut it, &[4 * KIB, 64 * KIB, 4 * KIB], 1, |_| US(1000));
-        assert_eq!(it.command(), Nanos::ZERO, "the drive had no more");
+        let (mut commands, time) = (Commands::default(), |length: u64| US(5 + length / 4096 * 20));
+        run(&mut commands, &[32 * KIB, 4 * KIB], 1, time);
+        run(&mut commands, &[32 * KIB, 4 * KIB], 8, time);
+        run(&mut commands, &[4 * KIB], 8, time);
+        assert_eq!(commands.command(), Nanos::ZERO);
+        run(&mut commands, &[4 * KIB, 64 * KIB, 4 * KIB], 1, |_| US(1000));
+        assert_eq!(commands.command(), Nanos::ZERO, "the drive had no more");
     }
 }

@@ -131,7 +131,7 @@ struct Derived {
 const COST_SHIFT: u32 = 24;
 
 impl Derived {
-    fn of(rates: [u64; 2], iops: u64, latency: Nanos, commands: &Commands) -> Self {
+    fn new(rates: [u64; 2], iops: u64, latency: Nanos, commands: &Commands) -> Self {
         let write = commands.shortest(Side::Write);
         let request = if iops == 0 { Nanos::ZERO } else { Nanos::for_units_ceil(1, iops) };
         Self {
@@ -185,7 +185,7 @@ impl Default for Drive {
             known: [false; 2],
             rate_settled: [false; 2],
             iops: 0,
-            derived: Derived::of([RATE; 2], 0, ALONE, &Commands::default()),
+            derived: Derived::new([RATE; 2], 0, ALONE, &Commands::default()),
             alone: [ALONE; ALONE_SAMPLES],
             alone_count: 0,
             shortest: Nanos(u64::MAX),
@@ -390,7 +390,7 @@ impl Drive {
         }
     }
     fn derive(&mut self) {
-        self.derived = Derived::of(self.rates, self.iops, self.latency, &self.commands);
+        self.derived = Derived::new(self.rates, self.iops, self.latency, &self.commands);
     }
     fn watch_flushes(&mut self, now: Instant, side: Side, bytes: u64) {
         if side != Side::Flush {

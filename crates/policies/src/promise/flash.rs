@@ -136,7 +136,7 @@ impl Promise {
             self.wake_at(Some(at));
             return None;
         }
-        if let Some(id) = client.as_client().and_then(|it| cx.groups.client_id(it.index())) {
+        if let Some(id) = client.as_client().and_then(|id| cx.groups.client_id(id.index())) {
             let rule = "deadline: goes before its turn; {ns} left";
             cx.decide(Subject::Client(id), rule, [deadline.since(cx.now).0, 0]);
         }
@@ -195,8 +195,8 @@ impl Promise {
     fn writes_pass(&mut self, now: Instant, client: EntityId) -> bool {
         let own = client.as_client().map(|id| &self.clients[id.index()]);
         let until = own
-            .filter(|it| it.queues[Side::Write as usize].front().is_some())
-            .map(|it| it.next_flush)
+            .filter(|client| client.queues[Side::Write as usize].front().is_some())
+            .map(|client| client.next_flush)
             .filter(|until| now < *until);
         self.wake_at(until);
         until.is_some()
@@ -207,8 +207,8 @@ impl Promise {
         let shares = &self.shares;
         // Groups that contain the client do not count: the flush is served for them as well.
         let holds = |id| {
-            let mut above = core::iter::successors(shares.parent(client), |it| shares.parent(*it));
-            above.any(|it| it == id)
+            let mut above = core::iter::successors(shares.parent(client), |id| shares.parent(*id));
+            above.any(|parent| parent == id)
         };
         let (first, until) = self.clocks.first_with_data(now, class, holds);
         let Some(begins) = first.map(|at| at + FLUSH_LAG + Nanos(1)) else { return false };
@@ -257,7 +257,7 @@ impl Promise {
             return;
         }
         let group = holder.and_then(EntityId::as_group);
-        match group.and_then(|it| cx.groups.group_id(it.index())) {
+        match group.and_then(|group| cx.groups.group_id(group.index())) {
             Some(id) => {
                 let rule = "gate: closed to others; {ns} behind its minimum";
                 cx.decide(Subject::Group(id), rule, [lag.0, 0]);

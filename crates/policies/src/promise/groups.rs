@@ -25,7 +25,7 @@ impl Promise {
     ) -> impl Iterator<Item = EntityId> + use<'_> {
         let first = if self.clocks.are_none() { None } else { self.shares.parent(client) };
         let up = core::iter::successors(first, |id| self.shares.parent(*id));
-        up.filter(|id| self.clocks.has(*id))
+        up.filter(|id| self.clocks.has_minimum(*id))
     }
     /// Calls `each` for each group that contains a client, except the root, which has no minimum.
     #[inline(never)]

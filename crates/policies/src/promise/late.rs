@@ -144,7 +144,7 @@ impl Promise {
     }
     /// Makes writes pause after a late read, for half of its delay times the client's share.
     fn compensate(&mut self, cx: &Context<'_>, client: EntityId, due: Instant) {
-        let id = client.as_client().and_then(|it| cx.groups.client_id(it.index()));
+        let id = client.as_client().and_then(|client| cx.groups.client_id(client.index()));
         let Some(id) = id else { return };
         let of = cx.groups.client(id);
         let is_idle = of.priority.class.max(class_of(cx.groups, of.group)) == Class::Idle;

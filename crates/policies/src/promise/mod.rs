@@ -148,7 +148,7 @@ const NOT_WATCHED: NodeId = NodeId(u32::MAX);
 /// Bounds of clocks on a drive with a head, or without.
 fn bounds(head: bool) -> clock::Bounds {
     let all = [AHEAD, FRAME, LAG_MAX, PERIOD];
-    let [ahead, frame, lag_max, period] = all.map(|it| it[usize::from(head)]);
+    let [ahead, frame, lag_max, period] = all.map(|bound| bound[usize::from(head)]);
     clock::Bounds { ahead, frame, lag_max, period }
 }
 
@@ -556,7 +556,7 @@ impl Policy for Promise {
     }
     fn hold_info(&self, groups: &Groups, _requests: &Requests, _id: RequestId) -> HoldInfo {
         let client = self.turn.and_then(|turn| turn.client.as_client());
-        let serves = client.and_then(|it| groups.client_id(it.index())).map(Subject::Client);
+        let serves = client.and_then(|id| groups.client_id(id.index())).map(Subject::Client);
         let holder = self
             .clocks
             .first()

@@ -415,7 +415,7 @@ impl Shares {
             let is_in_tree = |node: &NodeId| node.0 < ALONE.0;
             if nodes.iter().any(is_in_tree) {
                 let trees = &mut self.children[parent.index() / 2].trees;
-                for (tree, node) in trees.iter_mut().zip(nodes).filter(|(_, it)| is_in_tree(it)) {
+                for (tree, node) in trees.iter_mut().zip(nodes).filter(|pair| is_in_tree(&pair.1)) {
                     self.arena.replace(tree, node, key, id);
                 }
             }

@@ -157,7 +157,7 @@ fn buffered_writes_wait() {
     assert_eq!(clocks.gate(at(21)), Gate::Due(reader, Nanos::from_millis(1)));
     clocks.dispatch(at(21), reader, BLOCK, (true, Kind::Urgent));
     assert!(matches!(clocks.gate(at(25)), Gate::Closed(..)), "the read is behind, in flight");
-    assert!(matches!(clocks.gate(at(120)), Gate::Due(it, _) if it == writer), "110 ms behind");
+    assert!(matches!(clocks.gate(at(120)), Gate::Due(id, _) if id == writer), "110 ms behind");
 }
 
 /// Goal: with frames, a group is due until it has what is promised for the present frame, and further service does not
@@ -216,7 +216,7 @@ fn more_urgent_minimums_go_first() {
     (0..20).for_each(|_| serve(&mut clocks, urgent, at(40)));
     assert_eq!(clocks.gate(at(40)), Gate::Due(group, Nanos::from_millis(30)));
     clocks.set(at(41), urgent, MINIMUM, Class::Idle);
-    assert!(matches!(clocks.gate(at(70)), Gate::Due(it, _) if it == group));
+    assert!(matches!(clocks.gate(at(70)), Gate::Due(id, _) if id == group));
 }
 
 /// Goal: if not all minimums can be kept, those of the least urgent class are broken first, and no group starves. Method:
@@ -278,7 +278,7 @@ fn time_is_shared_by_weight() {
             shares.charge(client, Nanos(MS), true);
             turns[client.as_client().expect("a client").index()] += 1;
         }
-        [0, 1, 2].map(|it| turns[it] - before[it])
+        [0, 1, 2].map(|client| turns[client] - before[client])
     };
     let [one, three, _] = run(&mut shares, 400);
     assert!((99..=101).contains(&one) && (299..=301).contains(&three), "{one} : {three}");
@@ -300,7 +300,7 @@ fn service_for_a_minimum_counts_towards_the_share() {
         assert_eq!(client, clients[1]);
         shares.charge(client, Nanos(MS), true);
     }
-    assert_eq!(shares.pick(EntityId::ROOT, Side::Read).map(|it| it.1), Some(clients[0]));
+    assert_eq!(shares.pick(EntityId::ROOT, Side::Read).map(|picked| picked.1), Some(clients[0]));
 }
 
 /// Goal: a new client starts at the virtual time of clients that are held, not of clients that passed them. Method: a

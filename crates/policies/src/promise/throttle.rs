@@ -381,9 +381,9 @@ mod tests {
         for (cache, every) in [(40, 1), (40, 100), (40, 1000), (3, 1), (3, 100)] {
             let mut drive = Cached::new();
             let (full, every) = (cache * MIB, Nanos::from_millis(every));
-            drive.run(200, 8_000_000, every, |it| it.held >= full);
+            drive.run(200, 8_000_000, every, |drive| drive.held >= full);
             (drive.stalls, drive.written) = (0, 0);
-            drive.run(600, 8_000_000, every, |it| it.held >= full);
+            drive.run(600, 8_000_000, every, |drive| drive.held >= full);
             let (stalls, mean) = (drive.stalls, drive.mean(600));
             assert!(stalls <= 20, "{cache} MiB, {every:?}: {stalls} stalls, {mean} B/s");
             assert!(mean >= 6_000_000, "{cache} MiB, {every:?}: {stalls} stalls, {mean} B/s");
@@ -394,10 +394,10 @@ mod tests {
     #[test]
     fn a_faster_drive_is_found() {
         let mut drive = Cached::new();
-        drive.run(600, 8_000_000, Nanos::from_millis(2), |it| it.held >= 40 * MIB);
-        drive.run(150, 200_000_000, Nanos::from_millis(2), |it| it.held >= 40 * MIB);
+        drive.run(600, 8_000_000, Nanos::from_millis(2), |drive| drive.held >= 40 * MIB);
+        drive.run(150, 200_000_000, Nanos::from_millis(2), |drive| drive.held >= 40 * MIB);
         drive.written = 0;
-        drive.run(60, 200_000_000, Nanos::from_millis(2), |it| it.held >= 40 * MIB);
+        drive.run(60, 200_000_000, Nanos::from_millis(2), |drive| drive.held >= 40 * MIB);
         let mean = drive.mean(60);
         assert!(mean >= 100_000_000, "{mean}");
     }
@@ -406,10 +406,10 @@ mod tests {
     #[test]
     fn other_causes_do_not_starve_writes() {
         let mut drive = Cached::new();
-        drive.run(5, 8_000_000, Nanos::from_millis(2), |it| it.held >= 40 * MIB);
+        drive.run(5, 8_000_000, Nanos::from_millis(2), |drive| drive.held >= 40 * MIB);
         drive.written = 0;
-        drive.run(600, 8_000_000, Nanos::from_millis(2), |it| {
-            it.held >= 40 * MIB || it.now.0 % 3_000_000_000 < 2_000_000
+        drive.run(600, 8_000_000, Nanos::from_millis(2), |drive| {
+            drive.held >= 40 * MIB || drive.now.0 % 3_000_000_000 < 2_000_000
         });
         let mean = drive.mean(600);
         assert!(mean >= 3_000_000, "{mean}");

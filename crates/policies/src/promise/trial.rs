@@ -98,8 +98,8 @@ impl Search {
         if time < STEP {
             return None;
         }
-        let rate =
-            [0, 1].map(|it| (moved[it] - self.moved[it]).saturating_mul(1_000_000_000) / time.0);
+        let rate = [0, 1]
+            .map(|side| (moved[side] - self.moved[side]).saturating_mul(1_000_000_000) / time.0);
         (self.began, self.moved) = (now, moved);
         if self.phase == Phase::Settling {
             self.phase = Phase::Window;
@@ -159,8 +159,8 @@ impl<T: Copy + PartialEq> Trial<T> {
         if time < length {
             return None;
         }
-        let rate =
-            [0, 1].map(|it| (moved[it] - moved_then[it]).saturating_mul(1_000_000_000) / time.0);
+        let rate = [0, 1]
+            .map(|side| (moved[side] - moved_then[side]).saturating_mul(1_000_000_000) / time.0);
         self.began = Some((now, moved));
         // If the limit did not hold commands most of the time, the half shows nothing.
         if time > length + length {

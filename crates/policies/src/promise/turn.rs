@@ -112,7 +112,7 @@ impl Promise {
                 if self.queued > 0 {
                     let until = idle_until.min(turn.until);
                     let client = turn.client.as_client();
-                    if let Some(client) = client.and_then(|it| cx.groups.client_id(it.index())) {
+                    if let Some(client) = client.and_then(|id| cx.groups.client_id(id.index())) {
                         let rule = "turn: idle; {ns} for its next request";
                         cx.decide(Subject::Client(client), rule, [until.since(now).0, 0]);
                     }

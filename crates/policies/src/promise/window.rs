@@ -332,9 +332,10 @@ impl Window {
         self.write_doublings = (self.write_doublings + if good { by } else { 0 }).min(most);
         trial.end(now, good);
         let found = self.write_doublings;
-        let may = |it: &Direction| (-WRITE_HALVINGS_MAX..=most).contains(&(found + it.doublings()));
+        let range = -WRITE_HALVINGS_MAX..=most;
+        let may = |direction: &Direction| range.contains(&(found + direction.doublings()));
         // A good change is tried again if possible; otherwise the next one is tried.
-        let after = Direction::ALL.iter().cycle().skip_while(|it| **it != trial.change);
+        let after = Direction::ALL.iter().cycle().skip_while(|way| **way != trial.change);
         let next = after.copied().skip(usize::from(!good)).take(3).find(may);
         trial.change = next.unwrap_or(Direction::Down);
     }
@@ -377,7 +378,7 @@ impl Window {
             Change::Shorter => self.doublings > 0,
         };
         // A good change is tried again if possible; otherwise the next one is tried.
-        let after = Change::ALL.iter().cycle().skip_while(|it| **it != trial.change);
+        let after = Change::ALL.iter().cycle().skip_while(|change| **change != trial.change);
         let next = after.copied().skip(usize::from(!good)).find(may);
         self.trial.change = next.unwrap_or(Change::Window);
     }

@@ -101,7 +101,7 @@ impl Emulated {
     }
     /// The longest lead of a command in the model.
     fn longest_lead(&self) -> Nanos {
-        self.inside.iter().map(|it| it.lead).max().unwrap_or(Nanos::ZERO)
+        self.inside.iter().map(|command| command.lead).max().unwrap_or(Nanos::ZERO)
     }
     /// Advances the model, event by event, as far as commands in it complete early. It is not advanced further than to
     /// its last event, so that it knows the next command at its arrival, if that comes later.
@@ -110,7 +110,7 @@ impl Emulated {
             self.drive.advance(at, &mut self.done);
             self.model_time = self.model_time.max(at);
             for done in self.done.drain(..) {
-                let place = self.inside.iter().position(|it| it.id == done.id);
+                let place = self.inside.iter().position(|command| command.id == done.id);
                 let place = place.expect("the model completes what was submitted to it");
                 let Inside { id, since, lead } = self.inside.swap_remove(place);
                 let at = since.max(Instant(done.at.0.saturating_sub(lead.0)));
@@ -171,17 +171,17 @@ impl Back for Emulated {
         self.drive.submit(now, Command { id: id.0, operation, flags, start, length });
     }
     fn next_event(&self) -> Option<Instant> {
-        let due = self.due.peek().map(|Reverse(it)| it.at);
+        let due = self.due.peek().map(|Reverse(due)| due.at);
         let lead = self.longest_lead();
         let model = self.drive.next_completion().map(|at| Instant(at.0.saturating_sub(lead.0)));
         due.into_iter().chain(model).min()
     }
     fn advance(&mut self, now: Instant, _: &mut Ops, completed: &mut Vec<Completed>) {
         self.look_ahead(now);
-        while let Some(Reverse(it)) = self.due.peek().copied().filter(|Reverse(it)| it.at <= now) {
+        while let Some(Reverse(command)) = self.due.peek().copied().filter(|due| due.0.at <= now) {
             self.due.pop();
-            self.timing.record(it.took, now.since(it.at));
-            self.finish(Done { id: it.id, at: it.at, status: it.status }, completed);
+            self.timing.record(command.took, now.since(command.at));
+            self.finish(Done { id: command.id, at: command.at, status: command.status }, completed);
         }
     }
     fn share_timing(&mut self, timing: &Arc<Timing>) {
@@ -285,7 +285,7 @@ mod tests {
         let (mut scene, _file) = over_a_file("whole");
         let lengths = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&lengths);
-        let note = move |_, it: &Dispatch| seen.lock().unwrap().push(it.length.0);
+        let note = move |_, command: &Dispatch| seen.lock().unwrap().push(command.length.0);
         scene.engine().observe_dispatches(Box::new(note));
         for expected in [vec![16], vec![8, 8]] {
             for offset in [0, 4096] {

@@ -394,7 +394,7 @@ mod tests {
     fn ranges_stay_within_their_store() {
         let reaches = |offset: u64, length: usize| {
             let mut store = Store::anonymous(1 << 20).unwrap();
-            let mut data = Data::Owned(Buffer::of(length));
+            let mut data = Data::Owned(Buffer::with_capacity(length));
             let all = std::panic::AssertUnwindSafe(|| {
                 for mut place in data.places_mut(0, length) {
                     store.read(offset, &mut place);

@@ -287,7 +287,8 @@ mod tests {
             pipe.stream.given = replies.concat().into();
             let mut seen = Vec::new();
             while pipe.in_flight() > 0 || pipe.current.is_some() {
-                pipe.receive(&mut [0; 64], |it, error| seen.push((it.tag, error))).expect("good");
+                let reply = |request: Flying, error| seen.push((request.tag, error));
+                pipe.receive(&mut [0; 64], reply).expect("good");
             }
             assert_eq!(seen, [(3, 0), (1, 5), (0, 0), (2, 0)]);
         }

@@ -232,8 +232,8 @@ impl App {
                 Ok(monitor::file(file).expect("it was just looked for"))
             }
             (["v1", "live" | "audit"] | ["metrics" | "healthz"], _) => Ok(not_allowed("GET")),
-            (["v1", "groups", name @ ..], _) => self.one(call, Kind::Group, &unescape(name)?),
-            (["v1", "volumes", name @ ..], _) => self.one(call, Kind::Volume, &unescape(name)?),
+            (["v1", "groups", name @ ..], _) => self.object(call, Kind::Group, &unescape(name)?),
+            (["v1", "volumes", name @ ..], _) => self.object(call, Kind::Volume, &unescape(name)?),
             (["v1", "drain" | "resume" | "reload"], "POST")
                 if !call.query.is_empty() && !call.is_dry_run() =>
             {
@@ -335,7 +335,7 @@ impl App {
         let shown = self.view();
         let groups = resources::groups(&shown.server, |name| usage.remove(name))?;
         let revision = shown.revision.clone();
-        let (groups, next) = page.of(groups, |group| &group.name)?;
+        let (groups, next) = page.slice(groups, |group| &group.name)?;
         let mut body = json!({ "revision": revision, "groups": groups });
         next.into_iter().for_each(|next| body["next"] = next.into());
         Ok(ApiResponse::json(200, Some(revision), &body))
@@ -346,14 +346,14 @@ impl App {
         let shown = self.view();
         let volumes = resources::volumes(&shown.server, &moment.volumes);
         let revision = shown.revision.clone();
-        let (volumes, next) = page.of(volumes, |volume| &volume.name)?;
+        let (volumes, next) = page.slice(volumes, |volume| &volume.name)?;
         let mut body = json!({ "revision": revision, "volumes": volumes });
         next.into_iter().for_each(|next| body["next"] = next.into());
         Ok(ApiResponse::json(200, Some(revision), &body))
     }
 
     /// Everything about one group or volume.
-    fn one(&self, call: &Call, kind: Kind, name: &str) -> Result<ApiResponse> {
+    fn object(&self, call: &Call, kind: Kind, name: &str) -> Result<ApiResponse> {
         let how = match call.method.as_str() {
             "GET" => return self.show(200, &self.body(kind, name)?),
             "DELETE" => {
@@ -393,7 +393,7 @@ impl App {
     fn body(&self, kind: Kind, name: &str) -> Result<Json> {
         let path = name.to_string();
         let mut usage = match kind {
-            Kind::Group => self.reactor.look(move |seen| Usage::of(seen, &path))?,
+            Kind::Group => self.reactor.look(move |seen| Usage::read(seen, &path))?,
             Kind::Volume => None,
         };
         let shown = self.view();

@@ -97,7 +97,7 @@ impl Author {
         self
     }
     /// With the number of a user, who has no name yet.
-    pub(super) fn of(caller: &Caller) -> Self {
+    pub(super) fn from_caller(caller: &Caller) -> Self {
         match caller {
             Caller::Unix(Credentials { uid, pid, .. }) => {
                 Self { source: "unix", uid: Some(*uid), pid: Some(*pid), ..Self::default() }

@@ -209,7 +209,7 @@ fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
         class: group.contract.class,
         minimum: group.contract.minimum(),
         tally: seen.engine.tally(id).clone(),
-        holds: Holds::of(seen, id),
+        holds: Holds::read(seen, id),
     };
     (there.map(copy).collect(), (end < tree.group_bound()).then_some(end))
 }
@@ -307,7 +307,7 @@ impl Live {
     pub(super) fn new(moment: &Moment, page: &Page) -> Result<Self, Problem> {
         let groups: Vec<&GroupMoment> =
             moment.groups.iter().filter(|group| group.parent.is_some()).collect();
-        let (groups, next) = page.of(groups, |group| &group.name)?;
+        let (groups, next) = page.slice(groups, |group| &group.name)?;
         Ok(Self {
             revision: String::new(),
             uptime_seconds: seconds(moment.uptime),

@@ -41,7 +41,7 @@ impl Page {
         let close = if labels.is_empty() { "" } else { "}" };
         writeln!(self.0, "{close} {value}").expect("writing to a string");
     }
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.line(name, &[], value);
     }
@@ -76,21 +76,21 @@ fn server(page: &mut Page, moment: &Moment) {
     page.family("iofair_info", "gauge", "Version and stack; always 1.");
     page.line("iofair_info", &labels, 1);
     let (counter, gauge) = ("counter", "gauge");
-    page.one("iofair_uptime_seconds", gauge, "Time since the start.", seconds(moment.uptime));
-    page.one("iofair_connections", gauge, "Connected clients.", moment.connections);
-    page.one("iofair_requests_in_flight", gauge, "Requests in flight.", moment.inside);
+    page.single("iofair_uptime_seconds", gauge, "Time since the start.", seconds(moment.uptime));
+    page.single("iofair_connections", gauge, "Connected clients.", moment.connections);
+    page.single("iofair_requests_in_flight", gauge, "Requests in flight.", moment.inside);
     let help = "Commands at the drive.";
-    page.one("iofair_drive_commands", gauge, help, moment.commands);
+    page.single("iofair_drive_commands", gauge, help, moment.commands);
     let help = "Queue depth of the drive.";
-    page.one("iofair_drive_depth", gauge, help, moment.depth);
+    page.single("iofair_drive_depth", gauge, help, moment.depth);
     let help = "Time in which the drive had at least one command.";
-    page.one("iofair_drive_busy_seconds_total", counter, help, seconds(moment.drive_busy));
+    page.single("iofair_drive_busy_seconds_total", counter, help, seconds(moment.drive_busy));
     let help = "Processor time of the reactor thread.";
-    page.one("iofair_reactor_busy_seconds_total", counter, help, seconds(moment.reactor_busy));
+    page.single("iofair_reactor_busy_seconds_total", counter, help, seconds(moment.reactor_busy));
     let help = "Processor time of the reactor for clients that have not chosen a volume.";
-    page.one("iofair_handshake_cpu_seconds_total", counter, help, seconds(moment.handshake_cpu));
+    page.single("iofair_handshake_cpu_seconds_total", counter, help, seconds(moment.handshake_cpu));
     let help = "Lines of the log that were not written: too many from one source, or standard error or output failed.";
-    page.one("iofair_log_lines_lost_total", counter, help, log::lost());
+    page.single("iofair_log_lines_lost_total", counter, help, log::lost());
     let name = "iofair_connections_refused_total";
     page.family(name, counter, "Clients refused before they had a volume, and callers, by reason.");
     for (refusal, count) in Refusal::ALL.into_iter().zip(moment.refused) {
@@ -105,18 +105,18 @@ fn server(page: &mut Page, moment: &Moment) {
 fn storage(page: &mut Page, files: &Files) {
     let seen = files.seen();
     if let Some(free) = seen.free {
-        page.one("iofair_free_bytes", "gauge", "Bytes that new volumes can have.", free);
+        page.single("iofair_free_bytes", "gauge", "Bytes that new volumes can have.", free);
     }
     let help =
         "Files that hold volumes and were removed, moved or truncated while they are served.";
-    page.one("iofair_removed_files", "gauge", help, seen.removed.len());
+    page.single("iofair_removed_files", "gauge", help, seen.removed.len());
 }
 
 fn pool(page: &mut Page, zeroing: &Progress) {
     let help = "Free space of the pool that must be zeroed before reuse.";
-    page.one("iofair_pool_dirty_bytes", "gauge", help, zeroing.dirty_bytes());
+    page.single("iofair_pool_dirty_bytes", "gauge", help, zeroing.dirty_bytes());
     let help = "Bytes of the pool zeroed since the start.";
-    page.one("iofair_pool_zeroed_bytes_total", "counter", help, zeroing.zeroed_bytes());
+    page.single("iofair_pool_zeroed_bytes_total", "counter", help, zeroing.zeroed_bytes());
 }
 
 fn groups(page: &mut Page, groups: &[GroupMoment]) {

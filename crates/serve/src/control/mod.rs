@@ -102,7 +102,7 @@ impl Parts {
         let gate = Gate::load(contracts)?;
         let audit = Audit::open(control.audit.as_deref(), mode);
         let audit = audit.map_err(|error| {
-            let path = control.audit.iter().map(|it| format!(" {}", it.display()));
+            let path = control.audit.iter().map(|path| format!(" {}", path.display()));
             ServeError::system("the audit log".to_owned() + &path.collect::<String>())(error)
         })?;
         let places = Places { control, metrics, allowed, passed: sockets, mode: mode.clone() };

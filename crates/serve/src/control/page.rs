@@ -38,7 +38,7 @@ impl Page {
         Ok(page)
     }
     /// The things on it, and the name to go on after if there are more.
-    pub(super) fn of<T>(
+    pub(super) fn slice<T>(
         &self,
         mut all: Vec<T>,
         name: impl Fn(&T) -> &str,
@@ -74,7 +74,7 @@ mod tests {
         let mut seen = Vec::new();
         loop {
             let page = Page::parse(&query, same).unwrap();
-            let (part, next) = page.of(list.clone(), |name| name).unwrap();
+            let (part, next) = page.slice(list.clone(), |name| name).unwrap();
             seen.extend(part);
             let Some(next) = next else { break };
             query = format!("limit=2&after={next}");
@@ -83,6 +83,6 @@ mod tests {
         for query in ["limit=0", "limit=10001", "limit", "from=a"] {
             assert!(Page::parse(query, same).is_err(), "{query}");
         }
-        assert!(Page::parse("after=x", same).unwrap().of(list, |name| name).is_err());
+        assert!(Page::parse("after=x", same).unwrap().slice(list, |name| name).is_err());
     }
 }

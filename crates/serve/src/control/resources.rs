@@ -149,7 +149,7 @@ impl GivenUp {
     pub(super) fn data(before: &Contracts, after: &Contracts, delete: &[String]) -> Vec<Self> {
         let lost = |volume: &contracts::Volume| {
             let (name, size) = (&volume.name, volume.size_bytes);
-            let text = match after.volumes.iter().find(|it| it.name == *name) {
+            let text = match after.volumes.iter().find(|volume| volume.name == *name) {
                 None if delete.contains(name) => {
                     format!("the data of volume \"{name}\" is deleted")
                 }

@@ -43,7 +43,7 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    pub(super) fn of(seen: &Seen<'_>, group: GroupId) -> Self {
+    pub(super) fn read(seen: &Seen<'_>, group: GroupId) -> Self {
         let slots = seen.engine.controller().slots_of(group);
         Self { slots, memory: seen.memory(group) }
     }
@@ -72,9 +72,9 @@ impl Usage {
         }
     }
     /// That of one group, if it is there.
-    pub(super) fn of(seen: &Seen<'_>, path: &str) -> Option<Self> {
+    pub(super) fn read(seen: &Seen<'_>, path: &str) -> Option<Self> {
         let id = seen.engine.group_named(path)?;
-        Some(Self::new(seen.engine.tally(id), Holds::of(seen, id)))
+        Some(Self::new(seen.engine.tally(id), Holds::read(seen, id)))
     }
 }
 

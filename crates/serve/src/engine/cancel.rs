@@ -16,7 +16,7 @@ pub(crate) enum Cancel {
 }
 
 impl Cancel {
-    const fn has(self, operation: Operation) -> bool {
+    const fn cancels(self, operation: Operation) -> bool {
         match operation {
             Operation::Read => true,
             Operation::Flush => false,
@@ -38,7 +38,7 @@ impl Engine {
     /// has in flight. Call [`Self::turn`] and take finished requests afterwards.
     pub(crate) fn cancel(&mut self, now: Instant, owner: u64, which: Cancel) {
         let goes =
-            |op: &Op| which.has(op.operation) && !op.abandoned && !op.cancelled && !op.finished;
+            |op: &Op| which.cancels(op.operation) && !op.abandoned && !op.cancelled && !op.finished;
         let found = self.ops.of_owner(owner).filter(|(_, op)| goes(op));
         let mut keys: Vec<usize> = found.map(|(key, _)| key).collect();
         if keys.is_empty() {

@@ -127,14 +127,14 @@ mod tests {
         let keys: Vec<usize> = (0..4)
             .map(|i| commands.start(Instant(i), CommandId::from_bits(100 + i), false))
             .collect();
-        assert!(matches!(commands.complete(keys[1]), Timing::InTime(it) if it.to_bits() == 101));
+        assert!(matches!(commands.complete(keys[1]), Timing::InTime(id) if id.to_bits() == 101));
         assert_eq!(commands.next_late(), Some(Instant(10)));
         assert_eq!(commands.take_late(Instant(9)), None);
         assert_eq!(commands.take_late(Instant(12)), Some((keys[0], CommandId::from_bits(100))));
         commands.keeps(keys[0], 7);
         assert_eq!(commands.take_late(Instant(12)), Some((keys[2], CommandId::from_bits(102))));
         assert_eq!((commands.take_late(Instant(12)), commands.late()), (None, 2));
-        assert!(matches!(commands.complete(keys[3]), Timing::InTime(it) if it.to_bits() == 103));
+        assert!(matches!(commands.complete(keys[3]), Timing::InTime(id) if id.to_bits() == 103));
         assert_eq!(commands.next_late(), None);
         match commands.complete(keys[0]) {
             Timing::Late(pieces) => assert_eq!(pieces, [7]),

@@ -212,7 +212,7 @@ mod tests {
             requests += 1;
         }
         assert!(!reader.is_torn());
-        (requests, reader.notes().of(DROPPED))
+        (requests, reader.notes().count_of(DROPPED))
     }
 
     /// Goal: a recording that nobody takes is bounded: what does not fit is counted, and the rest is whole; after it was

@@ -81,7 +81,7 @@ impl FileDevice {
         }
         let capacity = file.seek(SeekFrom::End(0))?;
         let number = if is_device { metadata.rdev() } else { metadata.dev() };
-        let queue = Queue::of(number);
+        let queue = Queue::read(number);
         let facts = DriveFacts {
             rotational: queue.rotational,
             depth: queue.depth.unwrap_or(DEPTH_UNKNOWN).min(DEPTH_MAX),
@@ -91,7 +91,8 @@ impl FileDevice {
         let mut random = Random::new(1, 1);
         let page = |random: &mut Random| {
             let mut page = Page([0; PAGE]);
-            page.0.chunks_mut(8).for_each(|it| it.copy_from_slice(&random.bits().to_ne_bytes()));
+            let words = page.0.chunks_mut(8);
+            words.for_each(|word| word.copy_from_slice(&random.bits().to_ne_bytes()));
             page
         };
         let pages = BYTES_MAX / PAGE;
@@ -159,7 +160,7 @@ impl Device for FileDevice {
     fn submit(&mut self, request: Request) -> io::Result<()> {
         let Request { tag, operation, durable, offset, bytes } = request;
         let file = types::Fd(self.file.as_raw_fd());
-        let length = u32::try_from(bytes).ok().filter(|it| *it as usize <= BYTES_MAX);
+        let length = u32::try_from(bytes).ok().filter(|length| *length as usize <= BYTES_MAX);
         let length = length.ok_or_else(|| io::Error::other("a request longer than 1 MiB"))?;
         let entry = match operation {
             Operation::Read => {

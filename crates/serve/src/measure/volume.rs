@@ -85,11 +85,11 @@ impl Device for NbdDevice {
     }
     fn wait(&mut self, until: Instant, done: &mut Vec<Completion>) -> io::Result<()> {
         let at = self.crowd.wait(until)?;
-        for it in self.crowd.take_replies() {
-            if it.error != 0 {
-                return Err(io::Error::from_raw_os_error(it.error.cast_signed()));
+        for reply in self.crowd.take_replies() {
+            if reply.error != 0 {
+                return Err(io::Error::from_raw_os_error(reply.error.cast_signed()));
             }
-            done.push(Completion { tag: it.tag as u32, at });
+            done.push(Completion { tag: reply.tag as u32, at });
         }
         Ok(())
     }

@@ -41,7 +41,8 @@ pub struct VolumeSummary {
 }
 
 fn summary(path: &Path, owners: &Owners) -> Result<Summary, ServeError> {
-    let free = FileSystem::of(path).map_err(ServeError::system(path.display().to_string()))?.free;
+    let free =
+        FileSystem::query(path).map_err(ServeError::system(path.display().to_string()))?.free;
     let volume = |(name, owner): (&String, &Owner)| VolumeSummary {
         name: name.clone(),
         group: owner.group.clone(),

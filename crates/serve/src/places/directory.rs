@@ -169,7 +169,7 @@ impl Directory {
             };
             holes += own.size.saturating_sub(allocated);
         }
-        Ok(FileSystem::of(&self.path)?.free.saturating_sub(holes))
+        Ok(FileSystem::query(&self.path)?.free.saturating_sub(holes))
     }
     fn build_index(&mut self) {
         let found = self.own.iter().enumerate().filter(|(_, own)| !own.removed);
@@ -268,7 +268,7 @@ impl Directory {
         }
         if !is_saved {
             let before = self.home.owners();
-            let room = Room::of(owners.live(), before.live());
+            let room = Room::for_change(owners.live(), before.live());
             match self.home.save(&owners, room) {
                 Ok(()) => made.owners = Some((Arc::clone(&self.home), before)),
                 Err(error) if is_full(&error) && owners.only_completes(&before) => {
@@ -330,7 +330,7 @@ impl Directory {
     /// its file.
     fn refuse_lost(&self, contracts: &Contracts, consent: &Consent) -> Result<(), ServeError> {
         let ctl = ctl(contracts).unwrap_or_else(|| "iofair ctl".into());
-        let stay = contracts.volumes.iter().filter_map(|it| self.position(it));
+        let stay = contracts.volumes.iter().filter_map(|volume| self.position(volume));
         let stay: BTreeSet<usize> = stay.collect();
         let goes = self.index.values().filter(|index| !stay.contains(*index));
         for own in goes.map(|index| &self.own[*index]) {
@@ -365,7 +365,7 @@ impl Directory {
         let file = self.file(volume);
         let listed = match path {
             Some(path) => owners.paths.get(path).copied(),
-            None => owners.volumes.get(name).filter(|owner| !owner.deleting).map(|it| it.bytes),
+            None => owners.volumes.get(name).filter(|one| !one.deleting).map(|one| one.bytes),
         };
         let is_open = self.find(volume).is_some_and(|own| own.storage.strong_count() > 0);
         let Some(bytes) = listed.filter(|_| !is_open && !consent.take_over.contains(name)) else {

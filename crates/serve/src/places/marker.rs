@@ -124,6 +124,7 @@ fn read(note: &Path, pool: &Path) -> Result<Option<Uuid>, ServeError> {
         return Err(ServeError::Layout { path: note.to_path_buf(), message: message.into() });
     };
     // Beside a pool that was moved together with its note, the place is another one.
-    let is_about = place == pool.display().to_string() || beside(pool).is_some_and(|it| it == note);
+    let is_beside = beside(pool).is_some_and(|path| path == note);
+    let is_about = place == pool.display().to_string() || is_beside;
     Ok(is_about.then_some(uuid))
 }

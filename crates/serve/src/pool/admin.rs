@@ -84,7 +84,7 @@ fn summary(superblock: &Superblock, table: &Table) -> Summary {
         pool: superblock.pool,
         generation: superblock.generation,
         bytes: superblock.blocks * BLOCK,
-        free_bytes: Free::of(table, superblock, false, &[]).blocks() * BLOCK,
+        free_bytes: Free::new(table, superblock, false, &[]).blocks() * BLOCK,
         dirty_bytes: total(&table.dirty) * BLOCK,
         volumes: table.volumes.iter().map(volume).collect(),
     }
@@ -95,12 +95,12 @@ fn complain(path: &Path, message: impl Into<String>) -> ServeError {
 }
 
 /// What is wrong with a pool, and which command helps.
-pub(crate) fn told(path: &Path, error: PoolError) -> ServeError {
-    told_under(path, error, "FILE")
+pub(crate) fn pool_error(path: &Path, error: PoolError) -> ServeError {
+    pool_error_with(path, error, "FILE")
 }
 
-/// [`told`], with the contract file, as a word of a shell.
-fn told_under(path: &Path, error: PoolError, file: &str) -> ServeError {
+/// [`pool_error`], with the contract file, as a word of a shell.
+fn pool_error_with(path: &Path, error: PoolError, file: &str) -> ServeError {
     let name = shell::path(path);
     let message = match error {
         PoolError::Absent if fs::exists(sidecar(path)).is_ok_and(|there| there) => format!(
@@ -202,7 +202,7 @@ pub(crate) fn open_or_create(
             let file = trial.stand_in(path).map_err(what())?;
             let stand_in = Trial::name(&file);
             let storage = exclusive(&stand_in, &Mode::Serve)?;
-            fill(&storage).map_err(|error| told(path, error))?;
+            fill(&storage).map_err(|error| pool_error(path, error))?;
             let medium = medium(path, &storage)?;
             (storage, medium)
         }
@@ -222,8 +222,8 @@ pub(crate) fn open_or_create(
         }
     };
     let file = shell::path(Path::new(contracts.path()));
-    let mut pool = Pool::open(medium).map_err(|error| told_under(path, error, &file))?;
-    pool.adopt_length().map_err(|error| told(path, error))?;
+    let mut pool = Pool::open(medium).map_err(|error| pool_error_with(path, error, &file))?;
+    pool.adopt_length().map_err(|error| pool_error(path, error))?;
     Ok((pool, storage))
 }
 
@@ -254,14 +254,14 @@ pub fn create(path: &Path, how: &Creation) -> Result<Summary, ServeError> {
     check_kind(path, how.file)?;
     let new = !fs::exists(path).map_err(ServeError::system(path.display().to_string()))?;
     if new {
-        return create_file(path).map_err(|error| told(path, error));
+        return create_file(path).map_err(|error| pool_error(path, error));
     }
     let storage = exclusive(path, &Mode::Serve)?;
     let found = medium(path, &storage)?;
     if !how.force {
         refuse_used(path, &found)?;
     }
-    let pool = Pool::create(found, how.blank).map_err(|error| told(path, error))?;
+    let pool = Pool::create(found, how.blank).map_err(|error| pool_error(path, error))?;
     Ok(summary(pool.superblock(), pool.table()))
 }
 
@@ -296,7 +296,7 @@ fn fill(storage: &Storage) -> Result<Summary, PoolError> {
 
 /// Whether there is data at its start, or a pool.
 fn refuse_used(path: &Path, medium: &FileMedium) -> Result<(), ServeError> {
-    let survey = Survey::of(medium).map_err(|error| told(path, error.into()))?;
+    let survey = Survey::read(medium).map_err(|error| pool_error(path, error.into()))?;
     if survey.superblocks.iter().any(|one| *one != Err(Defect::Absent)) {
         let message = format!(
             "there is a pool on it already: `iofair pool check {}` looks at it",
@@ -307,9 +307,9 @@ fn refuse_used(path: &Path, medium: &FileMedium) -> Result<(), ServeError> {
             message + "; --force makes a new one, and all volumes are lost",
         ));
     }
-    let length = medium.length().map_err(|error| told(path, error.into()))?;
+    let length = medium.length().map_err(|error| pool_error(path, error.into()))?;
     let mut start = vec![0; length.min(HEAD) as usize];
-    medium.read_at(0, &mut start).map_err(|error| told(path, error.into()))?;
+    medium.read_at(0, &mut start).map_err(|error| pool_error(path, error.into()))?;
     if start.iter().any(|byte| *byte != 0) {
         let message = "it contains data (its first MiB is not empty); --force makes a pool, and all \
                        of it is lost";
@@ -321,8 +321,8 @@ fn refuse_used(path: &Path, medium: &FileMedium) -> Result<(), ServeError> {
 /// Reads a pool, even while it is in use.
 pub fn show(path: &Path) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
-    let survey = Survey::of(&reader(path)?).map_err(|error| told(path, error.into()))?;
-    let (superblock, table) = survey.in_force().map_err(|error| told(path, error))?;
+    let survey = Survey::read(&reader(path)?).map_err(|error| pool_error(path, error.into()))?;
+    let (superblock, table) = survey.in_force().map_err(|error| pool_error(path, error))?;
     Ok(summary(&superblock, &table))
 }
 
@@ -330,7 +330,7 @@ pub fn show(path: &Path) -> Result<Summary, ServeError> {
 pub fn check(path: &Path) -> Result<Report, ServeError> {
     check_kind(path, false)?;
     let medium = reader(path)?;
-    let survey = Survey::of(&medium).map_err(|error| told(path, error.into()))?;
+    let survey = Survey::read(&medium).map_err(|error| pool_error(path, error.into()))?;
     let mut copies = Vec::new();
     for (name, found) in ["first", "second"].iter().zip(&survey.superblocks) {
         copies.push(match found {
@@ -351,14 +351,14 @@ pub fn check(path: &Path) -> Result<Report, ServeError> {
             });
         }
     }
-    let length = medium.length().map_err(|error| told(path, error.into()))?;
+    let length = medium.length().map_err(|error| pool_error(path, error.into()))?;
     let found = survey.in_force().and_then(|(superblock, table)| {
         super::check_length(&superblock, length)?;
         Ok(summary(&superblock, &table))
     });
     let (problem, summary) = match found {
         Ok(summary) => (None, Some(summary)),
-        Err(error) => (Some(told(path, error).to_string()), None),
+        Err(error) => (Some(pool_error(path, error).to_string()), None),
     };
     let damaged = survey.superblocks.iter().any(Result::is_err);
     let good = summary.is_some() && !damaged;
@@ -378,7 +378,7 @@ pub fn repair(path: &Path) -> Result<Summary, ServeError> {
         Err(PoolError::Damaged { .. }) => Pool::repair(medium(path, &storage)?),
         opened => opened,
     };
-    let pool = repaired.map_err(|error| told(path, error))?;
+    let pool = repaired.map_err(|error| pool_error(path, error))?;
     Ok(summary(pool.superblock(), pool.table()))
 }
 
@@ -386,7 +386,7 @@ pub fn repair(path: &Path) -> Result<Summary, ServeError> {
 pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
     let storage = exclusive(path, &Mode::Serve)?;
-    let mut pool = Pool::open(medium(path, &storage)?).map_err(|error| told(path, error))?;
+    let mut pool = Pool::open(medium(path, &storage)?).map_err(|error| pool_error(path, error))?;
     let found = pool.table().volumes.iter().find(|volume| volume.name == name);
     let Some(found) = found else {
         let known: Vec<&str> = pool.table().volumes.iter().map(|volume| &*volume.name).collect();
@@ -404,7 +404,7 @@ pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
         return Err(ServeError::volume(name, message));
     }
     let table = pool.table().cut(&[], &[name.to_string()]);
-    pool.commit(table, &mut |_, _| {}).map_err(|error| told(path, error))?;
+    pool.commit(table, &mut |_, _| {}).map_err(|error| pool_error(path, error))?;
     Ok(summary(pool.superblock(), pool.table()))
 }
 
@@ -422,7 +422,8 @@ pub fn import(path: &Path, contracts: &Contracts) -> Result<Summary, ServeError>
     }
     let storage = exclusive(path, &Mode::Serve)?;
     let found = found(path, contracts)?;
-    let pool = Pool::import(medium(path, &storage)?, &found).map_err(|error| told(path, error))?;
+    let pool =
+        Pool::import(medium(path, &storage)?, &found).map_err(|error| pool_error(path, error))?;
     let old = sidecar(path);
     if fs::exists(&old).is_ok_and(|there| there) {
         // The pool has its table now; what is beside it would only mislead.

@@ -159,7 +159,7 @@ impl World {
         self.arm(2 * CALLS);
         let mut pool = Pool::open(&mut self.drive).map_err(|error| format!("{error:?}"))?;
         pool.omit = self.mistake.omit;
-        let free = Free::of(pool.table(), pool.superblock(), pool.grows(), &[]);
+        let free = Free::new(pool.table(), pool.superblock(), pool.grows(), &[]);
         // A full pool refuses; that is no change.
         let Ok(grown) = old.with(&wanted, free) else {
             drop(pool);
@@ -380,7 +380,7 @@ fn damaged_copies_are_mended() {
         for size in [4096, 8192] {
             let one =
                 Wanted { id: None, name: "v", group: "g", size, shrink: false, take_over: false };
-            let free = Free::of(pool.table(), pool.superblock(), false, &[]);
+            let free = Free::new(pool.table(), pool.superblock(), false, &[]);
             let table = pool.table().with(&[one], free).unwrap();
             pool.commit(table, &mut |_, _| {}).unwrap();
         }
@@ -400,7 +400,7 @@ fn damaged_copies_are_mended() {
     for place in [first, second] {
         let mut drive = damage(&[place + 64], 1);
         assert_eq!(Pool::open(&mut drive).unwrap().table().volumes[0].size, 8192);
-        assert!(super::Survey::of(&&mut drive).unwrap().superblocks.iter().all(Result::is_ok));
+        assert!(super::Survey::read(&&mut drive).unwrap().superblocks.iter().all(Result::is_ok));
     }
     // One that somebody overwrote, and a damaged table, need somebody to say so.
     for (places, good, size) in [(&[first][..], 3, 8192), (&[current], 2, 4096)] {

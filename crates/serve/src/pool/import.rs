@@ -30,7 +30,7 @@ const HEAD_BLOCKS: u64 = HEAD / BLOCK;
 impl<M: Medium> Pool<M> {
     /// Makes a pool of these volumes.
     pub(crate) fn import(mut medium: M, found: &[Found]) -> Result<Self, PoolError> {
-        if Survey::of(&medium)?.newest().is_some() {
+        if Survey::read(&medium)?.newest().is_some() {
             return Err(PoolError::Room("it has a table of volumes already".into()));
         }
         let mut volumes: Vec<Record> = found.iter().map(record).collect();

@@ -145,7 +145,7 @@ impl<M: Medium> Pool<M> {
     }
     /// Opens a pool.
     pub(crate) fn open(medium: M) -> Result<Self, PoolError> {
-        let survey = Survey::of(&medium)?;
+        let survey = Survey::read(&medium)?;
         let (superblock, table) = survey.in_force()?;
         let length = medium.length()?;
         check_length(&superblock, length)?;
@@ -165,7 +165,7 @@ impl<M: Medium> Pool<M> {
     }
     /// Opens a damaged pool with the newest copy that is whole, and writes both copies anew.
     pub(crate) fn repair(medium: M) -> Result<Self, PoolError> {
-        let survey = Survey::of(&medium)?;
+        let survey = Survey::read(&medium)?;
         let Some((mut superblock, mut table)) = survey.newest_whole() else {
             return Err(survey.in_force().err().unwrap_or(PoolError::Absent));
         };
@@ -283,7 +283,7 @@ impl<M: Medium> Pool<M> {
     }
     /// What lies between the end of a volume and the end of its last block, and becomes a part of the volume.
     fn zero_tails(&mut self, new: &Table) -> Result<(), PoolError> {
-        let known = Index::of(new);
+        let known = Index::new(new);
         for old in &self.table.volumes {
             let now = known.find(Some(old.id), &old.name).map(|index| &new.volumes[index]);
             let grown = now.is_some_and(|now| now.size > old.size);
@@ -348,7 +348,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    pub(crate) fn of(medium: &impl Medium) -> io::Result<Self> {
+    pub(crate) fn read(medium: &impl Medium) -> io::Result<Self> {
         let length = medium.length()?;
         let mut superblocks = [Err(Defect::Absent), Err(Defect::Absent)];
         for (place, found) in SUPERBLOCKS.iter().zip(&mut superblocks) {

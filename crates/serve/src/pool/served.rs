@@ -120,7 +120,7 @@ impl Served {
         }
         let table = pool.table().clone();
         let shared = Arc::new(Shared::new(pool, path, storage.is_device()));
-        let (storage, path, index) = (Arc::new(storage), path.to_path_buf(), Index::of(&table));
+        let (storage, path, index) = (Arc::new(storage), path.to_path_buf(), Index::new(&table));
         let checks = mode.is_check();
         Ok(Self { shared, storage, path, table, index, is_running: false, checks })
     }
@@ -155,7 +155,7 @@ impl Served {
         let table = room.pool.table().with(&wanted(&contracts.volumes, consent), free);
         let table = table.map_err(|all| self.refused(all, contracts))?;
         drop(room);
-        self.index = Index::of(&table);
+        self.index = Index::new(&table);
         self.table = table;
         Ok(())
     }
@@ -187,8 +187,11 @@ impl Served {
         }
         let promised = room.pool.superblock().blocks * BLOCK - free;
         drop(room);
-        let system = FileSystem::of(
-            self.path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+        let system = FileSystem::query(
+            self.path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new(".")),
         )?;
         Ok((system.free + allocated(&self.path)?).saturating_sub(promised))
     }
@@ -241,7 +244,7 @@ impl Served {
         };
         let committed = room.pool.commit(table, &mut progress);
         self.shared.changed(room);
-        committed.map_err(|error| admin::told(&self.path, error))
+        committed.map_err(|error| admin::pool_error(&self.path, error))
     }
     /// A volume's identity and place.
     pub(crate) fn plan(&self, volume: &Volume) -> (VolumeId, Arc<Map>) {
@@ -270,7 +273,7 @@ impl Served {
         let table = before.cut(&wanted(volumes, consent), &consent.delete);
         self.commit(&mut room, table)?;
         self.table = room.pool.table().clone();
-        self.index = Index::of(&self.table);
+        self.index = Index::new(&self.table);
         room.quarantine(&before);
         self.shared.changed(&room);
         Ok(())

@@ -124,7 +124,7 @@ pub(crate) struct Free {
 
 impl Free {
     /// Those of a pool. `grows`: it is a file, which may become longer. `quarantine`: not before somebody is done.
-    pub(crate) fn of(
+    pub(crate) fn new(
         table: &Table,
         superblock: &Superblock,
         grows: bool,
@@ -216,7 +216,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn of(table: &Table) -> Self {
+    pub(crate) fn new(table: &Table) -> Self {
         let all = || table.volumes.iter().enumerate();
         Self {
             ids: all().map(|(index, volume)| (volume.id, index)).collect(),
@@ -242,7 +242,7 @@ impl Table {
     pub(crate) fn with(&self, wanted: &[Wanted<'_>], mut free: Free) -> Result<Self, Vec<Refused>> {
         let (mut new, mut refused) = (self.clone(), Vec::new());
         new.volumes.iter_mut().for_each(|volume| volume.state = State::Kept);
-        let known = Index::of(self);
+        let known = Index::new(self);
         for one in wanted {
             match known.find(one.id, one.name) {
                 Some(index) => {
@@ -288,7 +288,7 @@ impl Table {
     }
     /// Cuts volumes that shall be shorter, and forgets those of these names.
     pub(crate) fn cut(&self, wanted: &[Wanted<'_>], delete: &[String]) -> Self {
-        let (mut new, known) = (self.clone(), Index::of(self));
+        let (mut new, known) = (self.clone(), Index::new(self));
         for one in wanted {
             let found = known.find(one.id, one.name);
             let volume = found.map(|index| &mut new.volumes[index]);

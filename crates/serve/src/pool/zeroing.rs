@@ -103,7 +103,7 @@ impl Room {
     /// What volumes may get, some of it after zeroing.
     pub(super) fn free(&self) -> Free {
         let pool = &self.pool;
-        Free::of(pool.table(), pool.superblock(), pool.grows(), &self.quarantined())
+        Free::new(pool.table(), pool.superblock(), pool.grows(), &self.quarantined())
     }
     /// Nobody gets what volumes had in this table and have no more, until the engine has let go of them.
     pub(super) fn quarantine(&mut self, before: &Table) {
@@ -295,7 +295,7 @@ impl Demand {
             Zeroed { status: 0, is_durable: true, bytes, .. } => {
                 let done = split(&extents, bytes / BLOCK).0;
                 let recorded = room.pool.cleaned(&done);
-                recorded.map_err(|error| admin::told(&shared.path, error))
+                recorded.map_err(|error| admin::pool_error(&shared.path, error))
             }
             Zeroed { status: 0, .. } => Err(ServeError::Gone),
             Zeroed { status, .. } => Err(shared.failed(status)),
@@ -446,7 +446,8 @@ impl Worker<'_> {
             result = zeroed.and_then(|zeroed| Err(self.shared.failed(zeroed.status)));
         } else if told.is_durable {
             self.recorded = moment();
-            let recorded = room.record().map_err(|error| admin::told(&self.shared.path, error));
+            let recorded =
+                room.record().map_err(|error| admin::pool_error(&self.shared.path, error));
             result = recorded.map(|()| told.contended);
         }
         self.shared.changed(&room);

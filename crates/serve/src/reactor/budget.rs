@@ -142,8 +142,8 @@ mod tests {
     fn scene() -> (Controller, [Account; 2]) {
         let names = ["a", "b"];
         let controller = testing::controller(names.map(|name| (name, Contract::default())));
-        let accounts =
-            names.map(|name| Account::of(controller.groups().find(name).expect("just added")));
+        let accounts = names
+            .map(|name| Account::in_group(controller.groups().find(name).expect("just added")));
         (controller, accounts)
     }
 

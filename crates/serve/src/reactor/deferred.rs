@@ -197,7 +197,8 @@ mod tests {
         (0..10).for_each(|client| deferred.wait(host(1), client));
         deferred.wait(host(2), 10);
         deferred.wait(host(3), 11);
-        let order: Vec<i32> = std::iter::from_fn(|| deferred.call()).map(|(_, it)| it).collect();
+        let calls = std::iter::from_fn(|| deferred.call());
+        let order: Vec<i32> = calls.map(|(_, call)| call).collect();
         assert_eq!(order, [0, 10, 11, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         assert_eq!((deferred.waiting_count(), deferred.next_origin()), (0, None));
         deferred.wait(host(1), 12);

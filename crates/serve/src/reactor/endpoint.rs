@@ -63,7 +63,7 @@ impl ReactorContext<'_> {
     }
     /// The account that processor time and memory for the clients of a volume are charged to.
     pub(super) fn account(&self, volume: Option<usize>) -> Account {
-        volume.map_or(Account::HANDSHAKE, |volume| Account::of(self.engine.group(volume)))
+        volume.map_or(Account::HANDSHAKE, |volume| Account::in_group(self.engine.group(volume)))
     }
     /// Whether this endpoint, which holds `holds` bytes for clients of a volume, may hold `more`.
     pub(super) fn has_memory(

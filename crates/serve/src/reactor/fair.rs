@@ -34,7 +34,7 @@ impl Account {
     /// Peers that have not chosen a volume.
     pub(super) const HANDSHAKE: Self = Self(0);
     /// The endpoints of volumes directly in a group.
-    pub(super) fn of(group: GroupId) -> Self {
+    pub(super) fn in_group(group: GroupId) -> Self {
         Self(2 * group.index() as u32 + 2)
     }
     /// The group; `None` for peers that have not chosen a volume, and if the group was removed.
@@ -113,7 +113,7 @@ impl Node {
 /// All endpoints that wait, by group.
 #[derive(Debug)]
 pub(super) struct FairQueue {
-    /// By account and by group: see [`Account::of`] and [`inner`].
+    /// By account and by group: see [`Account::in_group`] and [`inner`].
     nodes: Vec<Node>,
     /// By key of the endpoint.
     links: Vec<Link>,
@@ -132,7 +132,7 @@ impl FairQueue {
         for id in changed.iter().flat_map(|id| groups.ancestry(*id)) {
             let group = groups.group(id);
             let parent = group.parent.map_or(NONE, inner);
-            let (at, own) = (inner(id) as usize, Account::of(id).0 as usize);
+            let (at, own) = (inner(id) as usize, Account::in_group(id).0 as usize);
             while self.nodes.len() <= own {
                 self.nodes.push(Node::new(NONE, WEIGHT));
             }

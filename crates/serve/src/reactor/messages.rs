@@ -190,7 +190,7 @@ impl Reactor {
                     changed = true;
                 }
                 // What it holds is its new group's.
-                let now = Account::of(engine.group(volume));
+                let now = Account::in_group(engine.group(volume));
                 changed |= std::mem::replace(account, now) != now;
             }
             if changed && !std::mem::replace(is_touched, true) {

@@ -29,7 +29,8 @@ impl Reactor {
     /// Who pays for what an endpoint makes the thread do.
     pub(super) fn account(&self, key: usize) -> Account {
         let volume = self.endpoints[key].endpoint.volume();
-        volume.map_or(Account::HANDSHAKE, |volume| Account::of(self.parts.engine.group(volume)))
+        volume
+            .map_or(Account::HANDSHAKE, |volume| Account::in_group(self.parts.engine.group(volume)))
     }
     /// From now on the thread works for `payer`.
     pub(super) fn work_for(&mut self, payer: Payer) {
@@ -87,7 +88,7 @@ impl Reactor {
         }
         let lookups = engine.take_lookups().map(std::mem::take);
         for lookup in lookups.into_iter().flatten() {
-            let account = Account::of(engine.group_of(lookup.op));
+            let account = Account::in_group(engine.group_of(lookup.op));
             if let Err(Lookup { command, op, .. }) = self.workers.look_up(account, lookup) {
                 engine.on_found(command, op, Vec::new());
             }
@@ -202,7 +203,7 @@ impl Reactor {
     fn deliver_all(&mut self) -> u64 {
         let mut read = 0;
         while let Some(op) = self.parts.engine.next_finished() {
-            let (key, account) = (op.owner as usize, Account::of(op.group));
+            let (key, account) = (op.owner as usize, Account::in_group(op.group));
             read += if op.operation == Operation::Read { u64::from(op.length) } else { 0 };
             self.work_for(Payer::Account(account));
             self.finished.push(account);

@@ -72,7 +72,7 @@ impl Buffer {
         Self { pointer, class }
     }
     /// One of at least this many bytes, at most [`PAYLOAD_MAX`] and two pages, from no pool.
-    pub(crate) fn of(bytes: usize) -> Self {
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self::new(class(bytes))
     }
     /// Its capacity in bytes.

@@ -35,7 +35,7 @@ impl Data {
     pub fn places(&self, from: usize, length: usize) -> Places<'_> {
         match self {
             Self::Scattered(scattered) => scattered.places(from, length),
-            _ => Places::one(self.only().expect("a request with room for data"), from, length),
+            _ => Places::part_of(self.only().expect("a request with room for data"), from, length),
         }
     }
     /// A part of it, for writing. It must exist and be writable.
@@ -48,7 +48,7 @@ impl Data {
     }
     /// The first bytes, if they are contiguous.
     pub fn place(&self, length: usize) -> Option<Place<'_>> {
-        Places::one(self.only()?, 0, length).next()
+        Places::part_of(self.only()?, 0, length).next()
     }
     fn only(&self) -> Option<Place<'_>> {
         match self {
@@ -123,7 +123,7 @@ impl Scattered {
     /// The current places of a part of it, for reading.
     pub fn places(&self, from: usize, length: usize) -> Places<'_> {
         match &self.bounce {
-            Some(buffer) => Places::one(Place::of_buffer(buffer), from, length),
+            Some(buffer) => Places::part_of(Place::of_buffer(buffer), from, length),
             // SAFETY: as in `outside`.
             None => unsafe { Places::shared(&self.spans, from, length) },
         }
@@ -199,7 +199,7 @@ mod tests {
         let mut scattered = unsafe { Scattered::new(spans, memory.clone()) };
         for copied in [false, true] {
             if copied {
-                scattered.bounce(Buffer::of(0), true);
+                scattered.bounce(Buffer::with_capacity(0), true);
             }
             for from in 0..=6 {
                 for to in from..=6 {
@@ -209,7 +209,7 @@ mod tests {
             }
         }
         assert_eq!((scattered.len(), scattered.is_aligned(1)), (6, true));
-        scattered.bounce(Buffer::of(0), false);
+        scattered.bounce(Buffer::with_capacity(0), false);
         for (from, part) in [(2, &[77u8][..]), (0, &[0, 1]), (3, &[3, 4, 5])] {
             scattered.places_mut(from, part.len()).for_each(|mut place| place.write(part));
         }
@@ -237,7 +237,7 @@ mod tests {
     /// Goal: no place reaches beyond its data. Method: ranges that end after it, and that overflow.
     #[test]
     fn places_stay_within_their_data() {
-        let data = Data::Owned(Buffer::of(0));
+        let data = Data::Owned(Buffer::with_capacity(0));
         for (from, length) in [(0, ALIGN + 1), (ALIGN, 1), (usize::MAX, 2), (1, usize::MAX)] {
             let places = std::panic::AssertUnwindSafe(|| data.places(from, length).count());
             assert!(std::panic::catch_unwind(places).is_err(), "{length} bytes at {from}");

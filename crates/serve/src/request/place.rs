@@ -117,7 +117,7 @@ pub struct Places<'a> {
 
 impl<'a> Places<'a> {
     /// A part of one place.
-    pub(super) fn one(place: Place<'a>, from: usize, length: usize) -> Self {
+    pub(super) fn part_of(place: Place<'a>, from: usize, length: usize) -> Self {
         Self { first: Some(place.part(from, length)), rest: [].iter(), skip: 0, left: length }
     }
     /// A part of bytes that lie in several places of shared memory.
@@ -156,7 +156,7 @@ pub struct PlacesMut<'a>(Places<'a>, PhantomData<&'a mut ()>);
 impl<'a> PlacesMut<'a> {
     /// A part of a buffer.
     pub(super) fn of_buffer(buffer: &'a mut Buffer, from: usize, length: usize) -> Self {
-        Self(Places::one(Place::of_buffer(buffer), from, length), PhantomData)
+        Self(Places::part_of(Place::of_buffer(buffer), from, length), PhantomData)
     }
     /// A part of bytes that lie in several places of shared memory.
     ///

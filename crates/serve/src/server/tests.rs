@@ -31,8 +31,8 @@ fn names(server: &Server) -> Vec<(String, String)> {
 fn files(directory: &Path) -> Vec<String> {
     let entry = |entry: io::Result<fs::DirEntry>| {
         let entry = entry.unwrap();
-        let (name, it) = (entry.file_name().into_string().unwrap(), entry.metadata().unwrap());
-        if name.ends_with(".img") { format!("{name} {}", it.len()) } else { name }
+        let (name, file) = (entry.file_name().into_string().unwrap(), entry.metadata().unwrap());
+        if name.ends_with(".img") { format!("{name} {}", file.len()) } else { name }
     };
     let mut files: Vec<String> = fs::read_dir(directory).unwrap().map(entry).collect();
     files.sort_unstable();

@@ -132,7 +132,7 @@ fn bad_rings(attack: Attack, path: &str, random: &mut Random, shared: &Shared) {
     guest.kick(0);
     // The device says that the ring is bad, or answers.
     let [trouble, call] =
-        [&guest.queues[0].trouble, &guest.queues[0].call].map(|it| it.as_raw_fd());
+        [&guest.queues[0].trouble, &guest.queues[0].call].map(|file| file.as_raw_fd());
     while !shared.over.load(Ordering::Relaxed) {
         if wait(trouble, libc::POLLIN, 1) || wait(call, libc::POLLIN, 1) {
             return;

@@ -100,7 +100,7 @@ impl Volume {
     /// A flush is answered well.
     pub(crate) fn flushed(&mut self, covered: u64) {
         for sector in &mut self.sectors {
-            let is_covered = |version: &Version| version.answered.is_some_and(|it| it <= covered);
+            let is_covered = |version: &Version| version.answered.is_some_and(|at| at <= covered);
             if let Some(newest) = sector.versions.iter().rposition(is_covered) {
                 sector.versions.drain(..newest);
             }

@@ -295,7 +295,8 @@ impl Layout {
             one(field).map(|(_, unit, index)| (*index, *unit)).ok_or_else(missing)
         };
         let names = |wanted: Field| {
-            found.iter().filter(|it| it.0 == wanted).map(|it| it.2).collect::<Vec<usize>>()
+            let wanted = found.iter().filter(|column| column.0 == wanted);
+            wanted.map(|column| column.2).collect::<Vec<usize>>()
         };
         let bytes = |(index, unit)| match unit {
             Unit::Length(bytes) => (index, bytes),

@@ -30,7 +30,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(event: &Event) -> Self {
+    fn of_event(event: &Event) -> Self {
         match event.operation {
             _ if event.length == 0 => Self::Empty,
             Operation::Discard | Operation::WriteZeroes => Self::Range,
@@ -115,12 +115,12 @@ impl Requests {
         let record = Record { at, stream, operation, flags, offset, length, completion };
         let ticket = self.window.push(record);
         let open = Open { end: offset.saturating_add(length), left: length };
-        self.open.insert((volume, Kind::of(event), offset, ticket), open);
+        self.open.insert((volume, Kind::of_event(event), offset, ticket), open);
     }
     fn complete(&mut self, event: &Event, failed: bool) {
         let Event { volume, offset: start, .. } = *event;
         let end = start.saturating_add(event.length);
-        let kind = Kind::of(event);
+        let kind = Kind::of_event(event);
         // A flush has no sectors; the kernel may tell of one at any address.
         if kind == Kind::Empty {
             let all = (volume, kind, 0, 0)..=(volume, kind, u64::MAX, Ticket::MAX);
@@ -132,10 +132,10 @@ impl Requests {
         }
         let from = (volume, kind, start.saturating_sub(SPANS[kind as usize]), 0);
         let mut covered = Vec::new();
-        for (key, it) in self.open.range_mut(from..(volume, kind, end, 0)) {
-            let common = it.end.min(end).saturating_sub(key.2.max(start));
-            it.left = it.left.saturating_sub(common);
-            if common > 0 && it.left == 0 {
+        for (key, open) in self.open.range_mut(from..(volume, kind, end, 0)) {
+            let common = open.end.min(end).saturating_sub(key.2.max(start));
+            open.left = open.left.saturating_sub(common);
+            if common > 0 && open.left == 0 {
                 covered.push(*key);
             }
         }
@@ -164,7 +164,7 @@ impl Requests {
     fn forget(&mut self) {
         if self.open.len() > WINDOW + WINDOW / 4 {
             let window = &self.window;
-            self.open.retain(|(_, _, _, ticket), _| window.has(*ticket));
+            self.open.retain(|(_, _, _, ticket), _| window.contains(*ticket));
         }
     }
 }

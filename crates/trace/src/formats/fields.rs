@@ -125,7 +125,8 @@ pub(super) fn decimal(text: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = || whole.bytes().chain(fraction.bytes());
     // More digits than this do not fit into the result.
-    if digits().next().is_none() || digits().any(|it| !it.is_ascii_digit()) || number.len() > 32 {
+    let is_number = digits().next().is_some() && digits().all(|byte| byte.is_ascii_digit());
+    if !is_number || number.len() > 32 {
         return None;
     }
     let digits = digits().fold(0_u128, |sum, digit| sum * 10 + u128::from(digit - b'0'));

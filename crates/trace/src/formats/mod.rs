@@ -78,7 +78,7 @@ impl Format {
     }
 }
 
-fn one(inputs: Vec<Input>) -> Input {
+fn only(inputs: Vec<Input>) -> Input {
     inputs.into_iter().next().expect("a trace has a file")
 }
 
@@ -92,7 +92,7 @@ pub const TABLE: &[Format] = &[
             head.starts_with(&MAGIC) || (head.len() > 1 && MAGIC.starts_with(head))
         }),
         open: |inputs| {
-            let input = one(inputs);
+            let input = only(inputs);
             let file = input.file.clone();
             Ok(Box::new(Reader::new(input, &file)?.alone()))
         },
@@ -106,7 +106,7 @@ pub const TABLE: &[Format] = &[
             header: "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
             accepts: |line| lines::accepts(&mut msr::Msr, line),
         },
-        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), msr::Msr))),
+        open: |inputs| Ok(Box::new(LineSource::new(only(inputs), msr::Msr))),
         together: false,
     },
     Format {
@@ -117,7 +117,7 @@ pub const TABLE: &[Format] = &[
             header: "device_id,opcode,offset,length,timestamp",
             accepts: |line| lines::accepts(&mut alibaba::Alibaba, line),
         },
-        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), alibaba::Alibaba))),
+        open: |inputs| Ok(Box::new(LineSource::new(only(inputs), alibaba::Alibaba))),
         together: false,
     },
     Format {
@@ -128,7 +128,7 @@ pub const TABLE: &[Format] = &[
             header: "Timestamp,Offset,Size,IOType,VolumeID",
             accepts: |line| lines::accepts(&mut tencent::Tencent, line),
         },
-        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), tencent::Tencent))),
+        open: |inputs| Ok(Box::new(LineSource::new(only(inputs), tencent::Tencent))),
         together: false,
     },
     Format {
@@ -139,7 +139,7 @@ pub const TABLE: &[Format] = &[
             header: "",
             accepts: |line| lines::accepts(&mut fiu::Fiu, line),
         },
-        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), fiu::Fiu))),
+        open: |inputs| Ok(Box::new(LineSource::new(only(inputs), fiu::Fiu))),
         together: false,
     },
     Format {
@@ -150,7 +150,7 @@ pub const TABLE: &[Format] = &[
             header: "ASU,LBA,Size,Opcode,Timestamp",
             accepts: |line| lines::accepts(&mut spc::Spc, line),
         },
-        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), spc::Spc))),
+        open: |inputs| Ok(Box::new(LineSource::new(only(inputs), spc::Spc))),
         together: false,
     },
     Format {
@@ -161,7 +161,7 @@ pub const TABLE: &[Format] = &[
             header: "Timestamp,Response,IOType,LUN,Offset,Size",
             accepts: |line| lines::accepts(&mut systor::Systor, line),
         },
-        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), systor::Systor))),
+        open: |inputs| Ok(Box::new(LineSource::new(only(inputs), systor::Systor))),
         together: false,
     },
     Format {
@@ -169,7 +169,7 @@ pub const TABLE: &[Format] = &[
         summary: "fio's iolog, versions 2 and 3",
         streams: "file",
         recognises: Recognises::FirstLine(|line| line.starts_with("fio version ")),
-        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), iolog::Iolog::default()))),
+        open: |inputs| Ok(Box::new(LineSource::new(only(inputs), iolog::Iolog::default()))),
         together: false,
     },
     Format {
@@ -177,7 +177,7 @@ pub const TABLE: &[Format] = &[
         summary: "the text of blkparse, in its default layout",
         streams: "process.pid",
         recognises: Recognises::Line { header: "", accepts: blkparse::accepts },
-        open: |inputs| Ok(Box::new(EventLines::new(one(inputs), blkparse::LAYOUT))),
+        open: |inputs| Ok(Box::new(EventLines::new(only(inputs), blkparse::LAYOUT))),
         together: false,
     },
     Format {
@@ -185,7 +185,7 @@ pub const TABLE: &[Format] = &[
         summary: "the kernel's block tracepoints as text: trace_pipe, trace-cmd report, perf script",
         streams: "process.pid",
         recognises: Recognises::Line { header: "", accepts: tracepoints::LAYOUT.is_event },
-        open: |inputs| Ok(Box::new(EventLines::new(one(inputs), tracepoints::LAYOUT))),
+        open: |inputs| Ok(Box::new(EventLines::new(only(inputs), tracepoints::LAYOUT))),
         together: false,
     },
     Format {
@@ -201,7 +201,7 @@ pub const TABLE: &[Format] = &[
         summary: "the output of biosnoop (BCC), with its header",
         streams: "process.pid",
         recognises: Recognises::FirstLine(biosnoop::is_header),
-        open: |inputs| Ok(Box::new(biosnoop::Biosnoop::new(one(inputs)))),
+        open: |inputs| Ok(Box::new(biosnoop::Biosnoop::new(only(inputs)))),
         together: false,
     },
     Format {
@@ -212,7 +212,7 @@ pub const TABLE: &[Format] = &[
             header: "",
             accepts: |line| lines::accepts(&mut disksim::DiskSim, line),
         },
-        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), disksim::DiskSim))),
+        open: |inputs| Ok(Box::new(LineSource::new(only(inputs), disksim::DiskSim))),
         together: false,
     },
     Format {
@@ -223,7 +223,7 @@ pub const TABLE: &[Format] = &[
             header: "",
             accepts: |line| lines::accepts(&mut disksim::MqSim, line),
         },
-        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), disksim::MqSim))),
+        open: |inputs| Ok(Box::new(LineSource::new(only(inputs), disksim::MqSim))),
         together: false,
     },
     Format {
@@ -231,7 +231,7 @@ pub const TABLE: &[Format] = &[
         summary: "a table with a header: time, operation, offset, size; latency, volume, process if it has them",
         streams: "process or volume",
         recognises: Recognises::Header(table::is_header),
-        open: |inputs| Ok(Box::new(LineSource::new(one(inputs), table::Table::default()))),
+        open: |inputs| Ok(Box::new(LineSource::new(only(inputs), table::Table::default()))),
         together: false,
     },
 ];
@@ -248,7 +248,7 @@ pub(crate) fn table() -> &'static Format {
 
 /// Opens a table whose columns are known.
 pub(crate) fn open_table(inputs: Vec<Input>, columns: &Columns) -> Boxed {
-    Box::new(LineSource::new(one(inputs), table::Table::new(Some(columns.clone()))))
+    Box::new(LineSource::new(only(inputs), table::Table::new(Some(columns.clone()))))
 }
 
 /// Refuses a file by its first bytes, as they are before it is decompressed.

@@ -190,7 +190,7 @@ fn operation(text: &str, unit: Unit) -> Result<Option<(Operation, Flags)>, Fault
 fn bytes(name: &str, text: &str, unit: u64) -> Result<u64, Fault> {
     let wrong = || format!("{name} `{text}`: not a number of bytes or sectors");
     let number = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok().and_then(|it| it.checked_mul(unit)),
+        Some(digits) => u64::from_str_radix(digits, 16).ok().and_then(|n| n.checked_mul(unit)),
         None => decimal(text, unit),
     };
     number.ok_or_else(wrong)
@@ -283,7 +283,7 @@ mod tests {
     /// numbers.
     #[test]
     fn operations_are_known() {
-        let of = |text: &str| operation(text, Unit::Usual).map(|it| it.map(|(known, _)| known));
+        let of = |text: &str| operation(text, Unit::Usual).map(|kind| kind.map(|(known, _)| known));
         for (text, wanted) in [
             ("R", Operation::Read),
             ("Read", Operation::Read),

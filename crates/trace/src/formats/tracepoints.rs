@@ -35,7 +35,8 @@ struct Parts<'a> {
 /// The parts of a line that is a tracepoint.
 fn parts(line: &str) -> Option<Parts<'_>> {
     // A process may have brackets in its name, too.
-    let is_processor = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    let is_digit = |byte: u8| byte.is_ascii_digit();
+    let is_processor = |text: &str| !text.is_empty() && text.bytes().all(is_digit);
     let brackets = line.match_indices(" [").map(|(at, _)| at);
     let found = brackets.filter_map(|at| {
         let (processor, rest) = line[at + 2..].split_once(']')?;

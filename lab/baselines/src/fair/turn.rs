@@ -196,7 +196,7 @@ impl<L: Leaf> Fair<L> {
 
     pub(super) fn on_complete(&mut self, cx: &mut Context<'_>, request: RequestId) {
         self.holds = false;
-        let id = self.owners.of(request);
+        let id = self.owners.queue(request);
         let sync = usize::from(cx.requests[request].is_sync());
         self.in_driver[sync] -= 1;
         let queue = &mut self.queues[id];

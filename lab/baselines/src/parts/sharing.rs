@@ -24,7 +24,7 @@ pub struct Sharing {
 
 impl Sharing {
     /// A queue of one client, or of none in particular.
-    pub const fn of(client: Option<ClientId>) -> Self {
+    pub const fn new(client: Option<ClientId>) -> Self {
         let owners = client.is_some() as u32;
         Self { client, owners, merge_into: None, merging: 0, shared: false }
     }

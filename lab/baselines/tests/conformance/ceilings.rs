@@ -33,14 +33,14 @@ pub(crate) struct Promise {
 impl Promise {
     /// By its short name, so that one that is broken on purpose can promise it, too. Where requests wait for tags, their
     /// completions do not tell when they left the throttles.
-    pub(crate) fn of(stack: &Stack, tags: u32) -> Option<Self> {
+    pub(crate) fn made_by(stack: &Stack, tags: u32) -> Option<Self> {
         let last = stack.throttles.last().filter(|stage| stage.row.short == "max")?;
         if tags < TAGS {
             return None;
         }
         let time = |name: &str, default: Nanos| {
             let mut all = last.values.iter();
-            all.find(|(it, _)| it.name == name).map_or(default, |(_, value)| Nanos(value))
+            all.find(|(key, _)| key.name == name).map_or(default, |(_, value)| Nanos(value))
         };
         let slice = time("slice", BURST_DEFAULT);
         Some(Self { at_once: slice * SLICES + time("burst", Nanos::ZERO) })
@@ -134,8 +134,8 @@ impl Epoch {
                 (false, true) => promise.at_once,
                 (false, false) => continue,
             };
-            let passed: Vec<Passed> =
-                passed.iter().filter(|it| self.is_inside(it.group, member.id)).copied().collect();
+            let inside = |request: &&Passed| self.is_inside(request.group, member.id);
+            let passed: Vec<Passed> = passed.iter().filter(inside).copied().collect();
             member.judge(&passed, at_once)?;
         }
         Ok(())
@@ -169,7 +169,7 @@ impl Member {
         let bursts = [max.burst.bytes, max.burst.requests];
         for (direction, rates) in [(Some(0), rates[0]), (Some(1), rates[1]), (None, total)] {
             let counts =
-                |it: &&Passed| direction.is_none_or(|d| it.operation.direction() as usize == d);
+                |one: &&Passed| direction.is_none_or(|d| one.operation.direction() as usize == d);
             let passed: Vec<&Passed> = passed.iter().filter(counts).collect();
             for kind in [0, 1] {
                 let Some(rate) = rates[kind] else { continue };
@@ -179,10 +179,10 @@ impl Member {
                     true => bursts[kind].unwrap_or(default),
                     false => 0,
                 };
-                let largest = passed.iter().map(|it| it.cost()[kind]).max().unwrap_or(0);
+                let largest = passed.iter().map(|request| request.cost()[kind]).max().unwrap_or(0);
                 let most = u128::from(burst.max(largest)) * NANOS
                     + u128::from(rate) * u128::from(at_once.0);
-                let got = beyond(rate, passed.iter().map(|it| (it.at, it.cost()[kind])));
+                let got = beyond(rate, passed.iter().map(|one| (one.at, one.cost()[kind])));
                 law(got <= most, || {
                     let unit = ["bytes", "requests"][kind];
                     let (got, most) = (got / NANOS, most / NANOS);

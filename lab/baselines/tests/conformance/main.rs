@@ -103,7 +103,7 @@ fn case(seed: u64, mut stack: Stack) -> Case {
     let mut random = Random::new(seed);
     let mut setup = operations::setup(&mut random);
     vary(&mut stack, &mut random);
-    if seed % 2 == 1 && ceilings::Promise::of(&stack, ceilings::TAGS).is_some() {
+    if seed % 2 == 1 && ceilings::Promise::made_by(&stack, ceilings::TAGS).is_some() {
         setup.tags = ceilings::TAGS;
     }
     let steps = Generator::new(&mut random, &setup).list(STEPS[usize::from(seed % 10 == 9)]);
@@ -116,7 +116,7 @@ fn case_of_two(seed: u64, mut stacks: [Stack; 2]) -> Case {
     let mut random = Random::new(seed);
     let mut setup = operations::setup(&mut random);
     stacks.iter_mut().for_each(|stack| vary(stack, &mut random));
-    let promises = |stack| ceilings::Promise::of(stack, ceilings::TAGS).is_some();
+    let promises = |stack| ceilings::Promise::made_by(stack, ceilings::TAGS).is_some();
     if seed % 2 == 1 && stacks.iter().any(promises) {
         setup.tags = ceilings::TAGS;
     }
@@ -294,7 +294,7 @@ fn stacks_replace_each_other() {
 fn is_caught(stack: &Stack, clause: &str, others: &[&str]) -> bool {
     (0..20).any(|seed| {
         let failure = verify(&case(seed, stack.clone()), Some(clause)).err();
-        failure.is_some_and(|it| it.clause == clause || others.contains(&it.clause))
+        failure.is_some_and(|failure| failure.clause == clause || others.contains(&failure.clause))
     })
 }
 

@@ -163,7 +163,7 @@ impl<'a> World<'a> {
             in_flight: self.engine.in_flight(),
             pending: self.engine.pending(),
             groups: self.engine.groups().iter().count(),
-            of_one_client: self.clients.iter().map(|it| self.engine.pending_of(*it)).max(),
+            of_one_client: self.clients.iter().map(|client| self.engine.pending_of(*client)).max(),
             next_wakeup: self.engine.next_wakeup(),
         }
     }
@@ -257,7 +257,7 @@ impl<'a> World<'a> {
     }
     fn tell_contracts(&mut self) -> Result<(), Broken> {
         let tags = self.case.setup.tags;
-        let (groups, promise) = (self.engine.groups(), Promise::of(self.engine.stack(), tags));
+        let (groups, promise) = (self.engine.groups(), Promise::made_by(self.engine.stack(), tags));
         for checker in &mut self.checkers {
             let seen = checker.see(self.now, &Event::Changed(groups, promise));
             seen.map_err(|text| (checker.name(), text))?;
@@ -443,7 +443,7 @@ impl<'a> World<'a> {
             return wrong(&format!("{at:?}, and gave {command:?}, which"));
         }
         let mut done = Vec::new();
-        let gone = self.gone.filter(|gone| self.flying.iter().all(|it| it.command != *gone));
+        let gone = self.gone.filter(|gone| self.flying.iter().all(|sent| sent.command != *gone));
         if gone.is_some_and(|gone| self.engine.complete(at, gone, 0, &mut done).is_ok()) {
             return wrong("the completion of a command that is not in the drive");
         }

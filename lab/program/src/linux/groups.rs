@@ -15,7 +15,7 @@ use iofair_cli::output::say;
 const TRIES: usize = 2_000;
 
 fn find() -> Result<Hierarchy> {
-    Hierarchy::find(&Machine::here()).context("a run on Linux needs groups")
+    Hierarchy::find(&Machine::local()).context("a run on Linux needs groups")
 }
 
 /// The groups of a run.

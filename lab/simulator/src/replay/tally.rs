@@ -392,6 +392,6 @@ mod tests {
         assert_eq!((played.all.requests, played.all.read_bytes), (2, 8192));
         assert_eq!(played.all.bytes_per_second, 8192.0 / 0.901);
         assert!(played.all.latency.max < 8_000_000, "{:?}", played.all.latency);
-        assert_eq!((notes.of(FAILED), notes.of(UNKNOWN)), (1, 0));
+        assert_eq!((notes.count_of(FAILED), notes.count_of(UNKNOWN)), (1, 0));
     }
 }

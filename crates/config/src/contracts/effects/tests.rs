@@ -20,7 +20,7 @@ fn known(reaches: bool) -> Known {
     Known { worst_case: None, reaches: reaches.then_some(DRIVE) }
 }
 fn texts(before: &Contracts, after: &Contracts, known: &Known) -> Vec<String> {
-    let [old, new] = [before, after].map(|it| it.admit(known, None).expect("it fits"));
+    let [old, new] = [before, after].map(|file| file.admit(known, None).expect("it fits"));
     let state = |contracts, groups| State { contracts, groups };
     let found = given_up(state(before, &old), state(after, &new), known);
     found.into_iter().map(|effect| effect.text).collect()

@@ -104,7 +104,7 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 fn number(value: &[u8]) -> Option<u32> {
-    value.first_chunk().map(|it| u32::from_ne_bytes(*it))
+    value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
 impl Netlink {

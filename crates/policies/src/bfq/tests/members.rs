@@ -101,7 +101,7 @@ fn clients_merged_for_good_stay() {
     }
     world.run(Nanos::from_secs(2));
     let decisions = world.decisions();
-    let count = |rule| decisions.iter().filter(|it| it.0 == rule).count();
+    let count = |rule| decisions.iter().filter(|decision| decision.0 == rule).count();
     assert_eq!((count("merge: joins"), count("merge: split")), (1, 0));
     let [a, b, c] = [0, 1, 2].map(|actor| world.take(actor));
     assert!(a.abs_diff(b) < a / 20 && a + b > c + c / 2, "one slot for both: {a} {b} {c}");
@@ -335,7 +335,7 @@ fn held_requests_come_from_a_worker() {
         world.add(100, job);
         world.run(Nanos::from_secs(2));
         let decisions = world.decisions();
-        let joins = decisions.iter().filter(|it| it.0 == "merge: joins").count();
+        let joins = decisions.iter().filter(|decision| decision.0 == "merge: joins").count();
         assert_eq!(joins, usize::from(has_worker));
         world.run(Nanos::from_secs(1));
         assert_eq!(world.slots_of_groups() > 0, has_worker);

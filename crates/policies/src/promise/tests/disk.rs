@@ -116,8 +116,8 @@ fn flash_is_detected_by_reads_in_order() {
         waits.map(|(longest, _)| longest)
     };
     let (flash, disk) = (longest_waits(Nanos::ZERO), longest_waits(Nanos::from_millis(6)));
-    assert!(flash.iter().all(|it| *it < Nanos::from_millis(5)), "{flash:?}");
-    assert!(disk.iter().all(|it| *it > Nanos::from_millis(150)), "{disk:?}");
+    assert!(flash.iter().all(|wait| *wait < Nanos::from_millis(5)), "{flash:?}");
+    assert!(disk.iter().all(|wait| *wait > Nanos::from_millis(150)), "{disk:?}");
 }
 
 /// Goal: turns that show nothing are not short for ever. Method: two clients in turn write, or read near each other.

@@ -65,7 +65,7 @@ fn the_rate_of_writes_leaves_out_reads() {
         drive.rate(Side::Write)
     };
     (0..1_000).for_each(|_| _ = one(Side::Read, 100));
-    let last = (0..4_000).map(|it| match it % 4 {
+    let last = (0..4_000).map(|turn| match turn % 4 {
         0 => one(Side::Write, 100),
         _ => one(Side::Read, 100),
     });
@@ -78,13 +78,13 @@ fn the_rate_of_writes_leaves_out_reads() {
 #[test]
 fn the_time_of_small_requests_leaves_out_large_ones() {
     let (mut drive, mut now) = (Drive::default(), Instant(MS));
-    (0..32).for_each(|it| drive.on_dispatch(now, RequestId(it), Side::Read, false));
-    for it in 0..20_000 {
-        let large = it < 2_000 || it % 16 == 0;
+    (0..32).for_each(|id| drive.on_dispatch(now, RequestId(id), Side::Read, false));
+    for turn in 0..20_000 {
+        let large = turn < 2_000 || turn % 16 == 0;
         let (bytes, micros) = if large { (40_000, 100) } else { (4_096, 20) };
         now += Nanos::from_micros(micros);
-        drive.on_complete(now, RequestId(it % 32), Side::Read, bytes);
-        drive.on_dispatch(now, RequestId(it % 32), Side::Read, false);
+        drive.on_complete(now, RequestId(turn % 32), Side::Read, bytes);
+        drive.on_dispatch(now, RequestId(turn % 32), Side::Read, false);
     }
     let cost = drive.cost(Side::Read, 4096).0;
     assert!((19_000..=21_000).contains(&cost), "{cost}");

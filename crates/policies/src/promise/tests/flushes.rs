@@ -156,7 +156,8 @@ fn flushes_for_a_minimum_get_only_the_rest_of_the_drive() {
                 .into_iter()
                 .chain(flushers.iter().copied())
                 .collect();
-            let all: Vec<_> = flushers.iter().map(|it| (it.path, it.min, it.flushers)).collect();
+            let all = flushers.iter().map(|group| (group.path, group.min, group.flushers));
+            let all: Vec<_> = all.collect();
             for second in run(&groups) {
                 let beside = std::format!("{readers} readers beside {all:?}: {second:?}");
                 assert!(second[0][0] * 100 >= READS * 97, "{beside}");

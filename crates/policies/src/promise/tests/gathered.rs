@@ -25,7 +25,7 @@ fn gathered_writes_go_together() {
     let (mut clocks, reader, writer) = gathering();
     clocks.arrive(at(10), writer, Kind::Gathered);
     assert_eq!((clocks.gate(at(19)), clocks.next_due(at(19))), (Gate::Open, Some(at(20))));
-    assert!(matches!(clocks.gate(at(20)), Gate::Due(it, _) if it == writer));
+    assert!(matches!(clocks.gate(at(20)), Gate::Due(id, _) if id == writer));
     write(&mut clocks, writer, at(20));
     clocks.arrive(at(20), reader, Kind::Urgent);
     for behind in (1..=9).rev() {
@@ -47,7 +47,7 @@ fn a_turn_of_gathered_writes_ends() {
     write(&mut clocks, writer, at(510));
     clocks.arrive(at(510), reader, Kind::Urgent);
     for ms in 510..530 {
-        assert!(matches!(clocks.gate(at(ms)), Gate::Due(it, _) if it == writer), "{ms}");
+        assert!(matches!(clocks.gate(at(ms)), Gate::Due(id, _) if id == writer), "{ms}");
         write(&mut clocks, writer, at(ms));
     }
     assert_eq!(clocks.gate(at(530)), Gate::Due(reader, Nanos::from_millis(20)));

@@ -46,13 +46,13 @@ impl Load {
             self.in_drive.push((self.free + MS, command));
         }
         let wakeup = self.rig.controller.next_wakeup().map(|at| at.max(now + Nanos(1)));
-        let ends = self.in_drive.iter().map(|it| it.0);
+        let ends = self.in_drive.iter().map(|request| request.0);
         self.rig.now = ends.chain(wakeup).min().expect("requests are in flight");
         let (now, mut done) = (self.rig.now, Vec::new());
         for (_, command) in self.in_drive.extract_if(.., |(ends, _)| *ends <= now) {
             self.rig.controller.complete(now, command, 0, &mut done).expect("the drive has it");
         }
-        for client in done.iter().map(|it| it.part.tag as usize) {
+        for client in done.iter().map(|done| done.part.tag as usize) {
             self.read[client] += LENGTH.bytes();
             self.submit(client);
         }

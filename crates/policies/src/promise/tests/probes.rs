@@ -53,7 +53,7 @@ fn small_reads_do_not_wait_for_a_large_one() {
             if client != large.to_bits() {
                 read(
                     &mut rig,
-                    small[small.iter().position(|it| it.to_bits() == client).expect("its own")],
+                    *small.iter().find(|reader| reader.to_bits() == client).expect("its own"),
                     SMALL,
                 );
             }

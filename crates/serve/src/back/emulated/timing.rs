@@ -73,7 +73,7 @@ impl Timing {
     /// How late commands completed since the last call.
     pub fn take_lateness(&self) -> Lateness {
         let [completed, late, max] =
-            [&self.completed, &self.late, &self.late_max].map(|it| it.swap(0, Relaxed));
+            [&self.completed, &self.late, &self.late_max].map(|counter| counter.swap(0, Relaxed));
         Lateness { completed, late, max: Nanos(max) }
     }
 }

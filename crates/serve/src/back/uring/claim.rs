@@ -43,7 +43,7 @@ pub(crate) fn lock_around(path: &Path, mode: &Mode) -> io::Result<Option<File>> 
 
 fn directory_around(path: &Path) -> Option<File> {
     let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    if fs::metadata(&whole).is_ok_and(|it| it.file_type().is_block_device()) {
+    if fs::metadata(&whole).is_ok_and(|file| file.file_type().is_block_device()) {
         return None;
     }
     let parent = whole.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -59,8 +59,8 @@ impl Around {
     /// [`lock_around`].
     pub(crate) fn lock(&mut self, path: &Path, mode: &Mode) -> io::Result<Option<Arc<File>>> {
         let Some(directory) = directory_around(path) else { return Ok(None) };
-        let it = directory.metadata()?;
-        let identity = (it.dev(), it.ino());
+        let found = directory.metadata()?;
+        let identity = (found.dev(), found.ino());
         if let Some(locked) = self.0.get(&identity).and_then(Weak::upgrade) {
             return Ok(Some(locked));
         }
@@ -80,7 +80,8 @@ pub(crate) fn lock_below(device: &File, mode: &Mode) -> io::Result<Option<File>>
         let (major, minor) = (libc::major(number), libc::minor(number));
         fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/loop/{name}")).ok()
     };
-    let path = told("backing_file").filter(|_| told("offset").is_some_and(|it| it.trim() == "0"));
+    let is_whole = told("offset").is_some_and(|offset| offset.trim() == "0");
+    let path = told("backing_file").filter(|_| is_whole);
     // In another container, its path leads to nothing here.
     let Some(Ok(file)) = path.map(|path| File::open(path.trim_end_matches('\n'))) else {
         return Ok(None);
@@ -95,13 +96,13 @@ fn lock_as(file: &File, how: i32, mode: &Mode) -> io::Result<bool> {
         // Its file system knows no locks.
         return Ok(true);
     }
-    if mode.is_own(Holder::of(file).map(|holder| holder.process)) {
+    if mode.is_own(Holder::find(file).map(|holder| holder.process)) {
         return Ok(false);
     }
     // Only a call that blocks would be told of the end, and nothing could cancel that.
     let (_nobody, never) = mpsc::channel::<()>();
     for moment in 0..LOCK_ENDED_MOMENTS {
-        if moment == LOCK_MOMENTS && !Holder::of(file).is_some_and(|it| it.has_ended) {
+        if moment == LOCK_MOMENTS && !Holder::find(file).is_some_and(|holder| holder.has_ended) {
             break;
         }
         let _ = never.recv_timeout(MOMENT);
@@ -110,7 +111,7 @@ fn lock_as(file: &File, how: i32, mode: &Mode) -> io::Result<bool> {
             locked => return locked.map(|()| true),
         }
     }
-    let why = Holder::of(file).map_or_else(|| "another server uses it".into(), Holder::why);
+    let why = Holder::find(file).map_or_else(|| "another server uses it".into(), Holder::why);
     Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
 }
 
@@ -166,10 +167,10 @@ struct Holder {
 impl Holder {
     /// Who it is, where the kernel says so: not on a file system with devices of its own, nor of a process in another
     /// container.
-    fn of(file: &File) -> Option<Self> {
-        let it = file.metadata().ok()?;
-        let (major, minor) = (libc::major(it.dev()), libc::minor(it.dev()));
-        let which = format!("{major:02x}:{minor:02x}:{}", it.ino());
+    fn find(file: &File) -> Option<Self> {
+        let found = file.metadata().ok()?;
+        let (major, minor) = (libc::major(found.dev()), libc::minor(found.dev()));
+        let which = format!("{major:02x}:{minor:02x}:{}", found.ino());
         let locks = fs::read_to_string("/proc/locks").ok()?;
         let process = holder_in(&locks, &which)?;
         let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -254,10 +255,10 @@ mod tests {
     fn holders_are_found() {
         let path = std::env::temp_dir().join(format!("iofair-holder-{}", std::process::id()));
         let file = File::create(&path).unwrap();
-        assert_eq!(Holder::of(&file), None);
+        assert_eq!(Holder::find(&file), None);
         file.lock().unwrap();
         let own = Holder { process: std::process::id(), has_ended: false };
-        assert_eq!(Holder::of(&file), Some(own));
+        assert_eq!(Holder::find(&file), Some(own));
         drop(file);
         fs::remove_file(&path).unwrap();
 
@@ -267,7 +268,7 @@ mod tests {
         let error = lock(&other, &Mode::Serve).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
         let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
-        let open = open.filter(|it| fs::read_link(it.path()).is_ok_and(|it| it == path));
+        let open = open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == path));
         assert_eq!(open.count(), 2, "nobody waits on");
         drop((file, other));
         fs::remove_file(&path).unwrap();

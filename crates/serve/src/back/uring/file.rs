@@ -79,10 +79,10 @@ impl Storage {
     fn open_or_make(path: &Path, bytes: u64, make: bool, mode: &Mode) -> io::Result<Self> {
         let kind = fs::metadata(path).map(|file| file.file_type());
         // Opening a pipe would block or succeed, and nothing can be stored in one.
-        if kind.as_ref().is_ok_and(|it| !it.is_file() && !it.is_block_device() && !it.is_dir()) {
+        if kind.as_ref().is_ok_and(|is| !is.is_file() && !is.is_block_device() && !is.is_dir()) {
             return Err(io::Error::other("neither a regular file nor a block device"));
         }
-        let device = kind.is_ok_and(|it| it.is_block_device());
+        let device = kind.is_ok_and(|kind| kind.is_block_device());
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(make && !device).truncate(false).mode(0o600);
         let buffered = options.open(path)?;
@@ -105,7 +105,7 @@ impl Storage {
             block,
             sector,
             device,
-            queue: Queue::of(number),
+            queue: Queue::read(number),
             identity: Self::identity_of(&metadata),
         };
         let locked = this.lock(mode)?;
@@ -351,8 +351,8 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// That of a device number, from sysfs.
-    pub(crate) fn of(device: u64) -> Self {
-        Self::told(|path: &str| attribute(device, path))
+    pub(crate) fn read(device: u64) -> Self {
+        Self::from_attributes(|path: &str| attribute(device, path))
     }
     /// The kernel's scheduler of a device, unless it is `none`.
     pub(crate) fn scheduler(device: u64) -> Option<String> {
@@ -361,7 +361,7 @@ impl Queue {
         (chosen != "none").then(|| chosen.to_owned())
     }
     /// From what `read` finds under a name of the device's directory.
-    fn told(read: impl Fn(&str) -> Option<String>) -> Self {
+    fn from_attributes(read: impl Fn(&str) -> Option<String>) -> Self {
         let number = |path| read(path)?.trim().parse::<u32>().ok();
         let rotational = number("queue/rotational") == Some(1);
         // SCSI and SATA drives tell their own depth. Elsewhere `nr_requests` is it, except that a scheduler of the
@@ -383,7 +383,7 @@ mod tests {
     fn queues_tell_their_depth() {
         let told = |files: &[(&str, &str)]| {
             let find = |path: &str| files.iter().find(|(name, _)| *name == path);
-            Queue::told(|path| find(path).map(|(_, text)| (*text).to_string()))
+            Queue::from_attributes(|path| find(path).map(|(_, text)| (*text).to_string()))
         };
         let queue = |rotational, depth| Queue { rotational, depth };
         let (requests, scheduler) = ("queue/nr_requests", "queue/scheduler");

@@ -43,7 +43,7 @@ pub(super) struct Files {
 
 impl Files {
     /// One file that is everything.
-    pub(super) fn one(storage: Storage) -> Self {
+    pub(super) fn single(storage: Storage) -> Self {
         Self::pool(Arc::new(storage))
     }
     /// The same with one that others know, too.

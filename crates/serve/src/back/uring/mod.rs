@@ -67,7 +67,7 @@ impl Uring {
     pub fn open(path: &Path, bytes: u64) -> io::Result<Self> {
         let storage = Storage::open(path, bytes, &Mode::Serve)?;
         let (queue, bytes) = (storage.queue(), storage.bytes());
-        Ok(Self { queue, bytes, ..Self::over(Files::one(storage)) })
+        Ok(Self { queue, bytes, ..Self::over(Files::single(storage)) })
     }
     /// A file or device that is open, which volumes share.
     pub(crate) fn shared(storage: &Arc<Storage>) -> Self {
@@ -79,7 +79,7 @@ impl Uring {
     }
     /// Volumes with their own files, which are added with [`Back::place`]; most of them are in this directory.
     pub fn directory(path: &Path) -> io::Result<Self> {
-        let queue = Queue::of(std::fs::metadata(path)?.dev());
+        let queue = Queue::read(std::fs::metadata(path)?.dev());
         let directory = Some(path.to_path_buf());
         Ok(Self { directory, queue, ..Self::over(Files::many()) })
     }

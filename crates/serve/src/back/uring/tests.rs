@@ -23,7 +23,7 @@ fn scene(name: &str) -> Scene {
 }
 
 /// The only entry of a turn.
-fn one(asked: Vec<Asked>) -> Asked {
+fn only(asked: Vec<Asked>) -> Asked {
     assert_eq!(asked.len(), 1, "{asked:?}");
     asked[0]
 }
@@ -36,18 +36,18 @@ fn fua_writes_are_completed_when_durable() {
     let mut scene = scene("fua");
     for (offset, length) in [(8192, 8192), (100_001, 3000)] {
         let cookie = scene.write(offset, length, true);
-        let first = one(scene.turn());
+        let first = only(scene.turn());
         assert_eq!((first.call, first.offset), (DURABLE, offset));
         assert!(scene.turn().is_empty() && scene.finished().is_empty(), "completed too early");
         scene.complete(first, 1024);
-        let rest = one(scene.turn());
+        let rest = only(scene.turn());
         assert_eq!((rest.call, rest.offset), (DURABLE, offset + 1024));
         assert!(scene.finished().is_empty(), "completed with a part of it");
         scene.complete(rest, length as i32 - 1024);
         scene.turn();
         assert_eq!(scene.finished(), [(cookie, 0)]);
         scene.write(offset, length, false);
-        let plain = one(scene.turn());
+        let plain = only(scene.turn());
         assert_eq!(plain.call, PLAIN);
         scene.complete(plain, length as i32);
         scene.turn();
@@ -82,10 +82,10 @@ fn missing_memory_fails_its_request_alone() {
     for missing in [vec![0], vec![1], vec![2], vec![0, 2], vec![0, 1, 2]] {
         let mut scene = scene("missing");
         let cookies = [0, 1, 2].map(|number| scene.write(number * 4096, 4096, false));
-        let mut asked = one(scene.turn());
+        let mut asked = only(scene.turn());
         scene.complete(asked, -libc::EFAULT);
         for number in 0..3 {
-            asked = one(scene.turn());
+            asked = only(scene.turn());
             assert_eq!((asked.call, asked.offset), (PLAIN, number * 4096));
             assert!(scene.finished().is_empty());
             scene.complete(asked, if missing.contains(&number) { -libc::EFAULT } else { 4096 });
@@ -106,10 +106,10 @@ fn fua_zeroes_are_completed_when_durable() {
     for operation in [Operation::WriteZeroes, Operation::Discard] {
         let mut scene = scene("zeroes");
         let cookie = scene.submit(operation, (0, 1 << 20), fua);
-        let asked = one(scene.turn());
+        let asked = only(scene.turn());
         assert_eq!(asked.call, Call::Allocate);
         scene.complete(asked, 0);
-        let asked = one(scene.turn());
+        let asked = only(scene.turn());
         assert_eq!((asked.call, scene.finished().len()), (Call::DataSync, 0));
         scene.complete(asked, 0);
         scene.turn();
@@ -117,9 +117,9 @@ fn fua_zeroes_are_completed_when_durable() {
     }
     let mut scene = scene("written-zeroes");
     let cookie = scene.submit(Operation::WriteZeroes, (0, 1 << 20), fua);
-    let asked = one(scene.turn());
+    let asked = only(scene.turn());
     scene.complete(asked, -libc::EOPNOTSUPP);
-    let asked = one(scene.turn());
+    let asked = only(scene.turn());
     assert_eq!((asked.call, scene.finished().len()), (DURABLE, 0));
     scene.complete(asked, 1 << 20);
     scene.turn();
@@ -172,10 +172,10 @@ fn errors_and_short_counts() {
         ] {
             for before in [None, Some(-libc::EINTR), Some(512)] {
                 let cookie = scene.submit(operation, (4096, 4096), Hints::default());
-                let mut asked = one(scene.turn());
+                let mut asked = only(scene.turn());
                 if let Some(before) = before {
                     scene.complete(asked, before);
-                    asked = one(scene.turn());
+                    asked = only(scene.turn());
                     assert_eq!(asked.offset, 4096 + before.max(0) as u64);
                 }
                 scene.complete(asked, result);
@@ -204,7 +204,7 @@ fn late_commands_fail_and_keep_their_memory() {
     let mut scene = scene("late");
     for operation in [Operation::Read, Operation::Write] {
         let cookie = scene.submit(operation, (0, 8192), Hints::default());
-        let stuck = one(scene.turn());
+        let stuck = only(scene.turn());
         scene.pass(Nanos::from_secs(29));
         let flush = scene.flush();
         let other = scene.submit(Operation::Read, (1 << 20, 4096), Hints::default());
@@ -222,14 +222,14 @@ fn late_commands_fail_and_keep_their_memory() {
         scene.turn();
         assert_eq!((scene.finished(), scene.engine().pending()), (vec![(flush, 0)], 0));
         let next = scene.submit(Operation::Read, (0, 8192), Hints::default());
-        let asked = one(scene.turn());
+        let asked = only(scene.turn());
         scene.complete(asked, 8192);
         scene.turn();
         assert_eq!(scene.finished(), [(next, 0)]);
         assert_eq!(scene.engine().ops().len(), 1, "the memory is kept");
         // In part, so that the rest is asked for: the late command goes on like any other.
         scene.complete(stuck, 4096);
-        let rest = one(scene.turn());
+        let rest = only(scene.turn());
         assert_eq!(rest.offset, 4096);
         scene.complete(rest, 4096);
         scene.turn();
@@ -245,12 +245,12 @@ fn late_commands_fail_and_keep_their_memory() {
 fn late_writes_are_fenced() {
     let mut scene = scene("fenced");
     let old = [scene.write(4096, 4096, false), scene.write(8192, 4096, false)];
-    let stuck = one(scene.turn());
+    let stuck = only(scene.turn());
     scene.pass(Nanos::from_secs(29));
     let meanwhile = scene.write(6144, 1024, false);
     let waits = scene.turn();
     let beside = scene.write(16384, 4096, false);
-    let asked = one(scene.turn());
+    let asked = only(scene.turn());
     scene.complete(asked, 4096);
     scene.turn();
     assert_eq!(scene.finished(), [(beside, 0)]);
@@ -273,11 +273,11 @@ fn late_writes_are_fenced() {
     assert_eq!(finished, [(reads[0], 0), (reads[1], 0), (neighbour, 0)]);
     scene.complete(stuck, 8192);
     let waits = [waits, scene.turn()].concat();
-    scene.complete(one(waits), 1024);
+    scene.complete(only(waits), 1024);
     scene.turn();
     assert_eq!(scene.finished(), [(meanwhile, libc::EIO)], "it may have been overwritten");
     let again = scene.write(4096, 8192, false);
-    let asked = one(scene.turn());
+    let asked = only(scene.turn());
     scene.complete(asked, 8192);
     scene.turn();
     assert_eq!(scene.finished(), [(again, 0)]);
@@ -309,7 +309,7 @@ fn a_dead_drive_refuses() {
     scene.complete(stuck[0], 4096);
     scene.turn();
     let cookie = read(&mut scene, 0);
-    let asked = one(scene.turn());
+    let asked = only(scene.turn());
     read(&mut scene, 1);
     assert!(scene.turn().is_empty(), "there is one slot");
     scene.complete(asked, 4096);
@@ -326,7 +326,7 @@ fn long_requests_go_in_pieces() {
     std::fs::remove_file(path).unwrap();
     let cookie = scene.submit(Operation::WriteZeroes, (1 << 30, 1 << 30), Hints::default());
     for number in 0..32 {
-        let asked = one(scene.turn());
+        let asked = only(scene.turn());
         assert_eq!((asked.call, asked.offset), (Call::Allocate, (1 << 30) + (number << 25)));
         assert!(scene.turn().is_empty() && scene.finished().is_empty());
         scene.complete(asked, 0);
@@ -345,7 +345,7 @@ fn long_requests_go_in_pieces() {
     }
     assert_eq!((completed, scene.finished()), (33, vec![(cookie, 0)]));
     let cookie = scene.submit(Operation::WriteZeroes, (0, 1 << 30), Hints::default());
-    let asked = one(scene.turn());
+    let asked = only(scene.turn());
     scene.complete(asked, -libc::ENOSPC);
     assert!(scene.turn().is_empty());
     assert_eq!(scene.finished(), [(cookie, libc::ENOSPC)]);
@@ -399,21 +399,21 @@ fn failed_durable_writes_look_for_lost_ones() {
         let mut scene = scene("lost");
         scene.engine().join(0, 0);
         let cookie = scene.write(0, 4096, false);
-        let asked = one(scene.turn());
+        let asked = only(scene.turn());
         scene.complete(asked, 4096);
         scene.turn();
         assert_eq!(scene.finished(), [(cookie, 0)]);
         let cookie = scene.write(0, 4096, true);
-        let asked = one(scene.turn());
+        let asked = only(scene.turn());
         scene.complete(asked, -libc::ENOSPC);
-        let asked = one(scene.turn());
+        let asked = only(scene.turn());
         assert_eq!((asked.call, scene.finished().len()), (Call::DataSync, 0));
         scene.complete(asked, -lost);
         scene.turn();
         assert_eq!(scene.finished(), [(cookie, libc::ENOSPC)]);
         for status in [lost, 0] {
             let flush = scene.flush();
-            let asked = one(scene.turn());
+            let asked = only(scene.turn());
             scene.complete(asked, 0);
             scene.turn();
             assert_eq!(scene.finished(), [(flush, status)]);

@@ -131,7 +131,7 @@ impl App {
             return Ok(Tried::Lacks(demands));
         }
         let fresh = revision(after.text());
-        let room = Room::of(after.volumes.len(), before.volumes.len());
+        let room = Room::for_change(after.volumes.len(), before.volumes.len());
         let pending = self.file.prepare(after.text(), room).map_err(self.system())?;
         let mut removal = None;
         let server = served.server.as_mut().ok_or(ServeError::Gone)?;

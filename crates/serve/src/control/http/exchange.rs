@@ -254,7 +254,7 @@ fn refuse(head: &Parts, visit: &Visit, service: &Service, role: Option<Role>) ->
     };
     if service.refusals.take(service.app.now(), &visit.caller.key()).is_ok() {
         let query = head.uri.query().unwrap_or_default();
-        let author = Author::of(&visit.caller);
+        let author = Author::from_caller(&visit.caller);
         let what = (head.method.to_string(), head.uri.path().to_string(), query.to_string());
         service.log_refusal(author, what, message.clone());
     }
@@ -337,7 +337,7 @@ async fn call(head: Parts, body: Incoming, visit: &Visit) -> Result<Call, Proble
         if_match: word(&head.headers, header::IF_MATCH).filter(|word| word != "*"),
         only_new: word(&head.headers, header::IF_NONE_MATCH).is_some_and(|word| word == "*"),
         body: (!body.is_empty()).then(|| body.to_vec()),
-        author: if changes { Author::of(&visit.caller) } else { Author::default() },
+        author: if changes { Author::from_caller(&visit.caller) } else { Author::default() },
         caller: Some(visit.caller.key()),
     })
 }

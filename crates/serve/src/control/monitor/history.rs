@@ -92,22 +92,22 @@ impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(track, now) = self;
         let ago: Vec<u64> = track.broken_at.iter().map(|at| now - at).collect();
-        let mut it = serializer.serialize_struct("Track", 3)?;
-        it.serialize_field("fine", &Whole(&track.fine))?;
-        it.serialize_field("coarse", &Whole(&track.coarse))?;
-        it.serialize_field("broken_seconds_ago", &ago)?;
-        it.end()
+        let mut fields = serializer.serialize_struct("Track", 3)?;
+        fields.serialize_field("fine", &Whole(&track.fine))?;
+        fields.serialize_field("coarse", &Whole(&track.coarse))?;
+        fields.serialize_field("broken_seconds_ago", &ago)?;
+        fields.end()
     }
 }
 
 impl Serialize for History {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let tracks = self.tracks.iter().map(|(name, track)| (name, Shown(track, self.seconds)));
-        let mut it = serializer.serialize_struct("History", 3)?;
-        it.serialize_field("fine_seconds", &1)?;
-        it.serialize_field("coarse_seconds", &MEAN)?;
-        it.serialize_field("groups", &tracks.collect::<BTreeMap<_, _>>())?;
-        it.end()
+        let mut fields = serializer.serialize_struct("History", 3)?;
+        fields.serialize_field("fine_seconds", &1)?;
+        fields.serialize_field("coarse_seconds", &MEAN)?;
+        fields.serialize_field("groups", &tracks.collect::<BTreeMap<_, _>>())?;
+        fields.end()
     }
 }
 

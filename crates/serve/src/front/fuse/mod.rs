@@ -358,7 +358,7 @@ impl Filesystem for Volumes {
         reply: ReplyWrite,
     ) {
         let data = &data[..data.len().min(TRANSFER_MAX as usize)];
-        let mut buffer = Buffer::of(data.len());
+        let mut buffer = Buffer::with_capacity(data.len());
         buffer.fill(0, data);
         let durable = flags.0 & libc::O_DSYNC != 0;
         let length = data.len() as u32;

@@ -75,7 +75,7 @@ impl Connection {
             }
             match step.action {
                 Action::Continue => {}
-                Action::Refused => self.volume.into_iter().for_each(|it| cx.engine.refused(it)),
+                Action::Refused => self.volume.into_iter().for_each(|id| cx.engine.refused(id)),
                 Action::More(_) => return Progress::Done,
                 Action::StartTls => self.start_tls(),
                 Action::Attach(id) => {

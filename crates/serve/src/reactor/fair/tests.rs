@@ -35,7 +35,8 @@ fn queue(tree: &[(&str, u32)]) -> (FairQueue, Vec<Account>) {
     let controller = groups(tree);
     let mut queue = FairQueue::new();
     set_all(&mut queue, controller.groups());
-    let account = |(name, _): &(&str, u32)| Account::of(controller.groups().find(name).unwrap());
+    let account =
+        |(name, _): &(&str, u32)| Account::in_group(controller.groups().find(name).unwrap());
     (queue, tree.iter().map(account).collect())
 }
 
@@ -160,7 +161,7 @@ fn no_endpoint_is_lost() {
             let key = random.below(20) as usize;
             let account = match random.below(6) {
                 0 => Account::HANDSHAKE,
-                group => Account::of(GroupId::from_bits(group - 1)),
+                group => Account::in_group(GroupId::from_bits(group - 1)),
             };
             match random.below(10) {
                 0..=2 => {

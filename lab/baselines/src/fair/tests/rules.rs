@@ -14,7 +14,7 @@ const MS: Nanos = Nanos::from_millis(1);
 const FAR: u64 = 1 << 30;
 
 /// Two groups with a client each.
-fn two(stack: &str, set: &[(&str, &str)]) -> (World, [ClientId; 2]) {
+fn two_groups(stack: &str, set: &[(&str, &str)]) -> (World, [ClientId; 2]) {
     let mut world = World::new(stack, set);
     let groups = [world.group("a", 100), world.group("b", 100)];
     let clients = groups.map(|group| world.client(group));
@@ -29,7 +29,7 @@ fn rules(decisions: Vec<(&'static str, u64)>) -> Vec<&'static str> {
 /// clients of two groups.
 #[test]
 fn flat_mode_is_the_leaf() {
-    let (mut world, [a, b]) = two("none-fair-noop", &[]);
+    let (mut world, [a, b]) = two_groups("none-fair-noop", &[]);
     for (client, start) in [(a, 500), (b, 100), (a, 300), (b, 700)] {
         world.read(client, start);
     }
@@ -41,7 +41,7 @@ fn flat_mode_is_the_leaf() {
 /// Goal: each group has its own queue, and the drive is one queue's for a turn. Method: the same.
 #[test]
 fn groups_take_turns() {
-    let (mut world, [a, b]) = two("prop-fair-noop", &[("group_idle", "0s")]);
+    let (mut world, [a, b]) = two_groups("prop-fair-noop", &[("group_idle", "0s")]);
     for (client, start) in [(a, 500), (b, 100), (a, 300), (b, 700)] {
         world.read(client, start);
     }
@@ -53,7 +53,7 @@ fn groups_take_turns() {
 /// Method: its next request in time, then too late; then with `group_idle` 0.
 #[test]
 fn an_emptying_group_is_waited_for() {
-    let (mut world, [a, b]) = two("prop-fair-noop", &[]);
+    let (mut world, [a, b]) = two_groups("prop-fair-noop", &[]);
     world.read(a, 0);
     world.read(b, FAR);
     assert_eq!(world.serve(1), Some(0));
@@ -66,7 +66,7 @@ fn an_emptying_group_is_waited_for() {
     assert_eq!(world.serve(1), Some(FAR));
     assert_eq!(rules(world.decisions("wait")), ["wait: group"; 3]);
 
-    let (mut world, [a, b]) = two("prop-fair-noop", &[("group_idle", "0s")]);
+    let (mut world, [a, b]) = two_groups("prop-fair-noop", &[("group_idle", "0s")]);
     world.read(a, 0);
     world.read(b, FAR);
     assert_eq!(world.serve(1), Some(0));
@@ -82,7 +82,7 @@ fn the_no_idle_flag_prevents_idling_except_for_the_group() {
         assert_eq!(world.serve(1), Some(0));
         assert_eq!(rules(world.decisions("wait")), waits);
     };
-    let (mut world, [a, _]) = two("prop-fair-cfq", &[]);
+    let (mut world, [a, _]) = two_groups("prop-fair-cfq", &[]);
     completion(&mut world, a, &["wait: queue"]);
     let mut world = World::new("prop-fair-cfq", &[]);
     let group = world.group("a", 100);
@@ -90,7 +90,7 @@ fn the_no_idle_flag_prevents_idling_except_for_the_group() {
     world.submit(a, (0, 0), Operation::Read, Flags::NO_MERGE.with(Flags::NO_IDLE));
     world.read(beside, FAR);
     assert_eq!((world.serve(1), world.serve(1)), (Some(0), Some(FAR)));
-    let (mut world, _) = two("prop-fair-cfq", &[]);
+    let (mut world, _) = two_groups("prop-fair-cfq", &[]);
     let root = world.client(GroupId::ROOT);
     completion(&mut world, root, &[]);
 }
@@ -98,7 +98,7 @@ fn the_no_idle_flag_prevents_idling_except_for_the_group() {
 /// Goal: tasks in the root are in no group that could leave. Method: one reads, nobody waits.
 #[test]
 fn the_root_is_not_waited_for() {
-    let (mut world, [_, b]) = two("prop-fair-noop", &[]);
+    let (mut world, [_, b]) = two_groups("prop-fair-noop", &[]);
     let root = world.client(GroupId::ROOT);
     world.read(root, 0);
     world.read(b, FAR);
@@ -110,7 +110,7 @@ fn the_root_is_not_waited_for() {
 /// request then waits for its next turn. Method: a stream of 100 ms beside a request of another group.
 #[test]
 fn a_used_slice_waits_until_busy() {
-    let (mut world, [a, b]) = two("prop-fair-noop", &[]);
+    let (mut world, [a, b]) = two_groups("prop-fair-noop", &[]);
     world.read(a, 0);
     assert_eq!(world.serve(1), Some(0));
     world.read(b, FAR);
@@ -129,7 +129,7 @@ fn a_used_slice_waits_until_busy() {
 #[test]
 fn a_slice_may_end_while_a_request_is_waited_for() {
     for pause in [0, 3] {
-        let (mut world, [a, b]) = two("prop-fair-noop", &[]);
+        let (mut world, [a, b]) = two_groups("prop-fair-noop", &[]);
         world.read(a, 0);
         assert_eq!(world.serve(1), Some(0));
         world.read(b, FAR);
@@ -146,7 +146,7 @@ fn a_slice_may_end_while_a_request_is_waited_for() {
 /// not. Method: both, a queue a client.
 #[test]
 fn sequential_queues_wait_busy_without_group_idle() {
-    let (mut world, [a, b]) = two("prop-fair-cfq", &[("group_idle", "0s")]);
+    let (mut world, [a, b]) = two_groups("prop-fair-cfq", &[("group_idle", "0s")]);
     world.read(a, 0);
     assert_eq!(world.serve(1), Some(0));
     world.read(b, FAR);
@@ -155,7 +155,7 @@ fn sequential_queues_wait_busy_without_group_idle() {
     world.read(a, 1000);
     assert_eq!(world.serve(1), Some(FAR));
 
-    let (mut world, [a, _]) = two("prop-fair-cfq", &[("group_idle", "0s")]);
+    let (mut world, [a, _]) = two_groups("prop-fair-cfq", &[("group_idle", "0s")]);
     for number in 0..20 {
         world.read(a, number << 24);
         assert_eq!(world.serve(5), Some(number << 24));
@@ -171,7 +171,7 @@ fn sequential_queues_wait_busy_without_group_idle() {
 #[test]
 fn a_turn_costs_at_most_its_slice() {
     for (fairness, cost) in [("false", 100), ("true", 508)] {
-        let (mut world, [a, _]) = two("prop-fair-noop", &[("fairness", fairness)]);
+        let (mut world, [a, _]) = two_groups("prop-fair-noop", &[("fairness", fairness)]);
         world.read(a, 0);
         world.read(a, FAR);
         assert_eq!((world.serve(1), world.serve(500)), (Some(0), Some(FAR)));
@@ -188,7 +188,7 @@ fn a_turn_costs_at_most_its_slice() {
 fn fairness_lets_the_drive_finish() {
     for (fairness, overlaps, cost) in [("false", true, 5), ("true", false, 55)] {
         let set = [("fairness", fairness), ("group_idle", "0s"), ("slice_sync", "5ms")];
-        let (mut world, [a, b]) = two("prop-fair-noop", &set);
+        let (mut world, [a, b]) = two_groups("prop-fair-noop", &set);
         for start in [0, 8, 16] {
             world.read(a, start);
         }
@@ -277,7 +277,7 @@ fn a_late_reader_goes_before_writers() {
 #[test]
 fn a_reader_preempts_writers_of_sibling_groups() {
     for streamed in [false, true] {
-        let (mut world, [writer, reader]) = two("prop-fair-cfq", &[("group_idle", "1ms")]);
+        let (mut world, [writer, reader]) = two_groups("prop-fair-cfq", &[("group_idle", "1ms")]);
         let group = world.controller.groups().find("b").expect("made");
         let contract = Contract { weight: 1, ..Contract::default() };
         world.controller.update_group(world.now, group, contract).expect("there");
@@ -306,7 +306,7 @@ fn a_reader_preempts_writers_of_sibling_groups() {
 #[test]
 fn metadata_preempts_other_readers() {
     for metadata in [false, true] {
-        let (mut world, [a, b]) = two("prop-fair-cfq", &[]);
+        let (mut world, [a, b]) = two_groups("prop-fair-cfq", &[]);
         for start in [0, 8, 16] {
             world.read(a, start);
         }
@@ -325,7 +325,7 @@ fn metadata_preempts_other_readers() {
 #[test]
 fn classes_preempt() {
     for (class, next) in [(Class::RealTime, FAR), (Class::Idle, 8)] {
-        let (mut world, [a, _]) = two("prop-fair-noop", &[]);
+        let (mut world, [a, _]) = two_groups("prop-fair-noop", &[]);
         let group = world.group_of("c", 1, class);
         let client = world.client(group);
         world.read(a, 0);
@@ -368,7 +368,7 @@ fn an_anticipating_queue_is_not_expired() {
 #[test]
 fn buffered_writes_belong_to_their_group_or_the_root() {
     for (in_root, waits) in [("false", 1), ("true", 0)] {
-        let (mut world, [a, _]) = two("prop-fair-noop", &[("async_in_root", in_root)]);
+        let (mut world, [a, _]) = two_groups("prop-fair-noop", &[("async_in_root", in_root)]);
         world.write(a, 0);
         assert_eq!(world.serve(1), Some(0));
         assert_eq!(world.decisions("wait").len(), waits);
@@ -379,7 +379,8 @@ fn buffered_writes_belong_to_their_group_or_the_root() {
 /// was. Method: one request before the move and one after, in a group and one of class idle.
 #[test]
 fn a_client_moves_between_groups() {
-    let (mut world, [a, b]) = two("prop-fair-cfq", &[("group_idle", "0s"), ("slice_idle", "0s")]);
+    let (mut world, [a, b]) =
+        two_groups("prop-fair-cfq", &[("group_idle", "0s"), ("slice_idle", "0s")]);
     let idle = world.group_of("c", 100, Class::Idle);
     world.read(a, 0);
     let moved = world.controller.update_client(world.now, a, idle, Priority::default());

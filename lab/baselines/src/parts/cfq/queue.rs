@@ -57,7 +57,7 @@ impl<Own> Queue<Own> {
             sync: client.is_some(),
             group,
             priority,
-            sharing: Sharing::of(client),
+            sharing: Sharing::new(client),
             backlog: Backlog::default(),
             dispatched: 0,
             position: None,

@@ -91,7 +91,7 @@ where
     pub(super) fn on_complete(&mut self, cx: &mut Context<'_>, request: RequestId) {
         self.check_wait(cx);
         self.holds = false;
-        let id = self.owners.of(request);
+        let id = self.owners.queue(request);
         self.sample_depth();
         let queue = &mut self.queues[id];
         queue.dispatched -= 1;
