@@ -172,10 +172,10 @@ mod tests {
     /// Goal: requests that complete together do not look like an infinite rate. Method: pairs of equal times.
     #[test]
     fn rates_are_averages() {
-        let series: Vec<(u64, u64)> = (1..=200).map(|it| (it << 20, it / 2 * 2_000_000)).collect();
+        let series: Vec<_> = (1..=200).map(|mib| (mib << 20, mib / 2 * 2_000_000)).collect();
         let points = rates(&series);
         assert!(points.len() > 50, "{points:?}");
-        assert!(points[1..].iter().all(|it| (it.1 - 1048.6).abs() < 1.0), "{points:?}");
+        assert!(points[1..].iter().all(|point| (point.1 - 1048.6).abs() < 1.0), "{points:?}");
     }
 
     /// Goal: a series shows the drive beside its model. Method: a series of reads of a drive, and its own profile.
@@ -220,16 +220,18 @@ mod tests {
         ];
         let depths = [1, 4, 16];
         let residuals =
-            both.iter().flat_map(|name| depths.map(|it| row(format!("{name}{it}"), it)));
+            both.iter().flat_map(|name| depths.map(|depth| row(format!("{name}{depth}"), depth)));
         let model = iofair_drive::profile::read("nvme-2015").unwrap().model;
         let fitted =
             Fitted { model, volume: None, parameters: Vec::new(), residuals: residuals.collect() };
         let mut calibration = crate::calibration::fio::tests::calibration();
         calibration.title = "a < b".into();
         let titles: Vec<String> =
-            panels(&calibration, &fitted).into_iter().map(|it| it.title).collect();
+            panels(&calibration, &fitted).into_iter().map(|panel| panel.title).collect();
         assert_eq!(titles.len(), 3);
-        assert!(titles.iter().all(|it| titles.iter().filter(|other| *other == it).count() == 1));
+        assert!(
+            titles.iter().all(|title| titles.iter().filter(|other| *other == title).count() == 1)
+        );
         let html = page(&calibration, &fitted, &["rbps=1"]);
         assert!(html.contains("a &lt; b") && html.contains("rbps=1") && !html.contains("a < b"));
     }

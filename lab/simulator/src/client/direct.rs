@@ -452,7 +452,7 @@ impl Direct {
         cache: &mut Cache,
         (slot, sync): (u32, Sync),
     ) {
-        let parts = self.cached.map_or(0, |it| it.send_dirty(base, engine, cache, slot));
+        let parts = self.cached.map_or(0, |cached| cached.send_dirty(base, engine, cache, slot));
         let call = &mut self.slots[slot as usize];
         (call.stage, call.sync, call.parts) = (Stage::Writing, sync, parts);
         if parts == 0 {

@@ -148,7 +148,7 @@ impl SharedPath {
     }
     /// Whether this actor reads into the page cache.
     pub(crate) fn is_buffered(&self, actor: u32) -> bool {
-        self.caching.get(actor as usize).is_some_and(|it| *it != Caching::Direct)
+        self.caching.get(actor as usize).is_some_and(|caching| *caching != Caching::Direct)
     }
     /// The drive has done a command of this many bytes, into new pages or not.
     pub(crate) fn drive_has_done(

@@ -79,7 +79,8 @@ pub(crate) fn expand(
             return Err(source.error(file.time.span(), "no time at all").allowed("more than 0s"));
         }
     }
-    if let Some(interval) = file.interval.as_ref().filter(|it| it.get_ref().0 < INTERVAL_MIN) {
+    let interval = file.interval.as_ref();
+    if let Some(interval) = interval.filter(|interval| interval.get_ref().0 < INTERVAL_MIN) {
         let error = source.error(interval.span(), "too short an interval");
         return Err(error.allowed("1ms or more"));
     }
@@ -185,7 +186,8 @@ fn variants(
     }
     if !file.sweep.is_empty() || file.sample.is_some() {
         let points = sweep::points(source, file, &names)?;
-        drafts = drafts.iter().flat_map(|it| points.iter().map(|point| it.at(point))).collect();
+        drafts =
+            drafts.iter().flat_map(|draft| points.iter().map(|point| draft.at(point))).collect();
     }
     if let Some(dedicated) = &file.dedicated {
         let index = index_of(source, &names, &dedicated.fill)?;
@@ -247,11 +249,11 @@ fn at_point(
     if draft.settings.is_empty() {
         return finish(source, file, draft, overrides);
     }
-    let base = draft.variant.map(|it| it.name.get_ref().as_str());
+    let base = draft.variant.map(|variant| variant.name.get_ref().as_str());
     let resolve = || {
         let changed = sweep::changed(source, &draft.settings, base, overrides)?;
-        let variant =
-            changed.file.variant.iter().find(|it| Some(it.name.get_ref().as_str()) == base);
+        let mut variants = changed.file.variant.iter();
+        let variant = variants.find(|variant| Some(variant.name.get_ref().as_str()) == base);
         let draft = Draft { variant, ..draft.clone() };
         let variant = finish(&changed.source, &changed.file, &draft, overrides)?;
         Ok(Variant { stacks: changed.stacks, ..variant })
@@ -304,7 +306,7 @@ fn finish(
         clients,
         subjects,
         mix: draft.mix.clone(),
-        base: draft.variant.map(|it| it.name.get_ref().clone()).unwrap_or_default(),
+        base: draft.variant.map(|variant| variant.name.get_ref().clone()).unwrap_or_default(),
         swept: draft.swept.clone(),
         stacks: Vec::new(),
         fitted_on: Vec::new(),
@@ -357,10 +359,10 @@ fn client(
     let pattern = manner::pattern(job);
     let calls = manner::calls(source, keys)?;
     // Of several sizes, the smallest is the block.
-    let least = calls.sizes.iter().flatten().map(|it| it.0).min();
+    let least = calls.sizes.iter().flatten().map(|size| size.0).min();
     let (block, most) = (
         least.unwrap_or(block),
-        calls.sizes.iter().flatten().map(|it| it.0).max().unwrap_or(block),
+        calls.sizes.iter().flatten().map(|size| size.0).max().unwrap_or(block),
     );
     let buffered = buffered && calls.mix != Mix::Trims;
     let iops = keys.iops.map(|iops| iops.saturating_mul(block.bytes()));

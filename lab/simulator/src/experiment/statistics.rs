@@ -87,10 +87,10 @@ mod tests {
     /// Goal: a known sample. Method: 2, 4, 4, 4, 5, 5, 7, 9 has mean 5 and squares 32.
     #[test]
     fn spread_of_a_known_sample() {
-        let it = Statistics::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
-        assert_eq!(it.mean, 5.0);
-        assert!((it.standard_deviation - (32f64 / 7.0).sqrt()).abs() < 1e-12);
-        let half = it.confidence_95.expect("eight samples have an interval");
+        let statistics = Statistics::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        assert_eq!(statistics.mean, 5.0);
+        assert!((statistics.standard_deviation - (32f64 / 7.0).sqrt()).abs() < 1e-12);
+        let half = statistics.confidence_95.expect("eight samples have an interval");
         assert!((half - 2.365 * (32f64 / 7.0).sqrt() / 8f64.sqrt()).abs() < 1e-12);
         assert_eq!(Statistics::of(&[7.5]).confidence_95, None);
     }

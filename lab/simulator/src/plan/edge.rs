@@ -86,7 +86,7 @@ pub(super) fn edge(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Option
     let breaches = tested.iter().zip(&ran).flat_map(|(mix, ran)| {
         ran.iter()
             .flat_map(|ran| mix.breaches(&set, ran))
-            .filter(|it| what.has(it))
+            .filter(|breach| what.has(breach))
             .collect::<Vec<_>>()
     });
     let first = Verdict::of(breaches).breaches.into_iter().next();

@@ -135,7 +135,8 @@ impl Load {
     /// With a pause between calls.
     pub(super) fn set_think(&mut self, think: Nanos) {
         self.specs.iter_mut().for_each(|spec| spec.job.think = think);
-        self.text = self.specs.first().map_or_else(String::new, |it| words(it, self.specs.len()));
+        self.text =
+            self.specs.first().map_or_else(String::new, |spec| words(spec, self.specs.len()));
     }
     /// Its processes in this group, whose volumes have so many bytes.
     pub(super) fn in_group(&self, group: &str, space_bytes: u64) -> Vec<ClientSpec> {

@@ -188,7 +188,8 @@ impl Mix {
         };
         let mut found = Vec::new();
         for group in set.promised() {
-            let Some(got) = measured.iter().find(|it| it.group == group.name) else { continue };
+            let got = measured.iter().find(|measured| measured.group == group.name);
+            let Some(got) = got else { continue };
             if got.broken > 0 && self.minimums.contains(&group.name) {
                 found.push(Breach::minimum(self, group, got));
             }
@@ -312,7 +313,8 @@ pub(super) fn holds(
         let runs: Vec<Run> = some.iter().map(|index| mixes[*index].run(set)).collect();
         let ran = bench.run(&runs)?;
         let broke = some.iter().zip(&ran).find(|(index, ran)| {
-            ran.iter().any(|ran| mixes[**index].breaches(set, ran).iter().any(|it| what.has(it)))
+            ran.iter()
+                .any(|ran| mixes[**index].breaches(set, ran).iter().any(|breach| what.has(breach)))
         });
         if let Some((index, _)) = broke {
             let index = *index;

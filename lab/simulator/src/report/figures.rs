@@ -93,8 +93,8 @@ fn groups(
         if groups.last().is_none_or(|group| group.label != row.variant) {
             groups.push(Group { label: row.variant.clone(), bars: Vec::new() });
         }
-        if let Some(it) = value(row) {
-            let bar = bar(summary, row, it, &subject);
+        if let Some(statistics) = value(row) {
+            let bar = bar(summary, row, statistics, &subject);
             groups.last_mut().expect("pushed above").bars.push(bar);
         }
     }
@@ -102,7 +102,12 @@ fn groups(
 }
 
 /// A value with what is claimed about it.
-fn bar(summary: &Summary, row: &Row, it: Statistics, subject: &impl Fn(&Subject) -> bool) -> Bar {
+fn bar(
+    summary: &Summary,
+    row: &Row,
+    statistics: Statistics,
+    subject: &impl Fn(&Subject) -> bool,
+) -> Bar {
     let mine = |claim: &&ClaimRow| {
         claim.is_rate
             && claim.variant == row.variant
@@ -112,17 +117,17 @@ fn bar(summary: &Summary, row: &Row, it: Statistics, subject: &impl Fn(&Subject)
     let claims = || summary.claims.iter().filter(mine);
     let published_value = claims().find_map(|claim| claim.published);
     let unit = summary.rate_unit;
-    let mut tip = format!("{} {}: {} {unit}", row.variant, row.stack, measured(&it));
+    let mut tip = format!("{} {}: {} {unit}", row.variant, row.stack, measured(&statistics));
     if let Some(value) = published_value {
         let _ = write!(tip, ", published {}", published(value));
     }
-    let half = it.confidence_95.filter(|half| *half > 0.0 && half.is_finite());
+    let half = statistics.confidence_95.filter(|half| *half > 0.0 && half.is_finite());
     Bar {
-        value: it.mean,
-        label: number(if it.mean.is_finite() { it.mean } else { 0.0 }),
-        range: match differs_too_much(&it) {
-            true => Some((it.min, it.max)),
-            false => half.map(|half| ((it.mean - half).max(0.0), it.mean + half)),
+        value: statistics.mean,
+        label: number(if statistics.mean.is_finite() { statistics.mean } else { 0.0 }),
+        range: match differs_too_much(&statistics) {
+            true => Some((statistics.min, statistics.max)),
+            false => half.map(|half| ((statistics.mean - half).max(0.0), statistics.mean + half)),
         },
         published: published_value,
         band: claims().find_map(|claim| claim.low.zip(claim.high)),
@@ -233,10 +238,10 @@ fn latency(
 ) {
     let mine = || rows.iter().filter_map(|row| Some((row, row.client(name)?)));
     let curves: Vec<_> = mine()
-        .map(|(row, it)| Curve {
+        .map(|(row, client)| Curve {
             name: &row.stack,
             colour: colour(summary, &row.stack),
-            points: &it.distribution,
+            points: &client.distribution,
         })
         .collect();
     if curves.iter().all(|curve| curve.points.is_empty()) {
@@ -247,11 +252,11 @@ fn latency(
     let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
     let Some(seconds) = seconds else { return };
     let lines: Vec<_> = mine()
-        .map(|(row, it)| Line {
+        .map(|(row, client)| Line {
             name: &row.stack,
             colour: colour(summary, &row.stack),
-            means: &it.series,
-            longest: &it.longest_series,
+            means: &client.series,
+            longest: &client.longest_series,
         })
         .collect();
     let svg = timeline(&format!("latency of {name} over time, {title}"), seconds, &lines);

@@ -149,7 +149,7 @@ fn client<'a>(client: &'a ClientOutcome, run: &Outcome) -> Client<'a> {
         iops: per_second(client.calls, nanos),
         latency_ns: Latency::of(&client.latency),
         seconds: own.then_some(nanos as f64 / 1e9),
-        directions: used.map(|(name, it)| (name, side(it))).collect(),
+        directions: used.map(|(name, direction)| (name, side(direction))).collect(),
         too_slow: client.too_slow,
     }
 }
@@ -177,7 +177,7 @@ fn runs(results: &Results) -> Vec<Run<'_>> {
                         iops: per_second(drive.commands, time.0),
                         busy_percent: drive.busy.0 as f64 / time.0 as f64 * 100.0,
                     },
-                    clients: outcome.clients.iter().map(|it| client(it, outcome)).collect(),
+                    clients: outcome.clients.iter().map(|each| client(each, outcome)).collect(),
                     trace_hash: format!("{:016x}", outcome.trace_hash),
                 });
             }

@@ -41,9 +41,9 @@ pub fn promises_spots(experiments: &[Experiment]) -> BTreeSet<Spot> {
 
 /// The target's minimum in MB/s; none where it has none.
 pub(super) fn minimum(experiment: &Experiment, variant: usize) -> Option<f64> {
-    let it = &experiment.variants[variant];
-    let target = it.clients.iter().find(|client| client.name == TARGET)?;
-    let group = it.groups.iter().find(|group| group.name == target.group)?;
+    let variant = &experiment.variants[variant];
+    let target = variant.clients.iter().find(|client| client.name == TARGET)?;
+    let group = variant.groups.iter().find(|group| group.name == target.group)?;
     let minimum = group.contract.min.filter(|minimum| *minimum > 0)?;
     Some(minimum as f64 / 1e6)
 }

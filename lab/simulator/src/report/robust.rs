@@ -24,7 +24,8 @@ impl Draws {
     /// Of the number of a claim in each draw.
     pub fn of(claim: &Claim, numbers: &[f64]) -> Self {
         let held = numbers.iter().filter(|number| claim.verdict(**number) == Verdict::Holds);
-        let mut sorted: Vec<f64> = numbers.iter().copied().filter(|it| !it.is_nan()).collect();
+        let mut sorted: Vec<f64> =
+            numbers.iter().copied().filter(|number| !number.is_nan()).collect();
         sorted.sort_by(f64::total_cmp);
         let at = |percent: usize| match sorted.len() {
             0 => f64::NAN,
@@ -56,7 +57,7 @@ pub struct Row {
 
 /// What a row is about.
 pub fn claim_of(experiment: &Experiment, claim: &Claim) -> [String; 5] {
-    let end = |end: Option<f64>| end.map(|it| it.to_string()).unwrap_or_default();
+    let end = |end: Option<f64>| end.map(|end| end.to_string()).unwrap_or_default();
     let variant = experiment.variants[claim.places[0].variant].name.clone();
     [experiment.name.clone(), variant, claim.text.clone(), end(claim.low), end(claim.high)]
 }

@@ -104,10 +104,11 @@ pub fn step_pictures(
 
 /// When something changes or starts, in seconds after the ramp.
 fn steps(experiment: &Experiment, variant: usize) -> Vec<f64> {
-    let it = &experiment.variants[variant];
-    let starts = it.clients.iter().map(|client| client.start);
-    let all = starts.chain(it.changes.iter().map(|change| change.at));
-    let mut after: Vec<u64> = all.filter(|at| *at > it.ramp).map(|at| (at - it.ramp).0).collect();
+    let variant = &experiment.variants[variant];
+    let starts = variant.clients.iter().map(|client| client.start);
+    let all = starts.chain(variant.changes.iter().map(|change| change.at));
+    let mut after: Vec<u64> =
+        all.filter(|at| *at > variant.ramp).map(|at| (at - variant.ramp).0).collect();
     after.sort_unstable();
     after.dedup();
     after.into_iter().map(|at| at as f64 / 1e9).collect()

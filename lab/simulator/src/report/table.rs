@@ -15,7 +15,7 @@ pub(super) const STYLE: TableStyle =
 /// An experiment as text.
 pub fn table(summary: &Summary) -> String {
     let mut text = format!("{}\n", summary.title);
-    for sentence in Some(&summary.synopsis).into_iter().filter(|it| !it.is_empty()) {
+    for sentence in Some(&summary.synopsis).into_iter().filter(|text| !text.is_empty()) {
         text.push_str(&format!("  {sentence}\n"));
     }
     text.push_str(&format!("  {}\n  {}\n", summary.source, summary.conditions));
@@ -119,8 +119,8 @@ impl Columns {
         let clients = || summary.rows.iter().flat_map(|row| &row.clients);
         let jobs = summary.rows.iter().any(|row| !row.jobs.is_empty());
         Self {
-            each: !jobs && clients().any(|it| it.processes > 1),
-            drive: !jobs && clients().any(|it| it.drive.is_some()),
+            each: !jobs && clients().any(|client| client.processes > 1),
+            drive: !jobs && clients().any(|client| client.drive.is_some()),
             jobs,
         }
     }
@@ -143,7 +143,7 @@ pub(super) fn row_cells(row: &Row, columns: Columns) -> Vec<Vec<String>> {
             });
         }
         if columns.drive {
-            cells.push(client.drive.map_or_else(String::new, |it| number(it.mean)));
+            cells.push(client.drive.map_or_else(String::new, |drive| number(drive.mean)));
         }
         let latencies = [client.mean.mean, client.p50.mean, client.p99.mean, client.longest];
         let ended = client.calls > 0;
@@ -191,7 +191,7 @@ fn job_cells(row: &Row) -> Vec<Vec<String>> {
     };
     for client in &row.clients {
         let latencies = client.syncs.map(|syncs| syncs.map(number));
-        let cells = latencies.map(|it| (5..9).zip(it).collect::<Vec<_>>());
+        let cells = latencies.map(|latency| (5..9).zip(latency).collect::<Vec<_>>());
         lines.extend(cells.map(|cells| line(format!("{} fdatasync", client.name), &cells)));
     }
     let busy = 2 + JOB_TITLES.len();

@@ -110,9 +110,9 @@ pub(super) const TITLES: [&str; 4] =
 
 /// The headline in a sentence: the held-out published claims, or the claims of other kinds where no source prints a number.
 pub fn headline(tally: &Tally) -> String {
-    let it = tally.headline();
-    if it.judged() + tally.count(Basis::Published, true).judged() > 0 {
-        return format!("{} of {} held-out published claims hold", it.hold, it.judged());
+    let held = tally.headline();
+    if held.judged() + tally.count(Basis::Published, true).judged() > 0 {
+        return format!("{} of {} held-out published claims hold", held.hold, held.judged());
     }
     let kinds = Basis::ALL.into_iter().flat_map(|basis| [(basis, false), (basis, true)]);
     let all = kinds.map(|(basis, fitted)| tally.count(basis, fitted));

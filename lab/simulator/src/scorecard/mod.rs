@@ -68,7 +68,7 @@ pub fn scorecard(question: &Question, runner: &Runner<'_>) -> Result<Scorecard, 
 /// How many runs a question takes: those that measure the drive, and those that compare.
 pub fn runs(question: &Question) -> usize {
     let compared =
-        question.stacks.len() + usize::from(!question.stacks.iter().any(|it| it == BASE));
+        question.stacks.len() + usize::from(!question.stacks.iter().any(|stack| stack == BASE));
     (workload::ALONE + workload::MIXES * compared) * question.repeats.max(1) as usize
 }
 

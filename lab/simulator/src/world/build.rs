@@ -66,7 +66,7 @@ fn build_over<'a>(
     facts.max_request = facts.max_request.min(scenario.host.max_request);
     let geometry = controllers::split(scenario);
     let stripe = scenario.stripe.map(|stripe| stripe.geometry);
-    let capacity = geometry.map_or(facts.capacity, |it| it.capacity(facts.capacity));
+    let capacity = geometry.map_or(facts.capacity, |geometry| geometry.capacity(facts.capacity));
     let stack_tags = scenario.stack.tags(&facts);
     let setup = Setup {
         facts,
@@ -121,7 +121,8 @@ fn build_over<'a>(
     let mut engine = Engine::new(parts);
     changes.start(&mut engine);
     cache.start(&mut engine);
-    for (process, spec) in processes.iter().zip(&specs).filter(|it| it.0.base.step.is_none()) {
+    let specified = processes.iter().zip(&specs);
+    for (process, spec) in specified.filter(|(process, _)| process.base.step.is_none()) {
         for slot in 0..process.slots() {
             let token = Token { actor: process.base.actor, slot };
             engine.wake(start(scenario, spec, process.base.actor), token);
@@ -139,7 +140,7 @@ fn shared_path(
     specs: &[Spec<'_>],
     flushers: &Flushers<'_>,
 ) -> Option<SharedPath> {
-    let caching = specs.iter().map(|it| match &it.client.job {
+    let caching = specs.iter().map(|spec| match &spec.client.job {
         job if !job.buffered => Caching::Direct,
         job if job.pattern.is_sequential() => Caching::Sequential,
         _ => Caching::Random,
@@ -216,7 +217,7 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     for client in &scenario.clients {
         let refuse = |what| Err(RunError::Job { client: client.name.clone(), what });
         let job = &client.job;
-        let lengths = job.calls.sizes.iter().flatten().map(|it| it.0).chain([job.block]);
+        let lengths = job.calls.sizes.iter().flatten().map(|size| size.0).chain([job.block]);
         let fits = |length: Sectors| length > Sectors::ZERO && length <= client.file_size;
         if !lengths.clone().all(fits) {
             return refuse("a block is at least one sector and at most the file");

@@ -49,8 +49,8 @@ fn page(summary: &Summary, all: &[Compared<'_>], (has_cells, drawn): (bool, bool
     misses(&mut text, summary);
     text += "## All published numbers\n\n| Variant | Number | Published | Ours | Least and most of the repeats | Difference |\n\
              |---|---|---|---|---|---|\n";
-    for it in all {
-        text += &row(it);
+    for compared in all {
+        text += &row(compared);
     }
     text += "\n## All claims\n\nThe [index](../reproduction.md) explains the columns.\n\n";
     for sizing in &summary.sizings {
@@ -60,18 +60,18 @@ fn page(summary: &Summary, all: &[Compared<'_>], (has_cells, drawn): (bool, bool
     text
 }
 
-fn row(it: &Compared<'_>) -> String {
-    let claim = it.claim;
+fn row(compared: &Compared<'_>) -> String {
+    let claim = compared.claim;
     let unit = if claim.unit.is_empty() { String::new() } else { format!(" {}", claim.unit) };
-    let spread = it.spread();
+    let spread = compared.spread();
     format!(
         "| {} | {} | {}{unit} | {}{unit} | {} | {} |\n",
         escape(&claim.variant),
-        escape(&it.label()),
-        published(it.published),
+        escape(&compared.label()),
+        published(compared.published),
         number(claim.got),
         spread.map_or(String::new(), |(a, b)| format!("{}, {}", number(a), number(b))),
-        it.difference(),
+        compared.difference(),
     )
 }
 

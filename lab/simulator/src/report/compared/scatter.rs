@@ -35,12 +35,13 @@ fn place(unit: &str) -> (usize, f64) {
 fn panel(summaries: &[Summary], kind: usize) -> Option<Plot> {
     let mut dots = Vec::new();
     for summary in summaries {
-        for it in compared(summary) {
-            let (own, factor) = place(it.claim.unit);
-            let (published, got) = (it.published * factor, it.claim.got * factor);
+        for compared in compared(summary) {
+            let claim = compared.claim;
+            let (own, factor) = place(claim.unit);
+            let (published, got) = (compared.published * factor, claim.got * factor);
             if own == kind && published > 0.0 && got > 0.0 && got.is_finite() {
-                let tip = format!("{} {}: {}", summary.name, it.claim.variant, it.claim.text);
-                dots.push((it.claim.fitted, (published, got), tip));
+                let tip = format!("{} {}: {}", summary.name, claim.variant, claim.text);
+                dots.push((claim.fitted, (published, got), tip));
             }
         }
     }

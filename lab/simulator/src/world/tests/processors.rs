@@ -98,11 +98,11 @@ fn copies_share_the_processors() {
         let mut run = scenario(vec![reader], Nanos::from_secs(1));
         run.host.processors = Some(free(count));
         let outcome = run_fixed(&run, us(90));
-        for it in &outcome.clients {
-            let inside = it.latency.mean() * it.calls;
+        for client in &outcome.clients {
+            let inside = client.latency.mean() * client.calls;
             assert!((950_000_000..=1_010_000_000).contains(&inside), "{inside}");
         }
-        outcome.clients.iter().map(|it| it.bytes).sum::<u64>() >> 18
+        outcome.clients.iter().map(|client| client.bytes).sum::<u64>() >> 18
     };
     let (one, both) = (windows(1), windows(2));
     assert!((1_500..=1_590).contains(&one), "{one}");
