@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn calls_are_no_copies() {
         let us = Nanos::from_micros;
-        let it = Copies::of([104_000, 41_000, 131_000, 90_000, 170_000], us(7));
-        assert_eq!((it.consume, it.consume_copy), (us(104), us(40)));
-        assert_eq!((it.produce, it.collect), (us(131), us(80)));
+        let copies = Copies::of([104_000, 41_000, 131_000, 90_000, 170_000], us(7));
+        assert_eq!((copies.consume, copies.consume_copy), (us(104), us(40)));
+        assert_eq!((copies.produce, copies.collect), (us(131), us(80)));
         let odd = Copies::of([50_000, 60_000, 100_000, 100_000, 90_000], us(7));
         assert_eq!((odd.consume_copy, odd.collect), (us(50), us(0)));
     }

@@ -72,7 +72,7 @@ pub(super) fn execute(
         simulated_requests: 0,
         requests: Vec::new(),
     };
-    times.period = got.first().map_or(0.0, |it| it.period_ns);
+    times.period = got.first().map_or(0.0, |times| times.period_ns);
     for (job, got) in plan.jobs.iter().zip(got) {
         outcome.simulated_requests += got.latency.count();
         let time = if in_steps { got.time } else { Nanos::ZERO };

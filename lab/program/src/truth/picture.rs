@@ -138,7 +138,7 @@ fn ratios(evidence: &Evidence) -> String {
 pub(super) fn name(experiment: &str) -> String {
     let mut parts = experiment.rsplit('/');
     let name = parts.next().unwrap_or(experiment);
-    format!("{}-{name}.svg", parts.next().filter(|it| !it.is_empty()).unwrap_or("truth"))
+    format!("{}-{name}.svg", parts.next().filter(|name| !name.is_empty()).unwrap_or("truth"))
 }
 
 /// The file with the picture of the ratios.

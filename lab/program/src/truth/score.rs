@@ -63,9 +63,9 @@ pub(super) struct Pair {
 
 impl Pair {
     fn of(kind: Kind, row: usize, kernel: &[f64], ours: &[f64]) -> Self {
-        let ([least, most], it) = (ends(kernel), median(ours));
-        let inside = least <= it && it <= most;
-        Self { kind, row, kernel: median(kernel), ours: it, inside }
+        let ([least, most], middle) = (ends(kernel), median(ours));
+        let inside = least <= middle && middle <= most;
+        Self { kind, row, kernel: median(kernel), ours: middle, inside }
     }
     pub(super) fn ratio(&self) -> f64 {
         if self.ours == self.kernel { 1.0 } else { self.ours / self.kernel }
@@ -136,7 +136,7 @@ impl Mix<'_> {
             return (0, 0);
         }
         let near = |n: usize| {
-            let mut own = pairs.iter().filter(|it| it.row == n || it.kind == Kind::Total);
+            let mut own = pairs.iter().filter(|pair| pair.row == n || pair.kind == Kind::Total);
             own.all(Pair::is_near)
         };
         ((0..self.rows.len()).filter(|n| near(*n)).count(), self.rows.len())
@@ -145,6 +145,6 @@ impl Mix<'_> {
 
 /// How many pairs of this kind are near, and of how many.
 pub(super) fn count(pairs: &[Pair], kind: Kind) -> (usize, usize) {
-    let own = || pairs.iter().filter(|it| it.kind == kind);
-    (own().filter(|it| it.is_near()).count(), own().count())
+    let own = || pairs.iter().filter(|pair| pair.kind == kind);
+    (own().filter(|pair| pair.is_near()).count(), own().count())
 }

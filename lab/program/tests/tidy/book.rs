@@ -151,7 +151,8 @@ fn foreign_code(files: &[File]) -> Vec<String> {
 fn wide(files: &[File]) -> Vec<String> {
     let is_ours = |page: &&File| {
         let name = page.path.strip_prefix("docs/").unwrap_or(&page.path);
-        !GENERATED.iter().any(|it| name == format!("{it}.md")) && !name.starts_with(REPRODUCTION)
+        !GENERATED.iter().any(|page| name == format!("{page}.md"))
+            && !name.starts_with(REPRODUCTION)
     };
     let mut complaints = Vec::new();
     for page in pages(files).filter(is_ours) {

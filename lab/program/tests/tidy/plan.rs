@@ -34,8 +34,8 @@ fn generated_pages_of_plan_are_fresh() {
     assert!(page == fresh, "{PAGE} is stale; run make docs\n{fresh}");
     let shown = std::fs::read_to_string(root().join(PICTURE)).expect("the picture is there");
     assert!(shown == picture, "{PICTURE} is stale; run make docs");
-    for it in NEIGHBOURS {
-        let row = format!("| `{}` |", it.name);
-        assert!(page.contains(&row), "{PAGE} lacks the neighbours {}", it.name);
+    for neighbours in NEIGHBOURS {
+        let row = format!("| `{}` |", neighbours.name);
+        assert!(page.contains(&row), "{PAGE} lacks the neighbours {}", neighbours.name);
     }
 }
