@@ -173,7 +173,7 @@ fn rows(asked: &Asked<'_>, known: &Known) -> Result<Vec<Row>> {
         let Some(experiment) = last else { continue };
         for (claim, numbers) in experiment.claims.iter().zip(&all) {
             if !numbers.is_empty() && claim.verdict(numbers[0]).words() != "informative" {
-                let draws = Draws::of(claim, numbers);
+                let draws = Draws::for_claim(claim, numbers);
                 rows.push(Row { claim: robust::claim_of(&experiment, claim), draws });
             }
         }

@@ -117,18 +117,18 @@ impl Probe {
             window: 0,
         }
     }
-    fn on(&self, device: &mut dyn Device) -> io::Result<Outcome> {
+    fn run_on(&self, device: &mut dyn Device) -> io::Result<Outcome> {
         run(device, &self.load(), SEED, &|| false)
     }
     /// The median of a quantity over several runs.
     fn median(&self, device: &mut dyn Device, of: impl Fn(&Outcome) -> f64) -> io::Result<f64> {
-        let runs = (0..REPEATS).map(|_| self.on(device).map(|outcome| of(&outcome)));
+        let runs = (0..REPEATS).map(|_| self.run_on(device).map(|outcome| of(&outcome)));
         let mut runs = runs.collect::<io::Result<Vec<_>>>()?;
         runs.sort_by(f64::total_cmp);
         Ok(runs[REPEATS / 2])
     }
     fn model(&self, profile: &Profile) -> io::Result<Outcome> {
-        self.on(&mut Simulated::new(profile.build(SEED)))
+        self.run_on(&mut Simulated::new(profile.build(SEED)))
     }
 }
 

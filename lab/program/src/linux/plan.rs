@@ -466,7 +466,7 @@ depth = 2
 block = "256KiB"
 "#;
 
-    fn of(text: &str, stack: &str) -> Result<Plan, String> {
+    fn planned(text: &str, stack: &str) -> Result<Plan, String> {
         let overrides = Overrides { stacks: Some(vec![stack.to_owned()]), ..Overrides::default() };
         let experiment = parse("e.toml", text, &overrides).expect("a good file");
         plan(&experiment.scenario(0, 0, 0))
@@ -476,7 +476,7 @@ block = "256KiB"
     /// ceiling is not, since nothing in this stack enforces it.
     #[test]
     fn a_stack_becomes_settings() {
-        let plan = of(FILE, "prop-bfq").expect("bfq is on Linux");
+        let plan = planned(FILE, "prop-bfq").expect("bfq is on Linux");
         let settings = [("slice_idle_us", "4000".to_owned()), ("low_latency", "0".to_owned())];
         assert_eq!(plan.queue.scheduler, "bfq");
         assert!(settings.iter().all(|setting| plan.queue.settings.contains(setting)), "{plan:?}");
@@ -490,12 +490,12 @@ block = "256KiB"
     /// with and one without.
     #[test]
     fn ceilings_become_limits() {
-        let plan = of(FILE, "max-none").expect("blk-throttle is on Linux");
+        let plan = planned(FILE, "max-none").expect("blk-throttle is on Linux");
         assert_eq!(
             (plan.groups[0].weight, plan.groups[0].max.bytes_per_s[0]),
             (None, Some(5_000_000))
         );
-        let plan = of(FILE, "none-kyber").expect("kyber is on Linux");
+        let plan = planned(FILE, "none-kyber").expect("kyber is on Linux");
         assert!(plan.groups.is_empty() && plan.jobs.iter().all(|job| job.group.is_empty()));
     }
 
@@ -522,14 +522,14 @@ block = "256KiB"
         assert_eq!(cache(&default, "wbt-none"), of_file("-1"));
         let buffered = file.replacen("buffered = false", "buffered = true", 1);
         assert_eq!(cache(&buffered, "prop-bfq"), of_file("0"));
-        assert!(of(&file, "wbt-none").expect("on Linux").groups.is_empty());
-        assert!(of(FILE, "wbt-bfq").expect_err("they exclude each other").contains("`wbt`"));
+        assert!(planned(&file, "wbt-none").expect("on Linux").groups.is_empty());
+        assert!(planned(FILE, "wbt-bfq").expect_err("they exclude each other").contains("`wbt`"));
     }
 
     /// Goal: all clients are measured at the same time, whenever they start. Method: the second one starts between 3 and 4 ms later.
     #[test]
     fn the_warm_up_of_all_clients_ends_at_one_time() {
-        let plan = of(FILE, "none-none").expect("fio has it");
+        let plan = planned(FILE, "none-none").expect("fio has it");
         let of = |job: usize| (plan.jobs[job].logged, plan.jobs[job].arguments.join(" "));
         let ((first, first_arguments), (second, second_arguments)) = (of(0), of(1));
         assert_eq!(first, Logged { from: 500, until: 1500 });
@@ -547,7 +547,7 @@ block = "256KiB"
     fn long_runs_are_not_logged() {
         for (time, is_logged) in [("59500ms", true), ("59501ms", false)] {
             let text = FILE.replace("time = \"1s\"", &format!("time = \"{time}\""));
-            let plan = of(&text, "none-none").expect("fio has it");
+            let plan = planned(&text, "none-none").expect("fio has it");
             let arguments = plan.jobs[0].arguments.join(" ");
             assert_eq!(plan.jobs[0].logged.until > 0, is_logged, "{arguments}");
             assert_eq!(arguments.contains("--write_lat_log"), is_logged, "{arguments}");
@@ -559,7 +559,7 @@ block = "256KiB"
     #[test]
     fn what_linux_lacks_is_refused() {
         let refused = |text: &str, stack: &str, key: &str| {
-            let error = of(text, stack).expect_err(key);
+            let error = planned(text, stack).expect_err(key);
             assert!(error.contains(key), "{error}");
         };
         refused(FILE, "promise", "`stacks`");

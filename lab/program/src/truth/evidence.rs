@@ -88,7 +88,8 @@ fn numbers(results: &Results, (variant, stack): (usize, usize), client: &str) ->
     let experiment = &results.experiment;
     let digits = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
     for outcome in results.repeats(variant, stack) {
-        let read = |name: &str, metric| Quantity::of(name, metric).read(outcome, experiment.units);
+        let read =
+            |name: &str, metric| Quantity::of_client(name, metric).read(outcome, experiment.units);
         let subjects = &experiment.variants[variant].subjects;
         let all = subjects.iter().map(|name| read(name, Metric::Rate)).sum::<f64>();
         let rate = read(client, Metric::Rate);

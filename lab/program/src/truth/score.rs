@@ -62,7 +62,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    fn of(kind: Kind, row: usize, kernel: &[f64], ours: &[f64]) -> Self {
+    fn new(kind: Kind, row: usize, kernel: &[f64], ours: &[f64]) -> Self {
         let ([least, most], middle) = (ends(kernel), median(ours));
         let inside = least <= middle && middle <= most;
         Self { kind, row, kernel: median(kernel), ours: middle, inside }
@@ -118,14 +118,14 @@ impl Mix<'_> {
         if self.rows.iter().any(|row| ours(row).is_empty() || row.kernel.is_empty()) {
             return Vec::new();
         }
-        let mut pairs = vec![Pair::of(Kind::Total, 0, &self.totals(kernel), &self.totals(ours))];
+        let mut pairs = vec![Pair::new(Kind::Total, 0, &self.totals(kernel), &self.totals(ours))];
         for (n, row) in self.rows.iter().enumerate() {
             let (kernel, ours) = (&row.kernel, ours(row));
             if self.rows.len() > 1 {
-                let share = Pair::of(Kind::Share, n, &kernel.share_percent, &ours.share_percent);
+                let share = Pair::new(Kind::Share, n, &kernel.share_percent, &ours.share_percent);
                 pairs.push(share);
             }
-            pairs.push(Pair::of(Kind::Mean, n, &kernel.mean_ms, &ours.mean_ms));
+            pairs.push(Pair::new(Kind::Mean, n, &kernel.mean_ms, &ours.mean_ms));
         }
         pairs
     }

@@ -46,7 +46,7 @@ impl Resident {
         Self { words: BTreeMap::new(), count: 0, most: most.max(1), hand: 0 }
     }
     /// Whether all pages of a range are there; then they are used.
-    pub(crate) fn has(&mut self, pages: &Range<u64>) -> bool {
+    pub(crate) fn hit(&mut self, pages: &Range<u64>) -> bool {
         let there = |(word, bits): (u64, u64)| {
             self.words.get(&word).is_some_and(|state| state.there & bits == bits)
         };
@@ -105,14 +105,14 @@ mod tests {
     #[test]
     fn pages_come_and_go() {
         let mut memory = Resident::new(1 << 20);
-        assert!(!memory.has(&(0..1)) && !memory.has(&(5..5)));
+        assert!(!memory.hit(&(0..1)) && !memory.hit(&(5..5)));
         memory.insert(&(60..200));
-        assert!(memory.has(&(60..200)) && memory.has(&(64..128)) && memory.has(&(199..200)));
-        assert!(!memory.has(&(59..61)) && !memory.has(&(199..201)));
+        assert!(memory.hit(&(60..200)) && memory.hit(&(64..128)) && memory.hit(&(199..200)));
+        assert!(!memory.hit(&(59..61)) && !memory.hit(&(199..201)));
         memory.insert(&(100..210));
         assert_eq!(memory.count, 150);
         memory.drop_range(&(70..150));
-        assert!(memory.has(&(60..70)) && memory.has(&(150..210)) && !memory.has(&(69..71)));
+        assert!(memory.hit(&(60..70)) && memory.hit(&(150..210)) && !memory.hit(&(69..71)));
         memory.drop_range(&(0..u64::MAX / 2));
         assert_eq!((memory.count, memory.words.len()), (0, 0));
     }
@@ -126,10 +126,10 @@ mod tests {
         let mut kept = 0;
         for page in 1_000..101_000 {
             memory.insert(&(page..page + 1));
-            kept += u64::from((0..256).step_by(64).all(|word| memory.has(&(word..word + 64))));
+            kept += u64::from((0..256).step_by(64).all(|word| memory.hit(&(word..word + 64))));
             assert!(memory.count <= 1_024);
         }
         assert_eq!(kept, 100_000);
-        assert!(!memory.has(&(1_000..1_001)) && memory.has(&(100_999..101_000)));
+        assert!(!memory.hit(&(1_000..1_001)) && memory.hit(&(100_999..101_000)));
     }
 }

@@ -180,7 +180,7 @@ impl Base {
         (offset, length): (Sectors, Sectors),
     ) -> bool {
         let pages = || engine.files[self.file].pages(offset, length);
-        self.job.calls.hits.is_some() && cache.resident.has(&pages())
+        self.job.calls.hits.is_some() && cache.resident.hit(&pages())
     }
     /// Where the next call goes.
     pub(super) fn next_offset(&mut self) -> Sectors {

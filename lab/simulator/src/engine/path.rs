@@ -132,7 +132,7 @@ impl SharedPath {
     /// The scheduler has dispatched a command.
     pub(crate) fn send_to_worker(&mut self, now: Instant, device: usize, command: Command) {
         self.sent = Some((now, device));
-        let cost = self.setup.worker.of(command.length);
+        let cost = self.setup.worker.time_for(command.length);
         self.processors.add(now, self.worker, cost, Task::Forward(device, command));
     }
     /// The worker has sent a command to the server.
@@ -144,7 +144,7 @@ impl SharedPath {
     /// What the server does for a command of this length while it is in the drive.
     fn work_meanwhile(&self, length: Sectors) -> Nanos {
         let request = Nanos(self.setup.server.request.0 / 2);
-        Work { turn: Nanos::ZERO, request, per_mib: self.setup.overlap }.of(length)
+        Work { turn: Nanos::ZERO, request, per_mib: self.setup.overlap }.time_for(length)
     }
     /// Whether this actor reads into the page cache.
     pub(crate) fn is_buffered(&self, actor: u32) -> bool {
@@ -159,8 +159,8 @@ impl SharedPath {
     ) {
         let length = Sectors::from_bytes_ceil(bytes);
         let per_mib = if new_pages { self.setup.new_pages } else { Nanos::ZERO };
-        let new_pages = Work { per_mib, ..Work::default() }.of(length);
-        let cost = self.setup.server.of(length).saturating_sub(self.work_meanwhile(length));
+        let new_pages = Work { per_mib, ..Work::default() }.time_for(length);
+        let cost = self.setup.server.time_for(length).saturating_sub(self.work_meanwhile(length));
         let cost = cost + new_pages;
         self.delay_run(now);
         self.processors.add_together(now, self.server, cost, Task::Complete(device, done));
@@ -191,7 +191,7 @@ impl SharedPath {
         }
         let cost = match self.caching[actor] {
             Caching::Sequential => Nanos::ZERO,
-            _ => self.setup.client.of(completion.length),
+            _ => self.setup.client.time_for(completion.length),
         };
         self.processors.add(now, actor, cost, Task::Deliver(completion));
     }

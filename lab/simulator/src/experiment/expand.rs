@@ -122,7 +122,7 @@ struct Draft<'a> {
 
 impl Draft<'_> {
     /// The same at a point of the sweeps.
-    fn at(&self, point: &[sweep::Value]) -> Self {
+    fn at_point(&self, point: &[sweep::Value]) -> Self {
         let mut draft = self.clone();
         for value in point {
             let space = if draft.name.is_empty() { "" } else { ", " };
@@ -186,8 +186,10 @@ fn variants(
     }
     if !file.sweep.is_empty() || file.sample.is_some() {
         let points = sweep::points(source, file, &names)?;
-        drafts =
-            drafts.iter().flat_map(|draft| points.iter().map(|point| draft.at(point))).collect();
+        drafts = drafts
+            .iter()
+            .flat_map(|draft| points.iter().map(|point| draft.at_point(point)))
+            .collect();
     }
     if let Some(dedicated) = &file.dedicated {
         let index = index_of(source, &names, &dedicated.fill)?;

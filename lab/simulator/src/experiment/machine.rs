@@ -70,7 +70,7 @@ pub(super) fn setting(
     let machine = machine.unwrap_or_else(|| {
         load(machine::of_drive_or_any(&drive), numbers).expect("the list of machines names it")
     });
-    let mut host = host::of(&machine);
+    let mut host = host::from_machine(&machine);
     let keys = match variant {
         Some(variant) => variant.host.or(&file.host),
         None => file.host.clone(),

@@ -117,7 +117,7 @@ impl Quantity {
     /// The rate of the whole drive.
     pub const TOTAL: Self = Self { subject: Subject::Total, metric: Metric::Rate };
     /// A number of the clients of a name.
-    pub fn of(client: &str, metric: Metric) -> Self {
+    pub fn of_client(client: &str, metric: Metric) -> Self {
         Self { subject: Subject::Client(client.to_owned()), metric }
     }
     /// Whether it is the mean latency of a client.
@@ -146,7 +146,6 @@ impl Quantity {
             outcome.clients.iter().filter(|client| is_process_of(&client.name, name)).collect();
         let mine: Vec<_> = mine.iter().map(|client| client.whole_intervals(interval)).collect();
         let intervals = mine.iter().map(|series| series.len()).max().unwrap_or_default();
-
         let bytes = |index: usize| mine.iter().map(|series| bytes_at(series, index)).sum();
         (0..intervals).map(|at| rate(bytes(at))).collect()
     }
@@ -186,7 +185,6 @@ impl Quantity {
             Metric::Fairness => jain(mine()),
             Metric::Least => {
                 let intervals = mine().map(|client| client.series.len()).max().unwrap_or_default();
-
                 let bytes = |at: usize| mine().map(|c| bytes_at(&c.series, at)).sum::<u64>();
                 let least = (0..intervals).map(bytes).min().unwrap_or_default() as f64;
                 least * intervals as f64 / seconds / units.bytes(&self.subject)

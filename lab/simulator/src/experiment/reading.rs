@@ -84,7 +84,7 @@ fn spot(quantity: Quantity, place: &str, variant: &str, experiment: &str) -> Res
 
 impl Spot {
     /// The spot of a place, whose names are there.
-    pub fn of(experiment: &Experiment, place: &Place) -> Self {
+    pub fn from_place(experiment: &Experiment, place: &Place) -> Self {
         Self {
             experiment: experiment.name.clone(),
             variant: experiment.variants[place.variant].name.clone(),
@@ -158,7 +158,7 @@ mod tests {
             experiment: "b/other".into(),
             variant: "rand".into(),
             stack: "none-none".into(),
-            quantity: Quantity::of("target", Metric::P99),
+            quantity: Quantity::of_client("target", Metric::P99),
         };
         let to = Spot {
             experiment: "a/example".into(),

@@ -110,7 +110,7 @@ impl Results {
     pub fn statistics(&self, variant: usize, stack: usize, quantity: &Quantity) -> Statistics {
         let read = |outcome: &Outcome| quantity.read(outcome, self.experiment.units);
         let samples: Vec<f64> = self.repeats(variant, stack).iter().map(read).collect();
-        Statistics::of(&samples)
+        Statistics::from_samples(&samples)
     }
     /// Mean at a place.
     pub fn value(&self, place: &Place) -> f64 {

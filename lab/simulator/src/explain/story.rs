@@ -142,7 +142,7 @@ impl Stories {
     }
 
     fn begin(&mut self, now: u64, id: RequestId, sequence: u64) {
-        let mark = self.pool.drive.at(now);
+        let mark = self.pool.drive.full_and_empty(now);
         let Some(known) = self.pool.enter(id, sequence) else { return };
         if self.wanted.binary_search(&sequence).is_err() {
             return;
@@ -188,7 +188,7 @@ impl Stories {
         self.inside.push(watch);
     }
     fn about_request(&mut self, now: u64, id: RequestId, kind: &EventKind) {
-        self.pool.drive.at(now);
+        self.pool.drive.full_and_empty(now);
         let names = &self.names;
         let sent = (self.pool.known(id), self.pool.bytes(id));
         for watch in &mut self.inside {

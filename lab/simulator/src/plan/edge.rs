@@ -86,10 +86,10 @@ pub(super) fn edge(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Option
     let breaches = tested.iter().zip(&ran).flat_map(|(mix, ran)| {
         ran.iter()
             .flat_map(|ran| mix.breaches(&set, ran))
-            .filter(|breach| what.has(breach))
+            .filter(|breach| what.covers(breach))
             .collect::<Vec<_>>()
     });
-    let first = Verdict::of(breaches).breaches.into_iter().next();
+    let first = Verdict::from_breaches(breaches).breaches.into_iter().next();
     Ok(Some(Edge { of_latencies, holds_permille: low, breaks_permille: Some(high), first }))
 }
 

@@ -68,9 +68,9 @@ impl Verdict {
             names.map(|name| Breach { group: name.to_owned(), ..breach.clone() }).collect()
         };
         let more: Vec<Breach> = self.breaches.iter().flat_map(equals).collect();
-        Self::of(self.breaches.into_iter().chain(more))
+        Self::from_breaches(self.breaches.into_iter().chain(more))
     }
-    pub(super) fn of(breaches: impl IntoIterator<Item = Breach>) -> Self {
+    pub(super) fn from_breaches(breaches: impl IntoIterator<Item = Breach>) -> Self {
         let mut worst: Vec<Breach> = Vec::new();
         for breach in breaches {
             match worst.iter_mut().find(|known| known.group == breach.group) {
@@ -104,7 +104,7 @@ pub(super) fn fit(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Fit, Pl
         let breaches = |(mix, ran): &&Tried<'_>| -> Vec<Breach> {
             ran.iter().flat_map(|ran| mix.breaches(set, ran)).collect()
         };
-        Verdict::of(tried.iter().flat_map(breaches))
+        Verdict::from_breaches(tried.iter().flat_map(breaches))
     };
     let (worst, expected) = (verdict(&worst).with_equals(set), verdict(&expected));
     let is_shown = |group: &&GroupSpec| {
@@ -139,13 +139,14 @@ fn maxima(set: &Set, bench: &Bench<'_>) -> Result<Vec<u64>, PlanError> {
     let runs: Vec<Run> = (0..set.clients.len()).map(run).collect();
     let ran = bench.run(&runs)?;
     let rate = |(client, ran): (&Client, &Vec<Ran>)| {
-        let rates = ran.iter().filter_map(|ran| of(ran, &client.group)).map(|got| got.rate);
+        let rates =
+            ran.iter().filter_map(|ran| measured_of(ran, &client.group)).map(|got| got.rate);
         rates.max().unwrap_or(0)
     };
     Ok(set.clients.iter().zip(&ran).map(rate).collect())
 }
 
-fn of<'a>(ran: &'a Ran, group: &str) -> Option<&'a Measured> {
+fn measured_of<'a>(ran: &'a Ran, group: &str) -> Option<&'a Measured> {
     ran.as_ref().ok()?.iter().find(|measured| measured.group == group)
 }
 
@@ -165,7 +166,7 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
     let measured = |mix: &Mix, ran: &Ran| {
         let own = mix.own.as_ref().map(|own| set.clients[own.client].group.as_str());
         let name = if class.is_some() { own.unwrap_or(&group.name) } else { &group.name };
-        of(ran, name).cloned()
+        measured_of(ran, name).cloned()
     };
     let worst = |kind: Option<Kind>, value: &dyn Fn(&Measured) -> Option<u64>, least: bool| {
         let mut worst: Option<Found> = None;
@@ -194,7 +195,8 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
         .latency
         .and_then(|_| worst(Some(Kind::Probe), &|measured| measured.p99.map(|time| time.0), false));
     let expected = tried.iter().filter(|(mix, _)| mix.own.is_none()).flat_map(|(_, ran)| ran);
-    let expected: Vec<&Measured> = expected.filter_map(|ran| of(ran, &group.name)).collect();
+    let expected: Vec<&Measured> =
+        expected.filter_map(|ran| measured_of(ran, &group.name)).collect();
     let mean = expected.iter().map(|got| got.rate).sum::<u64>() / expected.len().max(1) as u64;
     Row {
         group: group.name.clone(),

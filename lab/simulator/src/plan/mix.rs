@@ -92,7 +92,7 @@ fn owns(set: &Set, alone: &Alone, (index, client): (usize, &Client)) -> Vec<Own>
         owns.push(own(slowest, Kind::Slowest));
     }
     if let Some(latency) = contract.latency {
-        let mut load = Load::of(LADDER[0]);
+        let mut load = Load::from_keys(LADDER[0]);
         let pause = PAUSE.max(latency * PAUSE_LATENCIES);
         load.set_think(pause);
         owns.push(own(load, Kind::Probe));
@@ -166,9 +166,9 @@ impl Mix {
                     let neighbours = neighbours.as_ref().expect("there are others");
                     match neighbours.second {
                         Some(second) if is_second(neighbours, index, own.client) => {
-                            Load::of(second)
+                            Load::from_keys(second)
                         }
-                        _ => Load::of(neighbours.keys),
+                        _ => Load::from_keys(neighbours.keys),
                     }
                 }
             };
@@ -293,7 +293,7 @@ pub(super) enum Tested {
 }
 
 impl Tested {
-    pub(super) fn has(self, breach: &Breach) -> bool {
+    pub(super) fn covers(self, breach: &Breach) -> bool {
         self == Self::All || breach.group.is_empty() || breach.broken[1] > 0
     }
 }
@@ -313,8 +313,9 @@ pub(super) fn holds(
         let runs: Vec<Run> = some.iter().map(|index| mixes[*index].run(set)).collect();
         let ran = bench.run(&runs)?;
         let broke = some.iter().zip(&ran).find(|(index, ran)| {
-            ran.iter()
-                .any(|ran| mixes[**index].breaches(set, ran).iter().any(|breach| what.has(breach)))
+            ran.iter().any(|ran| {
+                mixes[**index].breaches(set, ran).iter().any(|breach| what.covers(breach))
+            })
         });
         if let Some((index, _)) = broke {
             let index = *index;

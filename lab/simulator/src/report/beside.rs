@@ -192,7 +192,8 @@ pub fn beside(lab: &Results, live: &Results, notes: Vec<String>) -> Beside {
 }
 
 fn clients(names: &[String], of: impl Fn(&Quantity) -> Pair) -> Vec<ClientRow> {
-    let rates: Vec<Pair> = names.iter().map(|n| of(&Quantity::of(n, Metric::Rate))).collect();
+    let rates: Vec<Pair> =
+        names.iter().map(|n| of(&Quantity::of_client(n, Metric::Rate))).collect();
     let all = rates.iter().fold((0.0, 0.0), |sum, rate| (sum.0 + rate.lab, sum.1 + rate.live));
     let percent = |part: f64, all: f64| if all > 0.0 { part / all * 100.0 } else { 0.0 };
     let row = |(name, rate): (&String, &Pair)| ClientRow {
@@ -200,8 +201,8 @@ fn clients(names: &[String], of: impl Fn(&Quantity) -> Pair) -> Vec<ClientRow> {
         rate: *rate,
         share_percent: (names.len() > 1)
             .then(|| Pair { lab: percent(rate.lab, all.0), live: percent(rate.live, all.1) }),
-        mean_ms: of(&Quantity::of(name, Metric::Mean)),
-        p99_ms: of(&Quantity::of(name, Metric::P99)),
+        mean_ms: of(&Quantity::of_client(name, Metric::Mean)),
+        p99_ms: of(&Quantity::of_client(name, Metric::P99)),
     };
     names.iter().zip(&rates).map(row).collect()
 }

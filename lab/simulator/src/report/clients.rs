@@ -63,7 +63,7 @@ impl ClientRow {
     }
 
     fn new(results: &Results, (variant, stack): (usize, usize), name: &str) -> Self {
-        let of = |metric| results.statistics(variant, stack, &Quantity::of(name, metric));
+        let of = |metric| results.statistics(variant, stack, &Quantity::of_client(name, metric));
         let (drive, longest) = (of(Metric::Drive), of(Metric::Max));
         let repeats = results.repeats(variant, stack);
         let mine = |client: &&ClientOutcome| is_process_of(&client.name, name);

@@ -139,7 +139,7 @@ fn bar(
 /// The table of all numbers, a line for each client and one for the drive.
 pub(super) fn numbers(html: &mut String, summary: &Summary) {
     let (variants, unit) = (summary.has_variants(), summary.rate_unit);
-    let columns = Columns::of(summary);
+    let columns = Columns::for_summary(summary);
     let mut titles = Vec::new();
     if columns.jobs {
         titles.extend(JOB_TITLES);

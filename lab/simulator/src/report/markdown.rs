@@ -58,7 +58,7 @@ pub(super) fn are_drawn(summaries: &[Summary]) -> bool {
 }
 
 fn overview(text: &mut String, summaries: &[Summary], pages: Option<&str>) {
-    let all = Tally::of_all(summaries);
+    let all = Tally::from_summaries(summaries);
     text.push_str(&format!("**{}.** All claims:\n\n", tally::headline(&all)));
     text.push_str(&format!("| {} |\n|---|---|---|---|\n", tally::TITLES.join(" | ")));
     for row in all.rows() {
@@ -73,7 +73,7 @@ fn overview(text: &mut String, summaries: &[Summary], pages: Option<&str>) {
     text.push_str(&format!("\n| Experiment {titles}|---|---|---|---|---|---|\n"));
     for summary in summaries.iter().filter(|summary| !summary.claims.is_empty()) {
         let (name, title) = (&summary.name, escape(&summary.title));
-        let cells = cells(&Tally::of_all([summary]));
+        let cells = cells(&Tally::from_summaries([summary]));
         let target = match pages.filter(|_| has_page(summary)) {
             Some(folder) => format!("{folder}/{}.md", slug(name)),
             None => format!("#{}", anchor(name)),

@@ -72,7 +72,7 @@ mod tests {
     /// and a single one.
     #[test]
     fn repeats_that_differ_too_much_are_a_range() {
-        let text = |samples: &[f64]| measured(&Statistics::of(samples));
+        let text = |samples: &[f64]| measured(&Statistics::from_samples(samples));
         assert_eq!(text(&[10.0, 10.04]), "10.0 ± 0.254");
         assert_eq!(text(&[253.0, 470.0]), "253 to 470");
         assert_eq!((text(&[5.0, 5.0]), text(&[7.0])), ("5.00".into(), "7.00".into()));

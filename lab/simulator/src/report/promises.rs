@@ -17,12 +17,12 @@ pub(super) const KEPT: f64 = 0.97;
 
 /// The four numbers of a run: the target's rate, its 99th percentile and longest call, and the drive's total.
 fn quantities() -> [Quantity; 4] {
-    let mine = |metric| Quantity::of(TARGET, metric);
+    let mine = |metric| Quantity::of_client(TARGET, metric);
     [mine(Metric::Rate), mine(Metric::P99), mine(Metric::Max), Quantity::TOTAL]
 }
 
 fn spot(experiment: &Experiment, variant: usize, stack: usize, quantity: Quantity) -> Spot {
-    Spot::of(experiment, &Place { variant, stack, quantity })
+    Spot::from_place(experiment, &Place { variant, stack, quantity })
 }
 
 /// Where the numbers of the table stand.

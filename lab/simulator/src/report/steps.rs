@@ -32,7 +32,7 @@ pub fn series_csv(results: &[Results]) -> String {
         for (v, variant) in experiment.variants.iter().enumerate() {
             for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
                 let clients = variant.subjects.iter();
-                let clients = clients.map(|name| Quantity::of(name, Metric::Rate));
+                let clients = clients.map(|name| Quantity::of_client(name, Metric::Rate));
                 for quantity in clients.chain([Quantity::TOTAL]) {
                     let outcome = &results.repeats(v, s)[0];
                     let rates = quantity.rates(outcome, interval, experiment.units);

@@ -49,7 +49,7 @@ fn totals(summary: &Summary) -> String {
     let hard = |claim: &&ClaimRow| claim.hard && claim.verdict == Verdict::DoesNotHold;
     let mut line = format!(
         "{}; of all claims, {} hold, {} do not ({} of them hard), {} for information",
-        headline(&Tally::of_all([summary])),
+        headline(&Tally::from_summaries([summary])),
         summary.count(Verdict::Holds),
         summary.count(Verdict::DoesNotHold),
         summary.claims.iter().filter(hard).count(),
@@ -74,7 +74,7 @@ fn new_table(titles: Vec<String>, left: usize) -> Table {
 /// What every client got: a line each, and one of the drive.
 fn rates(summary: &Summary) -> Table {
     let (variants, unit) = (summary.has_variants(), summary.rate_unit);
-    let columns = Columns::of(summary);
+    let columns = Columns::for_summary(summary);
     let mut titles = vec!["stack".to_owned(), "client".to_owned(), unit.to_owned()];
     if columns.each {
         titles.push("each process".to_owned());
@@ -115,7 +115,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn of(summary: &Summary) -> Self {
+    pub(super) fn for_summary(summary: &Summary) -> Self {
         let clients = || summary.rows.iter().flat_map(|row| &row.clients);
         let jobs = summary.rows.iter().any(|row| !row.jobs.is_empty());
         Self {

@@ -35,7 +35,7 @@ impl Terms {
     pub(super) const ALL: [Self; 3] = [Self::Minimum, Self::Latency, Self::Low];
 
     /// Those of a stack, by the throttles in its name.
-    pub(super) fn of(stack: &str) -> Self {
+    pub(super) fn for_stack(stack: &str) -> Self {
         let has = |name| stack.split(['+', '-']).any(|part| part == name);
         match (has("lat"), has("low")) {
             (true, _) => Self::Latency,
@@ -92,7 +92,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn of(alone: &Results) -> Self {
+    pub(super) fn from_results(alone: &Results) -> Self {
         let rate = |variant: usize| mean(alone.repeats(variant, 0), &total);
         let latency = |of: &dyn Fn(&Outcome) -> f64| mean(alone.repeats(0, 0), of);
         let requests = |variant| rate(variant) / 4096.0;

@@ -99,7 +99,7 @@ impl Case {
         self.clients.iter().any(|client| client.keys.contains("latency"))
     }
     /// What kind of drive it has, as in docs/evidence/search.csv.
-    pub(crate) fn on(&self) -> &'static str {
+    pub(crate) fn drive_kind(&self) -> &'static str {
         match self.disk {
             true => "disk",
             false if self.seed >= VOLUMES => "volume",
