@@ -118,7 +118,7 @@ pub(crate) fn run(
     let beside = |(lab, live): (&Results, &Results)| beside(lab, live, notes(live, path));
     let all: Vec<Beside> = in_lab.iter().zip(&live).map(beside).collect();
     let page = asked.markdown.filter(|_| interrupted.is_none());
-    tell(asked, output, page, (&here, &all))?;
+    tell(asked, output, page, &here, &all)?;
     if let Some(done) = interrupted {
         return Err(anyhow!(
             "interrupted after {done}; results are for complete experiments only, and no page is written"
@@ -176,7 +176,8 @@ fn tell(
     asked: &Asked<'_>,
     output: &Output,
     page: Option<&Path>,
-    (here, all): (&Here, &[Beside]),
+    here: &Here,
+    all: &[Beside],
 ) -> Result<()> {
     if let Some(file) = page {
         let page = beside_markdown(&format!("{HEAD}{}\n\n", here.text()), all);

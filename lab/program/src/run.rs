@@ -193,7 +193,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let (Some(file), Some(page)) = (&args.truth, &args.markdown) {
-        return compare(args, (file, page), experiments);
+        return compare(args, file, page, experiments);
     }
     if args.target.is_some() {
         return Err(Usage("--target needs --on linux".into()).into());
@@ -260,7 +260,8 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
 /// Runs the simulator with the path of the evidence in `file`, and writes the page that compares.
 fn compare(
     args: &Args,
-    (file, page): (&Path, &Path),
+    file: &Path,
+    page: &Path,
     experiments: Vec<Experiment>,
 ) -> Result<ExitCode> {
     let mut evidence = truth::Evidence::read(file)?;

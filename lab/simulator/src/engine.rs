@@ -152,7 +152,7 @@ impl<'a> Engine<'a> {
     /// Wakes an actor that works until `at`, for this much processor time: later if it waits for a processor.
     pub(crate) fn wake_after(&mut self, at: Instant, work: Nanos, token: Token) {
         match &mut self.path {
-            Some(path) if work > Nanos::ZERO => path.work(self.now, (token, at), work),
+            Some(path) if work > Nanos::ZERO => path.work(self.now, token, at, work),
             _ => self.timers.set(at, token),
         }
     }
@@ -276,7 +276,8 @@ impl<'a> Engine<'a> {
         if let Some(path) = &mut self.path {
             for done in self.drive_done.drain(..) {
                 let Sent { bytes, new_pages, .. } = device.sent[done.id as usize];
-                path.drive_has_done(self.now, (index, done), (bytes, new_pages));
+                let completion = Task::Complete(index, done);
+                path.drive_has_done(self.now, completion, bytes, new_pages);
             }
             return;
         }

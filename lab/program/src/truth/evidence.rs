@@ -83,7 +83,7 @@ impl Row {
 }
 
 /// The numbers of a client, with six significant digits.
-fn numbers(results: &Results, (variant, stack): (usize, usize), client: &str) -> Numbers {
+fn numbers(results: &Results, variant: usize, stack: usize, client: &str) -> Numbers {
     let mut numbers = Numbers::default();
     let experiment = &results.experiment;
     let digits = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
@@ -116,7 +116,7 @@ fn rows(results: &Results, put: impl Fn(&mut Row, Numbers)) -> Vec<Row> {
                     live: Numbers::default(),
                     lab: Numbers::default(),
                 };
-                put(&mut row, numbers(results, (v, s), client));
+                put(&mut row, numbers(results, v, s, client));
                 rows.push(row);
             }
         }

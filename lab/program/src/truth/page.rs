@@ -37,7 +37,7 @@ fn spread(of: &[f64]) -> String {
     }
 }
 
-fn of((near, all): (usize, usize)) -> String {
+fn near_of((near, all): (usize, usize)) -> String {
     format!("{near} of {all} ({} %)", near * 100 / all.max(1))
 }
 
@@ -46,8 +46,8 @@ fn scores(name: &str, mixes: &[Mix<'_>], ours: Of) -> String {
     let pairs: Vec<Pair> = mixes.iter().flat_map(|mix| mix.pairs(ours)).collect();
     let rows = mixes.iter().map(|mix| mix.near_rows(ours));
     let rows = rows.fold((0, 0), |sum, mix| (sum.0 + mix.0, sum.1 + mix.1));
-    let [shares, totals, means] = Kind::ALL.map(|kind| of(count(&pairs, kind)));
-    format!("| {name} | {shares} | {totals} | {means} | {} |\n", of(rows))
+    let [shares, totals, means] = Kind::ALL.map(|kind| near_of(count(&pairs, kind)));
+    format!("| {name} | {shares} | {totals} | {means} | {} |\n", near_of(rows))
 }
 
 const SCORES: &str = "| | shares within 10 % | totals within 15 % | mean latencies within 25 % | rows with all three |\n\

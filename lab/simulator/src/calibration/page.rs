@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use iofair_draw::{Axis, COLOURS, Mark, Plot, escape, fill, picture};
+use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, escape, fill, picture};
 use iofair_drive::fit::{Fitted, Residual};
 
 use super::Calibration;
 
-const SIZE: (usize, f64, f64) = (2, 560.0, 300.0);
+const GRID: Grid = Grid { columns: 2, width: 560.0, height: 300.0 };
 const MODEL: &str = COLOURS[1];
 const MEASURED: &str = COLOURS[0];
 
@@ -23,7 +23,7 @@ fn depths<'a>(fitted: &'a Fitted, before: &str) -> Vec<(f64, &'a Residual)> {
 }
 
 /// Measured dots and the model's line.
-fn panel(title: &str, (x, y): (Axis, Axis), points: &[(f64, f64, f64)]) -> Plot {
+fn panel(title: &str, x: Axis, y: Axis, points: &[(f64, f64, f64)]) -> Plot {
     let line = points.iter().map(|(x, _, model)| (*x, *model)).collect();
     let mut marks = vec![Mark::line(line, MODEL, 2.0)];
     marks.extend(points.iter().map(|(x, measured, model)| Mark::Dot {
@@ -75,14 +75,14 @@ fn panels(calibration: &Calibration, fitted: &Fitted) -> Vec<Plot> {
             .collect();
         let (low, high) = range(micros.iter().flat_map(|point| [point.1, point.2]));
         let (first, last) = range(micros.iter().map(|point| point.0));
-        let axes = (Axis::log("depth", first, last), Axis::log("us", low, high));
-        panels.push(panel(title, axes, &micros));
+        let depth = Axis::log("depth", first, last);
+        panels.push(panel(title, depth.clone(), Axis::log("us", low, high), &micros));
         if with_rates {
             let rates: Vec<_> =
                 micros.iter().map(|(d, a, b)| (*d, d / a * 1e3, d / b * 1e3)).collect();
             let (_, high) = range(rates.iter().flat_map(|point| [point.1, point.2]));
-            let axes = (Axis::log("depth", first, last), Axis::linear("thousand IOPS", high));
-            panels.push(panel("IOPS of 4 KiB random reads by depth", axes, &rates));
+            let rate = Axis::linear("thousand IOPS", high);
+            panels.push(panel("IOPS of 4 KiB random reads by depth", depth, rate, &rates));
         }
     }
     for record in calibration.records.iter().filter(|record| record.series.len() > 2) {
@@ -121,7 +121,7 @@ pub fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -> Strin
     let plots = picture(
         &calibration.title,
         &[("measured", MEASURED), ("model", MODEL)],
-        SIZE,
+        GRID,
         &panels(calibration, fitted),
     );
     let _ = writeln!(html, "<section class=\"card scroll\">{plots}</section>");

@@ -127,7 +127,8 @@ impl Chooser {
     pub(crate) fn length_at(
         &self,
         direction: Direction,
-        (offset, most): (Sectors, Sectors),
+        offset: Sectors,
+        most: Sectors,
         random: &mut Random,
     ) -> Sectors {
         let side = &self.sides[direction.index()];

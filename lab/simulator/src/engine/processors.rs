@@ -104,6 +104,13 @@ pub(crate) struct Processors<W> {
     ready: VecDeque<usize>,
 }
 
+/// Processor time of work.
+pub(crate) struct Cost {
+    pub(crate) until_done: Nanos,
+    /// What the thread is busy with afterwards.
+    pub(crate) rest: Nanos,
+}
+
 impl<W> Processors<W> {
     /// `count` idle processors without threads.
     pub(crate) fn new(count: u32, idle_exit: Nanos) -> Self {
@@ -124,25 +131,19 @@ impl<W> Processors<W> {
     }
     /// Gives a thread work that takes this much processor time.
     pub(crate) fn add(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
-        self.add_with_rest(now, thread, (cost, Nanos::ZERO), work);
+        self.add_with_rest(now, thread, Cost { until_done: cost, rest: Nanos::ZERO }, work);
     }
     /// Gives a thread work that is told when all such work of its turn is done.
     pub(crate) fn add_together(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
         self.threads[thread].work.push_back(Piece { time: cost, work: Some(work), together: true });
         self.wake(now, thread);
     }
-    /// Gives a thread work that is done after the first time and keeps the thread busy for the second one.
-    pub(crate) fn add_with_rest(
-        &mut self,
-        now: Instant,
-        thread: usize,
-        (cost, rest): (Nanos, Nanos),
-        work: W,
-    ) {
+    /// Gives a thread work that keeps it busy also after the work is done.
+    pub(crate) fn add_with_rest(&mut self, now: Instant, thread: usize, cost: Cost, work: W) {
         let queue = &mut self.threads[thread].work;
-        queue.push_back(Piece { time: cost, work: Some(work), together: false });
-        if rest > Nanos::ZERO {
-            queue.push_back(Piece { time: rest, work: None, together: false });
+        queue.push_back(Piece { time: cost.until_done, work: Some(work), together: false });
+        if cost.rest > Nanos::ZERO {
+            queue.push_back(Piece { time: cost.rest, work: None, together: false });
         }
         self.wake(now, thread);
     }
@@ -324,7 +325,7 @@ mod tests {
     fn the_rest_follows() {
         let mut two = Processors::new(2, us(30));
         let a = two.add_thread([us(5), us(0)], false);
-        two.add_with_rest(at(0), a, (us(10), us(100)), 1);
+        two.add_with_rest(at(0), a, Cost { until_done: us(10), rest: us(100) }, 1);
         two.add(at(1), a, us(10), 2);
         assert_eq!(run(&mut two), [(1, 45), (2, 160)]);
     }

@@ -146,8 +146,8 @@ fn take_lists(file: &ExperimentFile, experiment: &mut Experiment) -> Result<(), 
     for variant in &mut experiment.variants {
         for (path, entries) in lists(variant) {
             for entry in entries.into_iter().filter(|entry| entry.experiment == experiment.name) {
-                check_names(&path, &entry, ("variant", &entry.variant), &variants)?;
-                check_names(&path, &entry, ("stack", &entry.stack), &stacks)?;
+                check_names(&path, &entry, "variant", &entry.variant, &variants)?;
+                check_names(&path, &entry, "stack", &entry.stack, &stacks)?;
                 variant.fitted_on.push(entry);
             }
         }
@@ -158,7 +158,8 @@ fn take_lists(file: &ExperimentFile, experiment: &mut Experiment) -> Result<(), 
 fn check_names(
     path: &str,
     entry: &FittedOn,
-    (what, names): (&str, &Option<Names>),
+    what: &str,
+    names: &Option<Names>,
     known: &[&str],
 ) -> Result<(), ConfigError> {
     let names = names.as_ref().map(Names::as_slice).unwrap_or_default();
@@ -284,7 +285,7 @@ mod tests {
         let known = ["rand", "seq"];
         let check = |names: &str| {
             let entry = entry(Some(names), None);
-            check_names("profiles/drives/x.toml", &entry, ("variant", &entry.variant), &known)
+            check_names("profiles/drives/x.toml", &entry, "variant", &entry.variant, &known)
         };
         assert!(check("rand").is_ok());
         let error = check("rnd").expect_err("no such variant").to_string();

@@ -32,7 +32,7 @@ pub(crate) fn processes(
     group: &str,
 ) -> Result<Vec<ClientSpec>, ConfigError> {
     let count = checked_count(source, keys)?;
-    (0..count).map(|index| process(source, keys, (index, count), group.to_owned())).collect()
+    (0..count).map(|index| process(source, keys, index, count, group.to_owned())).collect()
 }
 
 fn checked_count(source: &Source, keys: &ClientFile) -> Result<u32, ConfigError> {
@@ -46,7 +46,7 @@ fn checked_count(source: &Source, keys: &ClientFile) -> Result<u32, ConfigError>
 }
 
 /// The name of process `index` of `count`.
-fn process_name(keys: &ClientFile, (index, count): (u32, u32)) -> String {
+fn process_name(keys: &ClientFile, index: u32, count: u32) -> String {
     let name = keys.name.as_ref().expect("a client without a name was refused before").get_ref();
     if count == 1 { name.clone() } else { format!("{name}.{index}") }
 }
@@ -54,11 +54,12 @@ fn process_name(keys: &ClientFile, (index, count): (u32, u32)) -> String {
 fn process(
     source: &Source,
     keys: &ClientFile,
-    place: (u32, u32),
+    index: u32,
+    count: u32,
     group: String,
 ) -> Result<ClientSpec, ConfigError> {
-    let mut spec = client(source, keys, process_name(keys, place), group)?;
-    manner::apply(source, keys, place, &mut spec)?;
+    let mut spec = client(source, keys, process_name(keys, index, count), group)?;
+    manner::apply(source, keys, index, count, &mut spec)?;
     Ok(spec)
 }
 
@@ -281,13 +282,12 @@ fn finish(
         let count = checked_count(source, keys)?;
         let contract = client_contract(source, keys)?;
         for index in 0..count {
-            let place = (index, count);
-            let group = keys.group.clone().unwrap_or_else(|| process_name(keys, place));
+            let group = keys.group.clone().unwrap_or_else(|| process_name(keys, index, count));
             if !group.is_empty() && !groups.iter().any(|g: &GroupSpec| g.name == group) {
                 groups.push(GroupSpec { name: group.clone(), contract: contract.clone() });
             }
             if keys.inactive != Some(true) {
-                clients.push(process(source, keys, place, group)?);
+                clients.push(process(source, keys, index, count, group)?);
             }
         }
         if keys.inactive != Some(true) && count > 0 {

@@ -60,7 +60,7 @@ pub(super) fn mixes(set: &Set, alone: &Alone) -> Vec<Mix> {
             continue;
         }
         seen.push(class);
-        for own in owns(set, alone, (index, client)) {
+        for own in owns(set, alone, index, client) {
             let others = set.clients.len() - 1;
             if others == 0 {
                 mixes.push(worst(set, alone, own, None));
@@ -77,7 +77,7 @@ pub(super) fn mixes(set: &Set, alone: &Alone) -> Vec<Mix> {
 }
 
 /// What a client does in worst mixes.
-fn owns(set: &Set, alone: &Alone, (index, client): (usize, &Client)) -> Vec<Own> {
+fn owns(set: &Set, alone: &Alone, index: usize, client: &Client) -> Vec<Own> {
     let contract = set.contract(&client.group);
     let slowest = alone.slowest(contract.alone);
     let own = |load, kind| Own { client: index, load, kind };
@@ -301,7 +301,8 @@ impl Tested {
 /// Is every promise kept in these mixes? Ends at the first that breaks one; `order` says which are run first, and gets the
 /// breaker to its front.
 pub(super) fn holds(
-    (bench, what): (&Bench<'_>, Tested),
+    bench: &Bench<'_>,
+    what: Tested,
     set: &Set,
     mixes: &[Mix],
     order: &mut Vec<usize>,

@@ -57,12 +57,12 @@ impl ClientRow {
         let entitlements = entitlements(&results.experiment.variants[variant]).into_iter();
         let row = |(name, part): (String, f64)| Self {
             entitlement: part,
-            ..Self::new(results, (variant, stack), &name)
+            ..Self::new(results, variant, stack, &name)
         };
         entitlements.map(row).collect()
     }
 
-    fn new(results: &Results, (variant, stack): (usize, usize), name: &str) -> Self {
+    fn new(results: &Results, variant: usize, stack: usize, name: &str) -> Self {
         let of = |metric| results.statistics(variant, stack, &Quantity::of_client(name, metric));
         let (drive, longest) = (of(Metric::Drive), of(Metric::Max));
         let repeats = results.repeats(variant, stack);
@@ -83,7 +83,7 @@ impl ClientRow {
             drive_bytes: outcomes().map(|client| client.drive_bytes).sum(),
             minimum: minimum(results, variant, name),
             entitlement: 0.0,
-            distribution: distribution(results, (variant, stack), name),
+            distribution: distribution(results, variant, stack, name),
             series: results.series(variant, stack, name),
             longest_series: results.longest_series(variant, stack, name),
         }
@@ -132,11 +132,7 @@ fn minimum(results: &Results, variant: usize, name: &str) -> f64 {
     bytes as f64 / results.experiment.units.of_client()
 }
 
-fn distribution(
-    results: &Results,
-    (variant, stack): (usize, usize),
-    name: &str,
-) -> Vec<(u64, f64)> {
+fn distribution(results: &Results, variant: usize, stack: usize, name: &str) -> Vec<(u64, f64)> {
     let mut all = Histogram::new();
     for outcome in results.repeats(variant, stack) {
         all.merge(&merged(outcome, |process| is_process_of(process, name)));

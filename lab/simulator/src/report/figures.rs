@@ -43,25 +43,25 @@ pub(super) fn rates(html: &mut String, summary: &Summary) {
     if clients.len() > CHARTS_MAX {
         for rows in summary.rows.chunk_by(|a, b| a.variant == b.variant) {
             let title = if rows[0].variant.is_empty() { "clients" } else { &rows[0].variant };
-            chart(html, (&format!("{title}: rates"), unit), &by_client(summary, &clients, rows));
+            chart(html, &format!("{title}: rates"), unit, &by_client(summary, &clients, rows));
         }
     } else {
         for name in &clients {
             let of_client = |row: &Row| row.client(name).map(|client| client.rate);
             let subject = |subject: &Subject| *subject == Subject::Client((*name).to_owned());
             let all = groups(summary, of_client, subject);
-            chart(html, (&format!("{name}: rate"), unit), &all);
+            chart(html, &format!("{name}: rate"), unit, &all);
             let mut rows = summary.rows.iter().filter_map(|row| row.client(name));
             if rows.any(ClientRow::uses_cache) {
                 let at_drive = |row: &Row| row.client(name).and_then(|client| client.drive);
                 let all = groups(summary, at_drive, |_| false);
-                chart(html, (&format!("{name}: at the drive"), unit), &all);
+                chart(html, &format!("{name}: at the drive"), unit, &all);
             }
         }
     }
     let of_total = |row: &Row| Some(row.total);
     let total = groups(summary, of_total, |s| *s == Subject::Total);
-    chart(html, ("total: rate of the drive", unit), &total);
+    chart(html, "total: rate of the drive", unit, &total);
     html.push_str("</div>\n");
 }
 
@@ -75,7 +75,7 @@ fn by_client(summary: &Summary, clients: &[&str], rows: &[Row]) -> Vec<Group> {
     clients.iter().map(group).collect()
 }
 
-fn chart(html: &mut String, (title, unit): (&str, &str), groups: &[Group]) {
+fn chart(html: &mut String, title: &str, unit: &str, groups: &[Group]) {
     if groups.iter().all(|group| group.bars.is_empty()) {
         return;
     }
@@ -219,7 +219,7 @@ pub(super) fn latencies(html: &mut String, summary: &Summary) {
             escape(name)
         );
         for rows in summary.rows.chunk_by(|a, b| a.variant == b.variant) {
-            latency(html, summary, (name, seconds), rows);
+            latency(html, summary, name, seconds, rows);
         }
         html.push_str("</div>");
         if seconds.is_some() {
@@ -230,12 +230,7 @@ pub(super) fn latencies(html: &mut String, summary: &Summary) {
 }
 
 /// Charts of one client and variant; `seconds`: the interval of what is drawn over time.
-fn latency(
-    html: &mut String,
-    summary: &Summary,
-    (name, seconds): (&str, Option<f64>),
-    rows: &[Row],
-) {
+fn latency(html: &mut String, summary: &Summary, name: &str, seconds: Option<f64>, rows: &[Row]) {
     let mine = || rows.iter().filter_map(|row| Some((row, row.client(name)?)));
     let curves: Vec<_> = mine()
         .map(|(row, client)| Curve {

@@ -28,7 +28,7 @@ struct Entry<'a> {
 }
 
 /// One run as fio's `json+` has it.
-pub fn fio_json(results: &Results, (stack, repeat): (usize, usize)) -> String {
+pub fn fio_json(results: &Results, stack: usize, repeat: usize) -> String {
     let experiment = &results.experiment;
     let outcome = &results.repeats(0, stack)[repeat];
     let options = |all: &[(String, String)]| -> Map<String, Value> {
@@ -277,7 +277,7 @@ fn shares(of: &Histogram, scale: u64, bounds: &[u64]) -> Value {
 
 /// The logs of a run: names and contents. Each client has those of `write_bw_log`, `write_iops_log` and `write_lat_log`, with
 /// an entry for each interval and direction.
-pub fn fio_logs(results: &Results, (stack, repeat): (usize, usize)) -> Vec<(String, String)> {
+pub fn fio_logs(results: &Results, stack: usize, repeat: usize) -> Vec<(String, String)> {
     let outcome = &results.repeats(0, stack)[repeat];
     let Some(interval) = results.experiment.interval.filter(|interval| interval.0 > 0) else {
         return Vec::new();

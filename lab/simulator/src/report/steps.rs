@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use iofair_draw::{Axis, COLOURS, Mark, Plot, picture};
+use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, picture};
 
 use super::number::short;
 use super::promises::{TARGET, minimum};
@@ -146,7 +146,7 @@ pub fn steps_table(experiments: &[Experiment], csv: &str) -> Result<String, Stri
                 let (seconds, rates) = series
                     .get(&key.map(str::to_owned))
                     .ok_or_else(|| format!("no line of {of} [{}]", variant.name))?;
-                fill(&mut cells, claim, (*seconds, rates));
+                fill(&mut cells, claim, *seconds, rates);
             }
             let steps: Vec<_> = steps(experiment, index).into_iter().map(short).collect();
             let at = if steps.is_empty() { "-".to_owned() } else { steps.join(", ") };
@@ -157,7 +157,7 @@ pub fn steps_table(experiments: &[Experiment], csv: &str) -> Result<String, Stri
 }
 
 /// Puts what a claim says into its cells.
-fn fill(cells: &mut [String], claim: &Claim, (seconds, rates): (f64, &[f64])) {
+fn fill(cells: &mut [String], claim: &Claim, seconds: f64, rates: &[f64]) {
     let time = |index: Option<usize>| {
         index.map_or("-".to_owned(), |index| format!("{} s", short(index as f64 * seconds)))
     };
@@ -229,7 +229,7 @@ fn draw(experiment: &Experiment, index: usize, rates: &[(&str, &Series)]) -> Str
     let panels =
         [panel("target, and its minimum", largest_own, own), panel("the others", largest, all)];
     let title = format!("{}: {}", variant.drive, variant.name);
-    picture(&title, &legend, (2, 430.0, 230.0), &panels)
+    picture(&title, &legend, Grid { columns: 2, width: 430.0, height: 230.0 }, &panels)
 }
 
 #[cfg(test)]

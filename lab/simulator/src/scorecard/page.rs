@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use iofair_draw::{Axis, COLOURS, Mark, Plot, escape, fill, picture};
+use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, escape, fill, picture};
 
 use super::score::{Grade, Score, Scorecard};
 use super::text::{HEADER, MEANINGS, cells, conditions, sentence};
@@ -162,5 +162,6 @@ fn pareto(card: &Scorecard) -> String {
         }
     };
     let panels: Vec<Plot> = (0..kinds).map(panel).collect();
-    picture("Up and right is better", &[], (2, 470.0, 230.0), &panels)
+    let grid = Grid { columns: 2, width: 470.0, height: 230.0 };
+    picture("Up and right is better", &[], grid, &panels)
 }

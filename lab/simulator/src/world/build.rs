@@ -92,7 +92,7 @@ fn build_over<'a>(
     let threads = threads(&specs, &clients, &mut controllers)?;
     let flushers = Flushers::new(scenario, &specs, &clients, &mut controllers)?;
     let actor = (specs.len() + flushers.count()) as u32;
-    let journal = journal(scenario, &mut controllers, (actor, capacity))?;
+    let journal = journal(scenario, &mut controllers, actor, capacity)?;
     let longest = scenario.host.writeback_request.min(facts.max_request);
     let collect_window = scenario.host.collect_window;
     let (first_actor, pages) = (specs.len() as u32, scenario.host.memory / (PAGE * 512));
@@ -154,7 +154,8 @@ fn shared_path(
 fn journal(
     scenario: &Scenario,
     controllers: &mut Controllers,
-    (actor, capacity): (u32, Sectors),
+    actor: u32,
+    capacity: Sectors,
 ) -> Result<Option<Journal>, RunError> {
     let Some(JournalSpec { group, barrier }) = &scenario.host.journal else { return Ok(None) };
     let client = controllers.add_client(controllers.find(group)?, Priority::default())?;

@@ -1,6 +1,6 @@
 //! All published numbers of all sources in one picture: ours against theirs, a plot for each kind of number.
 
-use iofair_draw::{Axis, COLOURS, Mark, Plot, fill, picture};
+use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, fill, picture};
 
 use super::distance::compared;
 use crate::report::summary::Summary;
@@ -18,7 +18,8 @@ const FITTED: &str = COLOURS[2];
 pub fn scatter(summaries: &[Summary]) -> String {
     let panels: Vec<Plot> = (0..PLOTS.len()).filter_map(|kind| panel(summaries, kind)).collect();
     let legend = [("held-out", HELD_OUT), ("fitted", FITTED)];
-    picture("Ours against what is published", &legend, (3, 330.0, 330.0), &panels)
+    let grid = Grid { columns: 3, width: 330.0, height: 330.0 };
+    picture("Ours against what is published", &legend, grid, &panels)
 }
 
 /// Which plot a unit is in, and the factor to the plot's unit.
