@@ -6,9 +6,9 @@ fn themes(style: &str) -> [Vec<(String, [f64; 3])>; 2] {
         style.split_once("prefers-color-scheme: dark").expect("there is a dark theme");
     let dark = dark.split_once("\n}").expect("it ends").0;
     [light.split_once('}').expect("it ends").0, dark].map(|text| {
-        let declarations =
-            text.split([';', '{', '}']).filter_map(|it| it.trim().strip_prefix("--"));
-        let pairs = declarations.filter_map(|it| it.split_once(": #"));
+        let lines = text.split([';', '{', '}']).map(str::trim);
+        let declarations = lines.filter_map(|line| line.strip_prefix("--"));
+        let pairs = declarations.filter_map(|declaration| declaration.split_once(": #"));
         pairs.map(|(name, hex)| (name.to_owned(), channels(hex))).collect()
     })
 }
@@ -16,7 +16,7 @@ fn themes(style: &str) -> [Vec<(String, [f64; 3])>; 2] {
 /// Red, green and blue, from 0 to 1.
 fn channels(hex: &str) -> [f64; 3] {
     let hex = match hex.len() {
-        3 => hex.chars().flat_map(|it| [it, it]).collect(),
+        3 => hex.chars().flat_map(|digit| [digit, digit]).collect(),
         _ => hex.to_owned(),
     };
     [0, 2, 4]
@@ -25,8 +25,9 @@ fn channels(hex: &str) -> [f64; 3] {
 
 /// WCAG's relative luminance.
 fn luminance(colour: [f64; 3]) -> f64 {
-    let linear =
-        colour.map(|it| if it <= 0.04045 { it / 12.92 } else { ((it + 0.055) / 1.055).powf(2.4) });
+    let linear = colour.map(|channel| {
+        if channel <= 0.04045 { channel / 12.92 } else { ((channel + 0.055) / 1.055).powf(2.4) }
+    });
     0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 }
 
@@ -53,7 +54,7 @@ fn colours_have_contrast() {
     assert!((contrast([0.0; 3], [1.0; 3]) - 21.0).abs() < 1e-9);
     for (theme, colours) in ["light", "dark"].iter().zip(themes(crate::STYLE)) {
         let of = |name: &str| {
-            let found = colours.iter().find(|it| it.0 == name);
+            let found = colours.iter().find(|known| known.0 == name);
             found.unwrap_or_else(|| panic!("{theme}: no colour {name}")).1
         };
         for (text, back) in TEXT {

@@ -21,6 +21,6 @@ pub use bars::{Bar, Group, bar_chart};
 pub use legend::{Sign, legend};
 pub use look::{COLOURS, FILE, Look, PAGE, STACKS, fill, stack};
 pub use page::{FOOT, STYLE, legend_of_stacks, page};
-pub use plot::{Axis, Mark, Plot, picture};
+pub use plot::{Axis, Grid, Mark, Plot, picture};
 pub use scale::{Scale, tick_label};
 pub use svg::{BOLD, END, MIDDLE, Point, Svg, escape, line};

@@ -37,8 +37,8 @@ impl Axis {
         Self::new(name, Scale::powers(low, high))
     }
     /// From zero or logarithmic, as the values need it; its name says which.
-    pub fn of(name: &str, values: impl Iterator<Item = f64>) -> Self {
-        let scale = Scale::of(values);
+    pub fn for_values(name: &str, values: impl Iterator<Item = f64>) -> Self {
+        let scale = Scale::for_values(values);
         Self::new(&format!("{name}{}", if scale.is_log() { ", logarithmic" } else { "" }), scale)
     }
     /// The same with other ticks.
@@ -190,11 +190,22 @@ impl Plot {
     }
 }
 
-/// Plots in rows of `columns`, each of this size, under a title and a legend of colours; a file of its own.
+/// Columns of a picture, and the size of each plot in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    /// Plots in a row.
+    pub columns: usize,
+    /// Width of a plot.
+    pub width: f64,
+    /// Height of a plot.
+    pub height: f64,
+}
+
+/// Plots in a grid under a title and a legend of colours; a file of its own.
 pub fn picture(
     title: &str,
     colours: &[(&str, &str)],
-    (columns, width, height): (usize, f64, f64),
+    Grid { columns, width, height }: Grid,
     plots: &[Plot],
 ) -> String {
     const HEAD: f64 = 44.0;
@@ -266,7 +277,8 @@ mod tests {
         let (x, y) = (Axis::exact("s", 1.0), Axis::linear("MB/s", 1.0));
         assert!((Axis::log("", 0.1, 100.0).reversed().place(1.0) - 2.0 / 3.0).abs() < 1e-9);
         let plot = Plot { title: "one".to_owned(), x, y, marks };
-        let svg = picture("t", &[("red", COLOURS[0])], (2, 300.0, 200.0), &[plot.clone(), plot]);
+        let grid = Grid { columns: 2, width: 300.0, height: 200.0 };
+        let svg = picture("t", &[("red", COLOURS[0])], grid, &[plot.clone(), plot]);
         assert!(svg.starts_with("<svg xmlns") && svg.ends_with("</svg>\n"));
         assert!(
             svg.contains("a &amp; b") && svg.contains("&lt;x&gt;") && svg.contains("translate(300")

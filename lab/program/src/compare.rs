@@ -118,14 +118,14 @@ fn questions(args: &Args) -> Result<Vec<Question>> {
         return Err(Usage("--time 0s measures nothing; allowed: more than 0s".into()).into());
     }
     let named = |given: &[String], usual: &[&str]| match given {
-        [] => usual.iter().map(|it| (*it).to_owned()).collect(),
+        [] => usual.iter().map(|stack| (*stack).to_owned()).collect(),
         given => given.to_vec(),
     };
     let mut stacks = named(&args.stacks, &STACKS);
     let mut seen: Vec<String> = Vec::new();
-    stacks.retain(|it| {
-        !seen.contains(it) && {
-            seen.push(it.clone());
+    stacks.retain(|stack| {
+        !seen.contains(stack) && {
+            seen.push(stack.clone());
             true
         }
     });

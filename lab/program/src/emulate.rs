@@ -61,7 +61,7 @@ pub(crate) struct Args {
 
 /// What is said when the device can be used, and again at the end.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Report<'a> {
     ready: bool,
     profile: &'a str,
     device: &'a Path,
@@ -121,15 +121,15 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let mut emulation = Emulation::start(args, profile, bytes, kind)?;
     let fidelity = emulation.measure()?;
     emulation.timing.take_lateness();
-    let told = emulation.told(&fidelity, None);
-    output.announce(&told, || emulation.text(&fidelity))?;
+    let report = emulation.report(&fidelity, None);
+    output.announce(&report, || emulation.text(&fidelity))?;
     emulation.wait(&signals)?;
     let late = emulation.timing.take_lateness();
     let (requests, late_max_ns) = (late.completed, late.max.0);
     let late = Late { requests, late: late.late, late_max_ns };
-    let told = emulation.told(&fidelity, Some(late));
-    output.announce(&told, || {
-        let mark = mark(told.keeps_pace);
+    let report = emulation.report(&fidelity, Some(late));
+    output.announce(&report, || {
+        let mark = mark(report.keeps_pace);
         format!("{}\n{mark}", late.text())
     })?;
     emulation.stop()?;
@@ -197,9 +197,9 @@ impl<'a> Emulation<'a> {
         path::measure(&self.place.device, &self.profile, lead)
             .with_context(|| format!("measuring {}", self.place.device.display()))
     }
-    fn told(&self, fidelity: &'a Fidelity, lateness: Option<Late>) -> Told<'_> {
+    fn report(&self, fidelity: &'a Fidelity, lateness: Option<Late>) -> Report<'_> {
         let keeps_pace = fidelity.keeps_pace() && lateness.is_none_or(Late::keeps_pace);
-        Told {
+        Report {
             ready: lateness.is_none(),
             profile: &self.args.profile,
             device: &self.place.device,

@@ -28,7 +28,7 @@ pub(crate) fn write(directory: &Path, all: &[Results]) -> Result<()> {
                 if experiment.repeats > 1 {
                     place.push(repeat.to_string());
                 }
-                run(&place, results, (stack, repeat))
+                write_run(&place, results, stack, repeat)
                     .with_context(|| format!("cannot write to {}", place.display()))?;
             }
         }
@@ -36,10 +36,10 @@ pub(crate) fn write(directory: &Path, all: &[Results]) -> Result<()> {
     Ok(())
 }
 
-fn run(place: &Path, results: &Results, at: (usize, usize)) -> Result<()> {
+fn write_run(place: &Path, results: &Results, stack: usize, repeat: usize) -> Result<()> {
     fs::create_dir_all(place)?;
-    fs::write(place.join("fio.json"), report::fio_json(results, at))?;
-    for (name, text) in report::fio_logs(results, at) {
+    fs::write(place.join("fio.json"), report::fio_json(results, stack, repeat))?;
+    for (name, text) in report::fio_logs(results, stack, repeat) {
         fs::write(place.join(name), text)?;
     }
     Ok(())

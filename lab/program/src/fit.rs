@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let paths: Vec<PathBuf> = fit::experiments(&args.experiments).into_iter().collect();
     let rows = parallel(jobs, &paths, &|path| fit::rows(path, &simulate))?;
     let known = ranges::all();
-    let wanted: Vec<Target> = targets.iter().filter(|it| asked(it)).cloned().collect();
+    let wanted: Vec<Target> = targets.iter().filter(|target| asked(target)).cloned().collect();
     let count = AtomicUsize::new(0);
     let computed = parallel(jobs, &wanted, &|target| {
         let range = fit::range(target, &rows, &simulate)?;
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         Ok(range)
     })?;
     // What was not asked for stays as it is, if the program has it.
-    targets.retain(|it| asked(it) || known.iter().any(|its| is_of(its, it)));
+    targets.retain(|target| asked(target) || known.iter().any(|range| is_of(range, target)));
     let ranges: Vec<_> = targets
         .iter()
         .filter_map(|target| computed.iter().chain(&known).find(|range| is_of(range, target)))

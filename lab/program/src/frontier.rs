@@ -83,7 +83,7 @@ mod tests {
             let has = |name: &String| {
                 let stack = TABLE.stack(name).expect("made of rows");
                 let throttles = stack.throttles.iter().map(|stage| stage.row.name);
-                throttles.chain([stack.scheduler.row.name]).any(|it| it == row.name)
+                throttles.chain([stack.scheduler.row.name]).any(|policy| policy == row.name)
             };
             assert!(stacks.iter().any(has), "{}", row.name);
         }

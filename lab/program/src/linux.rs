@@ -21,6 +21,7 @@ use iofair_simulator::experiment::{self, Experiment, Results, Runner};
 use iofair_simulator::outcome::Outcome;
 use iofair_simulator::scenario::Scenario;
 
+pub(crate) use self::copies::Copies;
 use self::execute::execute;
 pub(crate) use self::path::{Measured, deep_iops, is_drive_the_limit};
 use self::plan::{page_cache, plan};
@@ -80,8 +81,9 @@ pub(crate) fn run(
         check(experiment, asked).map_err(Usage)?;
     }
     site::check(asked.target)?;
-    let mut clients = experiments.iter().flat_map(|it| &it.variants).flat_map(|it| &it.clients);
-    if !asked.quiet && clients.any(|it| it.job.buffered) && gives_memory_back() {
+    let variants = experiments.iter().flat_map(|experiment| &experiment.variants);
+    let mut clients = variants.flat_map(|variant| &variant.clients);
+    if !asked.quiet && clients.any(|client| client.job.buffered) && gives_memory_back() {
         say(format_args!(
             "this machine gives free memory back to its host, so new pages take buffered clients longer; \
              `echo 11 >{PAGE_REPORTING}` ends that"
@@ -127,9 +129,9 @@ fn measure_path(
     }
     let drive = &experiment.variants[0].drive;
     let mut path = path::measure(drive, watch)?;
-    let mut clients = experiment.variants.iter().flat_map(|it| &it.clients);
-    if asked.for_simulator && clients.any(|it| it.job.buffered) {
-        path.copies = copies::measure(drive, path.work.map(|it| it[2]), watch)?;
+    let mut clients = experiment.variants.iter().flat_map(|variant| &variant.clients);
+    if asked.for_simulator && clients.any(|client| client.job.buffered) {
+        path.copies = copies::measure(drive, path.work.map(|work| work[2]), watch)?;
     }
     Ok(Some(path))
 }
@@ -141,7 +143,7 @@ fn gives_memory_back() -> bool {
 }
 
 fn is_given_back(order: &str) -> bool {
-    order.trim().parse::<i64>().is_ok_and(|it| (0..=10).contains(&it))
+    order.trim().parse::<i64>().is_ok_and(|adjustment| (0..=10).contains(&adjustment))
 }
 
 /// What a run of this scenario is on Linux, in a form that changes when that does.
@@ -149,7 +151,7 @@ pub(crate) fn described(scenario: &Scenario) -> Result<String> {
     let plan = plan(scenario).map_err(|error| anyhow!(error))?;
     let Scenario { drive, time, ramp, .. } = scenario;
     let cache = page_cache(scenario).map_err(|error| anyhow!(error))?;
-    let cache = cache.map_or(String::new(), |it| format!(" {it:?}"));
+    let cache = cache.map_or(String::new(), |cache| format!(" {cache:?}"));
     Ok(format!("{drive} {time} {ramp} {plan:?}{cache}"))
 }
 

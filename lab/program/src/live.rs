@@ -87,8 +87,8 @@ pub(crate) fn run(
     experiments: Vec<Experiment>,
     output: &Output,
 ) -> Result<ExitCode> {
-    experiments.iter().try_for_each(|it| check(it).map_err(Usage))?;
-    let time: u64 = experiments.iter().map(|it| it.simulated().0).sum();
+    experiments.iter().try_for_each(|experiment| check(experiment).map_err(Usage))?;
+    let time: u64 = experiments.iter().map(|experiment| experiment.simulated().0).sum();
     if time > TIME_MAX.0 {
         let (time, most) = (watch::duration(Nanos(time)), watch::duration(TIME_MAX));
         return Err(Usage(format!(
@@ -118,7 +118,7 @@ pub(crate) fn run(
     let beside = |(lab, live): (&Results, &Results)| beside(lab, live, notes(live, path));
     let all: Vec<Beside> = in_lab.iter().zip(&live).map(beside).collect();
     let page = asked.markdown.filter(|_| interrupted.is_none());
-    tell(asked, output, page, (&here, &all))?;
+    tell(asked, output, page, &here, &all)?;
     if let Some(done) = interrupted {
         return Err(anyhow!(
             "interrupted after {done}; results are for complete experiments only, and no page is written"
@@ -137,7 +137,7 @@ pub(crate) fn measure(
     quiet: bool,
     each: &mut dyn FnMut(&Results, Disturbed) -> Result<()>,
 ) -> Result<()> {
-    experiments.iter().try_for_each(|it| check(it).map_err(Usage))?;
+    experiments.iter().try_for_each(|experiment| check(experiment).map_err(Usage))?;
     let watch = Watch::new(&experiments, quiet)?;
     let path = path::measure(&watch.socket("path")).context("the path could not be measured")?;
     live(experiments, path, &watch, each)?;
@@ -161,7 +161,7 @@ fn live(
         match experiment::run(vec![experiment], &runner) {
             Ok(results) => {
                 let disturbed = watch.take_disturbed();
-                results.iter().try_for_each(|it| each(it, disturbed))?;
+                results.iter().try_for_each(|result| each(result, disturbed))?;
                 all.extend(results);
             }
             Err(_) if watch.is_over() => break,
@@ -176,7 +176,8 @@ fn tell(
     asked: &Asked<'_>,
     output: &Output,
     page: Option<&Path>,
-    (here, all): (&Here, &[Beside]),
+    here: &Here,
+    all: &[Beside],
 ) -> Result<()> {
     if let Some(file) = page {
         let page = beside_markdown(&format!("{HEAD}{}\n\n", here.text()), all);
@@ -214,9 +215,9 @@ fn check(experiment: &Experiment) -> Result<(), String> {
                 "{clients} processes (`count`), because each has a connection of its own; at most {CLIENTS_MAX}"
             ));
         }
-        let job = |it: &&iofair_simulator::scenario::ClientSpec| {
-            let sizes = it.job.calls.sizes.iter().flatten().map(|size| size.0);
-            sizes.chain([it.job.block]).any(|length| length > BLOCK_MAX)
+        let job = |client: &&iofair_simulator::scenario::ClientSpec| {
+            let sizes = client.job.calls.sizes.iter().flatten().map(|size| size.0);
+            sizes.chain([client.job.block]).any(|length| length > BLOCK_MAX)
         };
         if let Some(client) = variant.clients.iter().find(job) {
             let (name, most) = (&client.name, BLOCK_MAX.bytes() >> 20);

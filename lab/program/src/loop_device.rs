@@ -90,7 +90,7 @@ pub(crate) fn mounts_of(device: &Path) -> Vec<String> {
         let (from, at) = (words.next()?, words.next()?);
         let rest = from.strip_prefix(&*device)?;
         let partition = rest.strip_prefix('p').unwrap_or("-");
-        let ours = rest.is_empty() || partition.bytes().all(|it| it.is_ascii_digit());
+        let ours = rest.is_empty() || partition.bytes().all(|digit| digit.is_ascii_digit());
         // The kernel writes a space in a path as \040.
         ours.then(|| at.replace("\\040", " "))
     };

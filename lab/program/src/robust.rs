@@ -75,7 +75,7 @@ pub(crate) fn journal(out: &Path) -> PathBuf {
 fn known(path: &Path) -> Result<Known> {
     let mut known = Known::new();
     match fs::metadata(path) {
-        Ok(it) if it.len() > BYTES_MAX => {
+        Ok(known) if known.len() > BYTES_MAX => {
             return Err(Usage(format!("{} is too long for a journal", path.display())).into());
         }
         Ok(_) => {}
@@ -86,7 +86,7 @@ fn known(path: &Path) -> Result<Known> {
         // A line that was cut off by a kill is done again.
         let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
         let numbers =
-            line.numbers.into_iter().filter_map(|(key, it)| Some((key, it.parse().ok()?)));
+            line.numbers.into_iter().filter_map(|(key, number)| Some((key, number.parse().ok()?)));
         known.insert((line.experiment, line.draw, line.runs), numbers.collect());
     }
     Ok(known)
@@ -120,7 +120,8 @@ impl Book {
         Ok(Self { file: Mutex::new(file), known: Mutex::new(known) })
     }
     fn put(&self, experiment: &Experiment, task: Task, runs: u64, numbers: ByClaim) -> Result<()> {
-        let text = numbers.iter().map(|(key, it)| (key.clone(), format!("{it:?}"))).collect();
+        let text =
+            numbers.iter().map(|(key, number)| (key.clone(), format!("{number:?}"))).collect();
         let name = experiment.name.clone();
         let line = Line { experiment: name.clone(), draw: task.draw, runs, numbers: text };
         let line = serde_json::to_string(&line)? + "\n";
@@ -139,7 +140,7 @@ fn work(asked: &Asked<'_>, task: Task, book: &Book, stop: &AtomicBool) -> Result
         (0..experiment.claims.len()).map(|claim| draws::key(&experiment, claim)).collect();
     let place = (experiment.name.clone(), task.draw, runs);
     let is_done = |known: &Known| {
-        known.get(&place).is_some_and(|it| keys.iter().all(|key| it.contains_key(key)))
+        known.get(&place).is_some_and(|draw| keys.iter().all(|key| draw.contains_key(key)))
     };
     if is_done(&book.known.lock().expect("no thread panics with it")) {
         return Ok(());
@@ -172,7 +173,7 @@ fn rows(asked: &Asked<'_>, known: &Known) -> Result<Vec<Row>> {
         let Some(experiment) = last else { continue };
         for (claim, numbers) in experiment.claims.iter().zip(&all) {
             if !numbers.is_empty() && claim.verdict(numbers[0]).words() != "informative" {
-                let draws = Draws::of(claim, numbers);
+                let draws = Draws::for_claim(claim, numbers);
                 rows.push(Row { claim: robust::claim_of(&experiment, claim), draws });
             }
         }

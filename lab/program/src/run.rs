@@ -165,7 +165,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         return evidence(args, file, experiments);
     }
     if args.on == World::Serve {
-        if [&args.csv, &args.html, &args.series, &args.frontier].iter().any(|it| it.is_some()) {
+        if [&args.csv, &args.html, &args.series, &args.frontier].iter().any(|path| path.is_some()) {
             let message = "--csv, --series, --frontier and --html need the simulator; --on serve supports --markdown and --json";
             return Err(Usage(message.into()).into());
         }
@@ -182,9 +182,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             for_simulator: false,
         };
         let (mut results, here) = linux::run(&asked, experiments, &mut |_, _| Ok(()))?;
-        for it in &mut results {
-            it.experiment.note =
-                format!("{} {}", here.text(), it.experiment.note).trim().to_owned();
+        for result in &mut results {
+            result.experiment.note =
+                format!("{} {}", here.text(), result.experiment.note).trim().to_owned();
         }
         print(args, &results, output)?;
         if !args.quiet && !output.json {
@@ -193,7 +193,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let (Some(file), Some(page)) = (&args.truth, &args.markdown) {
-        return compare(args, (file, page), experiments);
+        return compare(args, file, page, experiments);
     }
     if args.target.is_some() {
         return Err(Usage("--target needs --on linux".into()).into());
@@ -243,8 +243,8 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
         World::Serve => {
             let (kernel, mut store) = (kernel()?, truth::Store::open(file, truth::World::Live)?);
             let mut missing = store.missing(experiments)?;
-            for it in &mut missing {
-                kernel.path(kernel.measured(it)?).apply(it);
+            for experiment in &mut missing {
+                kernel.path(kernel.measured(experiment)?).apply(experiment);
             }
             live::measure(missing, args.quiet, &mut |results, disturbed| {
                 let mut part = kernel.measured(&results.experiment)?.clone();
@@ -260,7 +260,8 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
 /// Runs the simulator with the path of the evidence in `file`, and writes the page that compares.
 fn compare(
     args: &Args,
-    (file, page): (&Path, &Path),
+    file: &Path,
+    page: &Path,
     experiments: Vec<Experiment>,
 ) -> Result<ExitCode> {
     let mut evidence = truth::Evidence::read(file)?;
@@ -293,7 +294,7 @@ fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> 
     })?;
     save(args.markdown.as_deref(), || {
         let beside = args.markdown.as_deref().and_then(Path::parent);
-        let folder = args.pages.as_deref().and_then(|it| it.strip_prefix(beside?).ok()?.to_str());
+        let folder = args.pages.as_deref().and_then(|dir| dir.strip_prefix(beside?).ok()?.to_str());
         report::markdown(&summaries, folder)
     })?;
     if let Some(folder) = &args.pages {

@@ -60,7 +60,7 @@ fn lists_are_json() {
 #[test]
 fn sentences_have_their_numbers() {
     let names = json(&["list", "policies", "--json"]);
-    let names = names.as_array().expect("a list").iter().filter_map(|it| it["name"].as_str());
+    let names = names.as_array().expect("a list").iter().filter_map(|row| row["name"].as_str());
     let output = iofair(&["list", "policies"].into_iter().chain(names).collect::<Vec<_>>());
     let pages = String::from_utf8_lossy(&output.stdout);
     assert!(pages.contains("of its 10 MB/s") && pages.contains("Fails:"), "{pages}");

@@ -39,7 +39,7 @@ fn a_scorecard_tells_who_keeps_a_minimum() {
     let lowest = |score: &serde_json::Value| {
         let kept = score["kept"].as_array().unwrap();
         assert_eq!(kept.len(), 4);
-        kept.iter().map(|it| it["part"].as_f64().unwrap()).fold(f64::INFINITY, f64::min)
+        kept.iter().map(|group| group["part"].as_f64().unwrap()).fold(f64::INFINITY, f64::min)
     };
     let parts: Vec<f64> = scores.iter().map(lowest).collect();
     assert!(parts[0] < 0.5 && parts[1] > 0.9, "{parts:?}");

@@ -99,9 +99,9 @@ fn results_are_written_as_fio_does() {
     assert_eq!(writer["write"]["total_ios"], 2048);
     assert_eq!(writer["sync"]["total_ios"], 127);
     let bins = writer["write"]["clat_ns"]["bins"].as_object().unwrap();
-    assert_eq!(bins.values().map(|it| it.as_u64().unwrap()).sum::<u64>(), 2048);
+    assert_eq!(bins.values().map(|bin| bin.as_u64().unwrap()).sum::<u64>(), 2048);
     let shares = ["latency_ns", "latency_us", "latency_ms"].map(|unit| {
-        writer[unit].as_object().unwrap().values().map(|it| it.as_f64().unwrap()).sum::<f64>()
+        writer[unit].as_object().unwrap().values().map(|part| part.as_f64().unwrap()).sum::<f64>()
     });
     assert!((shares.iter().sum::<f64>() - 100.0).abs() < 1e-6, "{shares:?}");
     let p99 = writer["write"]["clat_ns"]["percentile"]["99.000000"].as_u64().unwrap();

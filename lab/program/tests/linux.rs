@@ -28,14 +28,14 @@ fn left(id: u32) -> Vec<String> {
     let mut left = Vec::new();
     for root in ["/sys/fs/cgroup/blkio", "/sys/fs/cgroup"] {
         let entries = fs::read_dir(root).into_iter().flatten().flatten();
-        let names = entries.map(|it| it.file_name().to_string_lossy().into_owned());
-        left.extend(names.filter(|it| it.starts_with(&format!("iofair-{id}-"))));
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        left.extend(names.filter(|name| name.starts_with(&format!("iofair-{id}-"))));
     }
     let ours = format!("iofair-live-{id}/");
     let loops = Command::new("losetup").arg("-a").output().unwrap();
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let lines = String::from_utf8_lossy(&loops.stdout) + mounts.as_str();
-    left.extend(lines.lines().filter(|it| it.contains(&ours)).map(str::to_owned));
+    left.extend(lines.lines().filter(|line| line.contains(&ours)).map(str::to_owned));
     left
 }
 
@@ -79,7 +79,7 @@ fn needs_root_needs_clients_readers_run_under_bfq() {
         told["runs"][0]["clients"].as_array().or_else(|| told[0]["runs"][0]["clients"].as_array());
     let clients = clients.unwrap_or_else(|| panic!("{told}"));
     assert_eq!(clients.len(), 2);
-    assert!(clients.iter().all(|it| it["bytes_per_s"].as_f64().unwrap() > 0.0), "{told}");
+    assert!(clients.iter().all(|client| client["bytes_per_s"].as_f64().unwrap() > 0.0), "{told}");
     // First the kernel, then live, then the page.
     let steps = [
         &["--on", "serve", "--evidence", evidence][..],

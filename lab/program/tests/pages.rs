@@ -28,10 +28,10 @@ fn needs_chromium_reports_can_be_sorted_and_saved() {
     let browser = Browser::start();
     for page in [&run, &compare] {
         browser.open(&format!("file://{page}"));
-        let column = "[...[...document.querySelectorAll('table')].find((it) => it.querySelector('.sort')).rows].slice(1)\
+        let column = "[...[...document.querySelectorAll('table')].find((table) => table.querySelector('.sort')).rows].slice(1)\
             .map((row) => parseFloat(row.cells[window.column].textContent.replaceAll(',', '')))";
         browser.run(
-            "const table = [...document.querySelectorAll('table')].find((it) => it.querySelector('.sort'));\
+            "const table = [...document.querySelectorAll('table')].find((table) => table.querySelector('.sort'));\
              const last = table.rows[table.rows.length - 1];\
              window.column = [...last.cells].findIndex((cell) => /^\\d/.test(cell.textContent));\
              window.sort = table.rows[0].cells[window.column].querySelector('.sort');\
@@ -44,7 +44,7 @@ fn needs_chromium_reports_can_be_sorted_and_saved() {
             assert_eq!(browser.run(now), direction, "{page}");
             let values = browser.run(&format!("return {column}"));
             let values: Vec<f64> =
-                values.as_array().unwrap().iter().filter_map(|it| it.as_f64()).collect();
+                values.as_array().unwrap().iter().filter_map(|value| value.as_f64()).collect();
             assert!(
                 values.len() > 1 && values.is_sorted_by(|a, b| sign * a <= sign * b),
                 "{values:?}"
@@ -52,7 +52,7 @@ fn needs_chromium_reports_can_be_sorted_and_saved() {
         }
         browser.run(
             "window.saved = []; HTMLAnchorElement.prototype.click = function () {\
-             fetch(this.href).then((it) => it.blob()).then((blob) => window.saved.push([this.download, blob.type, blob.size])); }",
+             fetch(this.href).then((page) => page.blob()).then((blob) => window.saved.push([this.download, blob.type, blob.size])); }",
         );
         browser.click(".save button:nth-child(1)");
         browser.click(".save button:nth-child(2)");
@@ -72,7 +72,8 @@ fn saved_results_are_compared() {
     let iofair = |arguments: &[&str]| {
         let output =
             Command::new(env!("CARGO_BIN_EXE_iofair-lab")).args(arguments).output().unwrap();
-        let [out, error] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        let [out, error] =
+            [output.stdout, output.stderr].map(|stream| String::from_utf8(stream).unwrap());
         (output.status.code(), out, error)
     };
     let result = |name: &str, idle: &str| {

@@ -22,7 +22,7 @@ fn shown(stack: &Stack) -> (String, Vec<u32>) {
         let values: Vec<String> = stage
             .values
             .iter()
-            .map(|(it, value)| format!("{}={}", it.name, it.show(value)))
+            .map(|(parameter, value)| format!("{}={}", parameter.name, parameter.show(value)))
             .collect();
         format!("{} {}", stage.row.name, values.join(" "))
     });
@@ -45,7 +45,7 @@ fn files(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
         let path = entry.expect("readable").path();
         match path.is_dir() {
             true => files(&path, ending, found),
-            false if path.extension().is_some_and(|it| it == ending) => found.push(path),
+            false if path.extension().is_some_and(|given| given == ending) => found.push(path),
             false => {}
         }
     }

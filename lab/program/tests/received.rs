@@ -65,7 +65,7 @@ fn trace(requests: u64) -> String {
 
 fn requests(result: &Json) -> Vec<u64> {
     let results = result["results"].as_array().unwrap().iter();
-    results.map(|it| it["all"]["requests"].as_u64().unwrap()).collect()
+    results.map(|result| result["all"]["requests"].as_u64().unwrap()).collect()
 }
 
 /// Goal: a trace from a pipe gives what it gives as a file, under each of several stacks. Method: standard input by its names,
@@ -87,7 +87,8 @@ fn a_pipe_is_read_whole() {
         assert_eq!(folder.json(script)["results"], wanted["results"], "{script}");
     }
     assert_eq!(requests(&folder.json("{ read -r line; replay --json -; } < t")), [2999, 2999]);
-    let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|it| it.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }
 
@@ -193,7 +194,7 @@ fn requests_without_a_latency_are_in_the_rates() {
     let notes = result["notes"].as_array().unwrap();
     let about =
         "requests without a recorded latency, which count for the rates of the recording only";
-    assert!(notes.iter().any(|it| it["what"] == about && it["count"] == 50), "{notes:?}");
+    assert!(notes.iter().any(|note| note["what"] == about && note["count"] == 50), "{notes:?}");
 }
 
 /// Goal: nothing of a trace or its name is a command to a terminal. Method: escapes in the names of file, process and device,

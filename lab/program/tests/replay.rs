@@ -64,7 +64,7 @@ fn every_format_is_replayed() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|it| it["stack"].as_str().unwrap())
+            .map(|result| result["stack"].as_str().unwrap())
             .collect();
         let recording = completions.then_some("recording");
         let wanted: Vec<&str> = recording.into_iter().chain(["none-none", "promise"]).collect();
@@ -77,7 +77,7 @@ fn every_format_is_replayed() {
                     .as_array()
                     .unwrap()
                     .iter()
-                    .map(|it| it["name"].as_str().unwrap())
+                    .map(|group| group["name"].as_str().unwrap())
                     .collect();
                 assert!(groups.iter().all(|group| found.contains(group)), "{names:?}: {found:?}");
             }
@@ -133,9 +133,9 @@ fn groups_have_their_promises() {
     );
     let results = result["results"].as_array().unwrap();
     let p99 = |stack: &str| {
-        let played = results.iter().find(|it| it["stack"] == stack).unwrap();
+        let played = results.iter().find(|result| result["stack"] == stack).unwrap();
         let groups = played["groups"].as_array().unwrap();
-        let readers = groups.iter().find(|it| it["name"] == "readers").unwrap();
+        let readers = groups.iter().find(|group| group["name"] == "readers").unwrap();
         readers["latency"]["p99"].as_u64().unwrap()
     };
     assert!(p99("max-none") > 2 * p99("none-none"), "the ceiling is what holds them");
@@ -216,7 +216,7 @@ fn needs_clients_a_recording_agrees_with_its_replay() {
         error("total_percent")
     );
     let groups = result["results"][0]["groups"].as_array().unwrap();
-    let names: Vec<&str> = groups.iter().map(|it| it["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = groups.iter().map(|group| group["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["backup", "web"]);
     assert!(error("total_percent").abs() < 10.0, "{all}");
     // A server that waits for a processor is slower than the simulator, whose median is never much slower. Mean and tail

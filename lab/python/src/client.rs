@@ -50,7 +50,7 @@ impl Generator {
             let sent = match self.has_begun {
                 false => generator.call_method1("send", (py.None(),)),
                 true => {
-                    let latency = latency.map(|it| it.0);
+                    let latency = latency.map(|latency| latency.0);
                     generator.call_method1("send", (PyDone { now: now.0, latency },))
                 }
             };
@@ -122,7 +122,7 @@ pub(crate) fn replace(
     let generators = Generators { client: client.to_owned(), factory, failure: failure.clone() };
     let program = SharedProgram(Arc::new(generators));
     let mut found = false;
-    for spec in experiment.variants.iter_mut().flat_map(|it| &mut it.clients) {
+    for spec in experiment.variants.iter_mut().flat_map(|variant| &mut variant.clients) {
         if is_process_of(&spec.name, client) {
             found = true;
             spec.manner = Manner::Program(program.clone());

@@ -74,14 +74,14 @@ impl Own {
     /// The stacks that the experiment knows without them; `None`: those of its file.
     fn others(&self) -> Option<Vec<String>> {
         let named = self.named.as_ref()?;
-        let others: Vec<String> = named.iter().filter(|it| !self.is_own(it)).cloned().collect();
+        let others: Vec<String> = named.iter().filter(|name| !self.is_own(name)).cloned().collect();
         if others.is_empty() { None } else { Some(others) }
     }
     /// Adds their stacks after all others, whose places claims refer to: those that were named, or one for each policy, `prop-`
     /// and its name.
     fn add(&self, experiment: &mut Experiment) -> PyResult<()> {
         let own: Vec<String> = match &self.named {
-            Some(named) => named.iter().filter(|it| self.is_own(it)).cloned().collect(),
+            Some(named) => named.iter().filter(|name| self.is_own(name)).cloned().collect(),
             None => self.policies.iter().map(|own| format!("prop-{own}")).collect(),
         };
         if self.named.is_some() && self.others().is_none() {

@@ -112,8 +112,8 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     let made = Python::attach(|py| make.call1(py, (PyDrive::new(build.facts),)));
     let object = made.map_err(|error| failure.set(error)).ok();
     let has = |method: &str| {
-        let asked = |it: &Py<PyAny>| Python::attach(|py| it.bind(py).hasattr(method));
-        object.as_ref().is_some_and(|it| asked(it).unwrap_or(false))
+        let asked = |policy: &Py<PyAny>| Python::attach(|py| policy.bind(py).hasattr(method));
+        object.as_ref().is_some_and(|policy| asked(policy).unwrap_or(false))
     };
     let (completes, wakes) = (has("complete"), has("next_wakeup"));
     Box::new(Scheduler {
@@ -159,8 +159,8 @@ impl Scheduler {
         let Some(chosen) = chosen else { return self.holds(object, cx) };
         Python::attach(|py| {
             let chosen = chosen.bind(py);
-            let id = chosen.cast::<PyRequest>().ok().map(|it| RequestId(it.get().id));
-            let held = |id: &RequestId| self.held.get(id).is_some_and(|it| it.is(chosen));
+            let id = chosen.cast::<PyRequest>().ok().map(|request| RequestId(request.get().id));
+            let held = |id: &RequestId| self.held.get(id).is_some_and(|request| request.is(chosen));
             match id.filter(held) {
                 Some(id) => Ok(Some(id)),
                 None => Err(PyValueError::new_err(format!(

@@ -22,7 +22,7 @@ const OPERATIONS: [(Operation, &str); 5] = [
 ];
 
 fn name(operation: Operation) -> &'static str {
-    OPERATIONS.iter().find(|(it, _)| *it == operation).map_or("", |(_, name)| name)
+    OPERATIONS.iter().find(|(known, _)| *known == operation).map_or("", |(_, name)| name)
 }
 
 /// A request that a policy holds, as it was when it was submitted.

@@ -140,7 +140,7 @@ impl<'a> Engine<'a> {
             [device] => device.drive.run_to_completion(at.min(limit)),
             several => several.iter().filter_map(|device| device.drive.next_event()).min(),
         };
-        let at = drives.map_or(at, |it| it.min(at));
+        let at = drives.map_or(at, |due| due.min(at));
         (at <= limit && at < Instant::MAX).then(|| at.max(self.now))
     }
 
@@ -152,7 +152,7 @@ impl<'a> Engine<'a> {
     /// Wakes an actor that works until `at`, for this much processor time: later if it waits for a processor.
     pub(crate) fn wake_after(&mut self, at: Instant, work: Nanos, token: Token) {
         match &mut self.path {
-            Some(path) if work > Nanos::ZERO => path.work(self.now, (token, at), work),
+            Some(path) if work > Nanos::ZERO => path.work(self.now, token, at, work),
             _ => self.timers.set(at, token),
         }
     }
@@ -225,7 +225,7 @@ impl<'a> Engine<'a> {
             outside.collect(&mut self.replies);
             let replies = self.replies.drain(..);
             let completion =
-                |it: Reply| ActorCompletion { token: Token::unpack(it.tag), length: it.length };
+                |Reply { tag, length, .. }| ActorCompletion { token: Token::unpack(tag), length };
             done.extend(replies.map(completion));
         }
         if self.path.is_some() {
@@ -252,8 +252,8 @@ impl<'a> Engine<'a> {
                 Task::Submit(device, command) => {
                     self.devices[device].drive.submit(self.now, command);
                 }
-                Task::Complete(device, it) => {
-                    self.drive_done.push(it);
+                Task::Complete(device, completion) => {
+                    self.drive_done.push(completion);
                     self.complete_all(device, done);
                 }
                 Task::Deliver(completion) => done.push(completion),
@@ -276,7 +276,8 @@ impl<'a> Engine<'a> {
         if let Some(path) = &mut self.path {
             for done in self.drive_done.drain(..) {
                 let Sent { bytes, new_pages, .. } = device.sent[done.id as usize];
-                path.drive_has_done(self.now, (index, done), (bytes, new_pages));
+                let completion = Task::Complete(index, done);
+                path.drive_has_done(self.now, completion, bytes, new_pages);
             }
             return;
         }
@@ -291,7 +292,8 @@ impl<'a> Engine<'a> {
             let Sent { operation, bytes, .. } = device.sent[done.id as usize];
             if self.now > self.measured_from {
                 let since = self.now.since(self.measured_from);
-                count(&mut self.outcome, operation, bytes, self.interval.map(|it| (since, it)));
+                let interval = self.interval.map(|interval| (since, interval));
+                count(&mut self.outcome, operation, bytes, interval);
             }
             device.complete(self.now, &done, &mut self.completions);
         }
@@ -305,7 +307,7 @@ impl<'a> Engine<'a> {
         });
         match &mut self.path {
             None => done.extend(completions),
-            Some(path) => completions.for_each(|it| path.wake_client(now, it, done)),
+            Some(path) => completions.for_each(|each| path.wake_client(now, each, done)),
         }
         device.hand_on_trace(self.traced, self.observer);
     }

@@ -62,7 +62,7 @@ fn candidates(number: &Sourced) -> Option<Candidates> {
         // Twice nothing is nothing.
         (0, _) => None,
         (size, Unit::Bytes) if size.is_power_of_two() => {
-            let around = [size / 2, size, size * 2].map(|it| Unit::Bytes.text(it));
+            let around = [size / 2, size, size * 2].map(|size| Unit::Bytes.text(size));
             Some(Candidates::Any(around.to_vec()))
         }
         (value, unit) => Some(Candidates::Between(value, unit)),
@@ -73,7 +73,8 @@ fn candidates(number: &Sourced) -> Option<Candidates> {
 pub fn targets() -> Vec<Target> {
     let mut targets = Vec::new();
     let mut add = |file: &str, numbers: Vec<Sourced>| {
-        for number in numbers.into_iter().filter(|it| it.free && candidates(it).is_some()) {
+        let free = numbers.into_iter().filter(|number| number.free);
+        for number in free.filter(|number| candidates(number).is_some()) {
             let target = Target { file: file.to_owned(), number };
             if !targets.contains(&target) {
                 targets.push(target);
@@ -156,7 +157,8 @@ fn missed(
 ) -> Result<Option<String>, String> {
     let (file, key) = (target.file.clone(), target.number.key.clone());
     let numbers = Numbers::One { file, key, value: value.to_owned() };
-    for rows in rows.iter().filter(|it| it.files.contains(&target.file) && !it.claims.is_empty()) {
+    let named = rows.iter().filter(|rows| rows.files.contains(&target.file));
+    for rows in named.filter(|rows| !rows.claims.is_empty()) {
         let mut experiment = read(&rows.path, Some(numbers.clone()))?;
         experiment.claims = rows.claims.iter().map(|at| experiment.claims[*at].clone()).collect();
         for variant in &experiment.variants {
@@ -210,7 +212,7 @@ pub fn range(target: &Target, rows: &[Rows], simulate: Simulate<'_>) -> Result<R
 }
 
 fn is_same(one: &str, other: &str) -> bool {
-    one == other || measure(one).is_some_and(|it| measure(other) == Some(it))
+    one == other || measure(one).is_some_and(|value| measure(other) == Some(value))
 }
 
 /// The end of a range on the way from a value to a limit, and what misses beyond it.
@@ -245,17 +247,18 @@ mod tests {
     fn every_free_number_has_its_range() {
         let told = |file: &str, number: &str, value: &str| format!("{file} {number} = {value}");
         let wanted = targets();
-        let wanted = wanted.iter().map(|it| told(&it.file, &it.number.key, &it.number.value));
+        let wanted =
+            wanted.iter().map(|Target { file, number }| told(file, &number.key, &number.value));
         let ranges = ranges::all();
-        let there = ranges.iter().map(|it| told(&it.file, &it.number, &it.value));
+        let there = ranges.iter().map(|range| told(&range.file, &range.number, &range.value));
         let (wanted, there): (BTreeSet<_>, BTreeSet<_>) = (wanted.collect(), there.collect());
         let missing: Vec<_> = wanted.symmetric_difference(&there).collect();
         assert!(missing.is_empty(), "run make ranges: {missing:#?}");
         for range in ranges {
             let inside = match &range.open {
-                Open::Any(any) => any.iter().any(|it| is_same(it, &range.value)),
+                Open::Any(any) => any.iter().any(|value| is_same(value, &range.value)),
                 Open::Between(low, high, unit) => measure(&range.value)
-                    .is_some_and(|(it, its)| its == *unit && (*low..=*high).contains(&it)),
+                    .is_some_and(|(value, own)| own == *unit && (*low..=*high).contains(&value)),
             };
             assert!(inside, "{range:?}");
         }
@@ -265,12 +268,12 @@ mod tests {
     #[test]
     fn ends_are_found() {
         let row = |miss: bool| Ok(miss.then(|| "row".to_owned()));
-        let (high, by) = end(1_000, 2_000, &|it| row(it > 1_300)).unwrap();
+        let (high, by) = end(1_000, 2_000, &|value| row(value > 1_300)).unwrap();
         assert!((1_250..=1_300).contains(&high) && by == "row", "{high}");
-        let (low, _) = end(1_000, 500, &|it| row(it < 900)).unwrap();
+        let (low, _) = end(1_000, 500, &|value| row(value < 900)).unwrap();
         assert!((900..=940).contains(&low), "{low}");
         assert_eq!(end(4, 8, &|_| row(false)), Ok((8, SEARCHED.to_owned())));
-        assert_eq!(end(4, 8, &|it| row(it > 4)), Ok((4, "row".to_owned())));
+        assert_eq!(end(4, 8, &|value| row(value > 4)), Ok((4, "row".to_owned())));
     }
 
     /// Goal: a range ends where a row leaves its band. Method: one row about a drive that reads 4 KiB in a known time.
@@ -286,7 +289,9 @@ mod tests {
         let rows = rows(&path, &simulate).expect("the file is there");
         assert!(rows.claims.len() > 1 && rows.files.contains("machines/plextor-2018"), "{rows:?}");
         let target = |key: &str| {
-            let of = |it: &Target| it.file == "machines/plextor-2018" && it.number.key == key;
+            let of = |target: &Target| {
+                target.file == "machines/plextor-2018" && target.number.key == key
+            };
             targets().into_iter().find(of).expect(key)
         };
         let of = |key: &str| range(&target(key), std::slice::from_ref(&rows), &simulate).unwrap();

@@ -9,7 +9,7 @@ use crate::machine::{self, Machine};
 use crate::scenario::{Host, JournalSpec, Layout, Scheduling, Writeback};
 
 /// The host of a machine.
-pub fn of(machine: &Machine) -> Host {
+pub fn from_machine(machine: &Machine) -> Host {
     let mut host = bare();
     apply(&mut host, &machine.host);
     host
@@ -17,7 +17,9 @@ pub fn of(machine: &Machine) -> Host {
 
 /// The host that the published rows of a drive were measured on; that of the PLEXTOR for other drives.
 pub fn for_drive(drive: &str) -> Host {
-    of(&machine::load(machine::of_drive_or_any(drive)).expect("the list of machines names it"))
+    from_machine(
+        &machine::load(machine::of_drive_or_any(drive)).expect("the list of machines names it"),
+    )
 }
 
 /// The 2018 article's machine.

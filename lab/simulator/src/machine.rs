@@ -90,7 +90,7 @@ pub fn list() -> Vec<(String, String)> {
         for (variant, changes) in
             table.get("variant").and_then(Value::as_table).into_iter().flatten()
         {
-            let about = changes.as_table().map(|it| text(it, "about")).unwrap_or_default();
+            let about = changes.as_table().map(|table| text(table, "about")).unwrap_or_default();
             all.push((format!("{name}:{variant}"), about));
         }
     }
@@ -146,7 +146,8 @@ pub fn load(name: &str) -> Option<Machine> {
 
 /// The same with numbers changed: `other` may give another value for each.
 pub fn load_with(name: &str, other: Other<'_>) -> Option<Machine> {
-    let (base, variant) = name.split_once(':').map_or((name, None), |(base, it)| (base, Some(it)));
+    let (base, variant) =
+        name.split_once(':').map_or((name, None), |(base, variant)| (base, Some(variant)));
     let mut table = table(base, BASES_MAX)?;
     let variants = table.remove("variant");
     if let Some(variant) = variant {
@@ -243,13 +244,15 @@ mod tests {
             own.len() == 4 && nvme.iter().all(|key| own.contains(&(*key).to_owned())),
             "{own:?}"
         );
-        let [old, new] = ["plextor-2018", "plextor-2019:user-slice"].map(|it| load(it).unwrap());
-        let paths =
-            |it: &Machine| it.fitted_on.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
+        let [old, new] =
+            ["plextor-2018", "plextor-2019:user-slice"].map(|name| load(name).unwrap());
+        let paths = |machine: &Machine| {
+            machine.fitted_on.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>()
+        };
         let both = ["profiles/machines/plextor-2019.toml", "profiles/machines/plextor-2018.toml"];
         assert_eq!(
             (paths(&old), paths(&new)),
-            (both[1..].iter().map(|it| it.to_string()).collect(), both.map(str::to_owned).to_vec())
+            (both.map(str::to_owned)[1..].to_vec(), both.map(str::to_owned).to_vec())
         );
         assert_eq!((old.policy.len(), new.policy.len(), &*new.kernel), (0, 2, "5.3-rc4"));
     }

@@ -92,7 +92,9 @@ mod tests {
         }
         fn send(&mut self) {}
         fn collect(&mut self, replies: &mut Vec<Reply>) {
-            while let Some(first) = self.queue.first_entry().filter(|it| it.key().0 <= self.now) {
+            while let Some(first) =
+                self.queue.first_entry().filter(|entry| entry.key().0 <= self.now)
+            {
                 let reply = first.remove();
                 self.measured.read_bytes += reply.length.bytes();
                 replies.push(reply);
@@ -125,14 +127,14 @@ mod tests {
         let inside = crate::simulate_on(&run, fixed(), &mut Nobody).unwrap();
         let mut script = Script::default();
         let outside = run_outside(&run, fixed(), &mut script).unwrap().expect("nobody ended it");
-        let told = |it: &ClientOutcome| {
-            let ClientOutcome { bytes, calls, latency, sync_latency, .. } = it;
+        let told = |client: &ClientOutcome| {
+            let ClientOutcome { bytes, calls, latency, sync_latency, .. } = client;
             (*bytes, *calls, latency.mean(), latency.max(), sync_latency.mean())
         };
-        let told = |it: &Outcome| it.clients.iter().map(told).collect::<Vec<_>>();
+        let told = |outcome: &Outcome| outcome.clients.iter().map(told).collect::<Vec<_>>();
         assert_eq!(told(&inside), told(&outside));
         assert!(outside.clients.iter().all(|client| client.bytes > 0));
-        assert!(script.asked.iter().any(|it| it.operation == Operation::Flush));
+        assert!(script.asked.iter().any(|request| request.operation == Operation::Flush));
         let members = script.roster.unwrap().members;
         assert_eq!(members.len(), 4, "three processes and a flusher");
         assert!(members[1].writes.has(Flags::SYNC), "what fdatasync writes is waited for");

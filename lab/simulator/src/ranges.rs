@@ -76,9 +76,9 @@ pub fn measure(text: &str) -> Option<(u64, Unit)> {
     if let Ok(plain) = text.parse() {
         return Some((plain, Unit::Plain));
     }
-    let rate = || parse_rate(text).ok().map(|it| (it, Unit::Rate));
-    let bytes = || parse_bytes(text).ok().map(|it| (it, Unit::Bytes));
-    parse_time(text).ok().map(|it| (it.0, Unit::Time)).or_else(rate).or_else(bytes)
+    let rate = || parse_rate(text).ok().map(|rate| (rate, Unit::Rate));
+    let bytes = || parse_bytes(text).ok().map(|bytes| (bytes, Unit::Bytes));
+    parse_time(text).ok().map(|time| (time.0, Unit::Time)).or_else(rate).or_else(bytes)
 }
 
 impl Open {
@@ -192,10 +192,10 @@ mod tests {
         let broken = format!("{}\na,b,1,9us,3B,,,\n", HEAD.join(","));
         assert!(read(&broken).unwrap_err().contains("line 2: 9us to 3B"));
         assert!(read("a,b\n").is_err());
-        let units = ["3", "8us", "4KiB", "70MB/s", "fifo"].map(|it| measure(it).map(|it| it.1));
+        let units = ["3", "8us", "4KiB", "70MB/s", "fifo"].map(|text| Some(measure(text)?.1));
         let expected = [Unit::Plain, Unit::Time, Unit::Bytes, Unit::Rate].map(Some);
         assert_eq!((&units[..4], units[4]), (&expected[..], None));
-        for (number, unit) in ["3", "8us", "4KiB", "70MB/s"].map(|it| measure(it).unwrap()) {
+        for (number, unit) in ["3", "8us", "4KiB", "70MB/s"].map(|text| measure(text).unwrap()) {
             assert_eq!(measure(&unit.text(number)), Some((number, unit)), "as it is written");
         }
     }
@@ -206,12 +206,12 @@ mod tests {
         let open = Open::Between(1_000, 16_000, Unit::Time);
         let draw = |stream| measure(&open.draw(&mut Random::new(1, stream))).unwrap();
         let all: Vec<u64> = (0..2_000).map(|stream| draw(stream).0).collect();
-        assert!(all.iter().all(|it| (1_000..=16_000).contains(it)));
-        let below = all.iter().filter(|it| **it < 4_000).count();
+        assert!(all.iter().all(|value| (1_000..=16_000).contains(value)));
+        let below = all.iter().filter(|value| **value < 4_000).count();
         assert!((900..1_100).contains(&below), "{below} of 2000 are below the middle ratio");
         assert_eq!(draw(0).1, Unit::Time);
         let any = Open::Any(vec!["a".into(), "b".into()]);
-        let few: Vec<String> = (0..40).map(|it| any.draw(&mut Random::new(1, it))).collect();
+        let few: Vec<String> = (0..40).map(|seed| any.draw(&mut Random::new(1, seed))).collect();
         assert!(few.contains(&"a".to_owned()) && few.contains(&"b".to_owned()));
         assert_eq!(Open::Between(7, 7, Unit::Plain).draw(&mut Random::new(1, 1)), "7");
     }

@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn recordings_are_whole() {
         let counts = |name: &str| {
-            let it = load(name).expect("there is one");
-            let random = it.steps.iter().filter(|step| !step.sequential).count();
-            (it.steps.len(), it.threads, random, it.bytes() / 512)
+            let recording = load(name).expect("there is one");
+            let random = recording.steps.iter().filter(|step| !step.sequential).count();
+            (recording.steps.len(), recording.threads, random, recording.bytes() / 512)
         };
         assert_eq!(counts("xterm"), (718, 2, 109, 12_072));
         assert_eq!(counts("gnome-terminal"), (2_781, 7, 404, 41_120));
@@ -161,13 +161,13 @@ mod tests {
     #[test]
     fn words_are_reads() {
         let text = |steps: &str| format!("title = 't'\nsource = 's'\nsteps = '{steps}'");
-        let it = parse("x", &text("0r8w 1s256a@90*2")).expect("good");
+        let recording = parse("x", &text("0r8w 1s256a@90*2")).expect("good");
         let (length, pause) = (Sectors(256), Nanos::from_micros(90));
         let ahead = Step { thread: 1, sequential: true, length, ahead: true, pause };
         let (length, pause) = (Sectors(8), Nanos::ZERO);
         let first = Step { thread: 0, sequential: false, length, ahead: false, pause };
-        assert_eq!((&it.steps, it.threads), (&vec![first, ahead, ahead], 2));
-        let bare = it.without_pauses();
+        assert_eq!((&recording.steps, recording.threads), (&vec![first, ahead, ahead], 2));
+        let bare = recording.without_pauses();
         assert!(bare.steps.len() == 3 && bare.steps.iter().all(|step| step.pause == Nanos::ZERO));
         for bad in ["", "r8w", "0x8w", "0r0w", "0r8", "0r8w*x", "99r8w", "0r40000w", "0r8w@"] {
             assert!(parse("x", &text(bad)).is_err(), "{bad}");

@@ -207,7 +207,7 @@ pub struct Work {
 
 impl Work {
     /// For a request of this length.
-    pub fn of(&self, length: Sectors) -> Nanos {
+    pub fn time_for(&self, length: Sectors) -> Nanos {
         let bytes = u128::from(self.per_mib.0) * u128::from(length.bytes());
         self.request + Nanos(u64::try_from(bytes >> 20).unwrap_or(u64::MAX))
     }

@@ -82,18 +82,19 @@ impl Kept {
         if self.longest.len() == KEPT && self.longest[KEPT - 1].latency() >= latency {
             return;
         }
-        let at = self.longest.partition_point(|it| it.latency() >= latency);
+        let at = self.longest.partition_point(|request| request.latency() >= latency);
         self.longest.insert(at, Timeline { is_longest: true, ..timeline });
         self.longest.truncate(KEPT);
     }
     /// Those by chance that are not among the longest, in order of time.
     fn into_timelines(self) -> impl Iterator<Item = Timeline> {
         let Self { longest, mut chosen, .. } = self;
-        chosen.retain(|it| {
-            let same = |other: &Timeline| Timeline { is_longest: false, ..other.clone() } == *it;
+        chosen.retain(|request| {
+            let same =
+                |other: &Timeline| Timeline { is_longest: false, ..other.clone() } == *request;
             !longest.iter().any(same)
         });
-        chosen.sort_by_key(|it| it.submitted);
+        chosen.sort_by_key(|request| request.submitted);
         longest.into_iter().chain(chosen)
     }
 }
@@ -104,7 +105,7 @@ impl Kept {
 ///
 /// As [`crate::simulate`].
 pub fn simulate(scenario: &Scenario) -> Result<Outcome, RunError> {
-    let names: Vec<String> = processes(scenario).into_iter().map(|it| it.0).collect();
+    let names: Vec<String> = processes(scenario).into_iter().map(|process| process.0).collect();
     let mut keeper = Keeper {
         from: Instant::ZERO + scenario.ramp,
         processes: vec![Kept::default(); names.len().min(PROCESSES_MAX)],
@@ -113,7 +114,7 @@ pub fn simulate(scenario: &Scenario) -> Result<Outcome, RunError> {
     };
     let outcome = simulate_with(scenario, &mut keeper)?;
     let named = keeper.processes.into_iter().zip(&keeper.names).flat_map(|(kept, name)| {
-        kept.into_timelines().map(|it| Timeline { process: name.clone(), ..it })
+        kept.into_timelines().map(|request| Timeline { process: name.clone(), ..request })
     });
     let requests = named.collect();
     Ok(Outcome { requests, ..outcome })
@@ -149,15 +150,19 @@ mod tests {
         let found = simulate(&run).unwrap();
         let plain = crate::simulate(&run).unwrap();
         assert_eq!(Outcome { requests: Vec::new(), ..found.clone() }, plain);
-        let of = |name: &'static str| found.requests.iter().filter(move |it| it.process == name);
+        let of = |name: &'static str| {
+            found.requests.iter().filter(move |request| request.process == name)
+        };
         assert!(of("limited").count() > KEPT && of("free").count() <= 2 * KEPT);
-        let mut longest = of("limited").filter(|it| it.is_longest);
-        assert!(longest.all(|it| it.throttled > it.served), "four are in flight");
-        assert!(of("free").all(|it| it.throttled == Nanos::ZERO && it.served > Nanos::ZERO));
+        let mut longest = of("limited").filter(|request| request.is_longest);
+        assert!(longest.all(|request| request.throttled > request.served), "four are in flight");
+        let free =
+            |request: &Timeline| request.throttled == Nanos::ZERO && request.served > Nanos::ZERO;
+        assert!(of("free").all(free));
         let longest: Vec<Nanos> =
-            of("limited").filter(|it| it.is_longest).map(Timeline::latency).collect();
+            of("limited").filter(|request| request.is_longest).map(Timeline::latency).collect();
         assert!(longest.len() == KEPT && longest.is_sorted_by(|a, b| a >= b));
-        assert!(of("limited").all(|it| it.latency() <= longest[0]));
+        assert!(of("limited").all(|request| request.latency() <= longest[0]));
     }
 
     /// Goal: what is written back belongs to who wrote it. Method: a buffered writer with little memory.
@@ -169,6 +174,7 @@ mod tests {
         let host = crate::scenario::Host { memory: 256 << 20, ..run.host.clone() };
         let found = simulate(&Scenario { drive, host, ..run }).unwrap();
         assert!(!found.requests.is_empty());
-        assert!(found.requests.iter().all(|it| it.process == "writer" && it.written_back));
+        let written_back = |request: &Timeline| request.process == "writer" && request.written_back;
+        assert!(found.requests.iter().all(written_back));
     }
 }

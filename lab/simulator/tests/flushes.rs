@@ -52,10 +52,11 @@ fn a_minimum_is_kept_beside_promised_flushes() {
             ];
             let outcome = outcome(EXPERIMENT, settings);
             let target = outcome.clients.iter().find(|client| client.name == "target");
-            let seconds: Vec<_> =
-                target.expect("it is there").series.iter().map(|it| it.bytes / 1000).collect();
-            let flushers = outcome.clients.iter().filter(|it| it.name.starts_with("flusher"));
-            let written = flushers.map(|it| it.bytes).sum::<u64>() / 6_000;
+            let series = &target.expect("it is there").series;
+            let seconds: Vec<_> = series.iter().map(|interval| interval.bytes / 1000).collect();
+            let flushers =
+                outcome.clients.iter().filter(|client| client.name.starts_with("flusher"));
+            let written = flushers.map(|client| client.bytes).sum::<u64>() / 6_000;
             let what =
                 format!("{drive}, {count} x {flusher_min} kB/s: {seconds:?}, {written} kB/s");
             println!("{what}");
@@ -110,7 +111,7 @@ fn a_minimum_is_kept_of_a_writer_that_flushes() {
                 outcome(DEEP, settings).clients[0].bytes / 3_000
             };
             let others = ["reader", "writer"];
-            let alone = run(&others.map(|it| format!("client.{it}.inactive=true")));
+            let alone = run(&others.map(|name| format!("client.{name}.inactive=true")));
             let min = alone * 2 / 5;
             let got = run(&[format!("client.target.min={min}kB/s")]);
             let what = format!("{drive}, fdatasync={every}: {got} of {min} kB/s, {alone} alone");

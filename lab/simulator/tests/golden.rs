@@ -93,7 +93,7 @@ fn every_stack() -> Vec<String> {
         }
         Role::Throttle => vec![format!("{}-none", row.short)],
     };
-    let named = TABLE.stacks.iter().map(|it| it.name.to_string());
+    let named = TABLE.stacks.iter().map(|stack| stack.name.to_string());
     TABLE.policies.iter().flat_map(|row| of_row(row)).chain(named).collect()
 }
 

@@ -43,7 +43,7 @@ const KNOWN: &[&str] = &[
 /// The experiment with its hard claims only.
 fn hard(name: &str, settings: &[&str]) -> Experiment {
     let path = format!("{}/../../reproduction/experiments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-    let settings = settings.iter().map(|it| (*it).to_owned()).collect();
+    let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
     let overrides = Overrides { repeats: Some(1), settings, ..Overrides::default() };
     let experiment = experiment::read(Path::new(&path), &overrides);
     let mut experiment = experiment.unwrap_or_else(|error| panic!("{error}"));
@@ -69,8 +69,8 @@ fn hard_claims_hold() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(name) = HARD.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let it = misses(&hard(name, &[]));
-                    missed.lock().expect("no thread panics with it").extend(it);
+                    let missing = misses(&hard(name, &[]));
+                    missed.lock().expect("no thread panics with it").extend(missing);
                 }
             });
         }
@@ -87,7 +87,8 @@ fn every_policy_family_has_hard_claims() {
     for experiment in HARD.iter().map(|name| hard(name, &[])) {
         for place in experiment.claims.iter().flat_map(|claim| &claim.places) {
             let stack = &experiment.stacks[place.stack].1;
-            covered.extend(stack.throttles.iter().chain([&stack.scheduler]).map(|it| it.row.name));
+            let stages = stack.throttles.iter().chain([&stack.scheduler]);
+            covered.extend(stages.map(|stage| stage.row.name));
         }
     }
     let all = TABLE.policies.iter().map(|row| row.name);

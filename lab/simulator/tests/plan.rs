@@ -31,7 +31,7 @@ fn ask(asked: &Asked<'_>) -> Result<Plan, PlanError> {
     let contracts = contracts(asked.groups);
     let mut loads = Loads::default();
     loads.add(&Source::new("loads.toml", asked.loads))?;
-    let kept = NEIGHBOURS.iter().filter(|it| !asked.without.contains(&it.name));
+    let kept = NEIGHBOURS.iter().filter(|neighbours| !asked.without.contains(&neighbours.name));
     let question = Question {
         contracts: &contracts,
         drive: "plextor-px256m5s".into(),
@@ -102,7 +102,8 @@ fn drives_are_counted() {
     });
     println!("{}", plan::text(&plan));
     let drives = |name: &str| {
-        let found = plan.approaches.iter().find(|it| it.name == name).expect("it was tried");
+        let found =
+            plan.approaches.iter().find(|approach| approach.name == name).expect("it was tried");
         if let Some(drives) = found.drives {
             let mut packed: Vec<&String> = found.packing.iter().flatten().collect();
             packed.sort();

@@ -117,18 +117,18 @@ impl Probe {
             window: 0,
         }
     }
-    fn on(&self, device: &mut dyn Device) -> io::Result<Outcome> {
+    fn run_on(&self, device: &mut dyn Device) -> io::Result<Outcome> {
         run(device, &self.load(), SEED, &|| false)
     }
     /// The median of a quantity over several runs.
     fn median(&self, device: &mut dyn Device, of: impl Fn(&Outcome) -> f64) -> io::Result<f64> {
-        let runs = (0..REPEATS).map(|_| self.on(device).map(|it| of(&it)));
+        let runs = (0..REPEATS).map(|_| self.run_on(device).map(|outcome| of(&outcome)));
         let mut runs = runs.collect::<io::Result<Vec<_>>>()?;
         runs.sort_by(f64::total_cmp);
         Ok(runs[REPEATS / 2])
     }
     fn model(&self, profile: &Profile) -> io::Result<Outcome> {
-        self.on(&mut Simulated::new(profile.build(SEED)))
+        self.run_on(&mut Simulated::new(profile.build(SEED)))
     }
 }
 
@@ -150,7 +150,7 @@ pub(super) fn measure(
     let mut more = || -> io::Result<[f64; 2]> {
         let mut more = [0.0; 2];
         for ((more, probe), model) in more.iter_mut().zip(&probes).zip(model) {
-            *more = probe.median(&mut device, |it| it.latency(0))? - model;
+            *more = probe.median(&mut device, |outcome| outcome.latency(0))? - model;
         }
         Ok(more)
     };
@@ -170,7 +170,7 @@ pub(super) fn measure(
         }
     }
     let rows = rows(&mut device, profile, capacity)?;
-    let whole = |it: f64| it.max(0.0) as u64;
+    let whole = |nanos: f64| nanos.max(0.0) as u64;
     Ok(Fidelity {
         path_ns: path.map(whole),
         lead_ns: whole(lead[0]),
@@ -194,9 +194,9 @@ fn rows(device: &mut FileDevice, profile: &Profile, capacity: u64) -> io::Result
         }
     };
     type Quantity = fn(&Outcome) -> f64;
-    let micros: Quantity = |it| it.latency(0) / 1e3;
-    let iops: Quantity = |it| it.iops(0) / 1e3;
-    let rate: Quantity = |it| it.rate(0) / 1e6;
+    let micros: Quantity = |outcome| outcome.latency(0) / 1e3;
+    let iops: Quantity = |outcome| outcome.iops(0) / 1e3;
+    let rate: Quantity = |outcome| outcome.rate(0) / 1e6;
     let all = [
         ("4 KiB random, QD1", "us", probe(SMALL, 1, Order::Random), micros),
         ("4 KiB random, QD32", "kIOPS", probe(SMALL, DEEP, Order::Random), iops),

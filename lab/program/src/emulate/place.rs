@@ -55,7 +55,7 @@ pub(super) fn check(kind: Kind) -> Result<Kind> {
         bail!("there is no /dev/fuse, which an emulated drive needs (modprobe fuse)");
     }
     if kind == Kind::Loop {
-        let root = fs::metadata("/proc/self").is_ok_and(|it| it.uid() == 0);
+        let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
         if !root {
             bail!("a loop device needs root; --device file needs only FUSE");
         }
@@ -118,7 +118,7 @@ pub(super) fn prepare(at: &Path) -> Result<PathBuf> {
 }
 
 fn names(devices: &[PathBuf]) -> String {
-    devices.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(", ")
+    devices.iter().map(|device| device.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Unmounts the file systems on a device.

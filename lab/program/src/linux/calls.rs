@@ -44,7 +44,7 @@ pub(super) fn arguments(job: &Job) -> Vec<String> {
     let Calls { mix, rates, distribution, turn, bytes_max, calls_max, think_every, search, .. } =
         &job.calls;
     let mut all = Vec::new();
-    let rate = |rate: &Option<u64>| rate.map(|it| it.to_string()).unwrap_or_default();
+    let rate = |rate: &Option<u64>| rate.map(|rate| rate.to_string()).unwrap_or_default();
     if let Some(rate) = job.rate {
         all.push(format!("--rate={rate}"));
     } else if rates.iter().any(Option::is_some) {
@@ -110,7 +110,8 @@ fn orders(job: &Job) -> Vec<String> {
         all.push(format!("--iodepth_batch_complete_min={complete}"));
     }
     if let Some(least) = least_rate {
-        let list = |rates: &[Option<u64>; 3]| rates.map(|it| it.unwrap_or(0).to_string()).join(",");
+        let list =
+            |rates: &[Option<u64>; 3]| rates.map(|rate| rate.unwrap_or(0).to_string()).join(",");
         all.push(format!("--rate_min={}", list(&least.bytes)));
         all.push(format!("--rate_iops_min={}", list(&least.calls)));
         all.push(format!("--rate_cycle={}", least.cycle.0 / 1_000_000));

@@ -76,7 +76,7 @@ pub(crate) struct Copies {
 impl Copies {
     /// From the time of a reader in calls of 4 KiB and of 256 KiB, of a writer, of one of old pages, and of one that writes them back
     /// itself.
-    fn of([calls, call, writer, old, synced]: [u64; VARIANTS], new_pages: Nanos) -> Self {
+    fn from_times([calls, call, writer, old, synced]: [u64; VARIANTS], new_pages: Nanos) -> Self {
         // The long call has one of 64 calls.
         let copy = call.saturating_sub(calls.saturating_sub(call) / 63).min(calls);
         let collect = Nanos(synced.saturating_sub(old));
@@ -103,7 +103,7 @@ impl Copies {
 pub(super) fn measure(drive: &str, server: Option<Work>, watch: &Watch) -> Result<Option<Copies>> {
     let Some(server) = server else { return Ok(None) };
     // It takes two turns for a request.
-    let direct = server.turn * 2 + server.of(Sectors::from_kib(256));
+    let direct = server.turn * 2 + server.time_for(Sectors::from_kib(256));
     let mut new_pages = Nanos::ZERO;
     let probes = parse("copies.toml", &PROBES.replace("DRIVE", drive), &Overrides::default())?;
     let mut times = [0; VARIANTS];
@@ -122,7 +122,7 @@ pub(super) fn measure(drive: &str, server: Option<Work>, watch: &Watch) -> Resul
             new_pages = Nanos(of_window(used.usage.server)).saturating_sub(direct);
         }
     }
-    Ok(times.iter().all(|time| *time > 0).then(|| Copies::of(times, new_pages)))
+    Ok(times.iter().all(|time| *time > 0).then(|| Copies::from_times(times, new_pages)))
 }
 
 #[cfg(test)]
@@ -133,10 +133,10 @@ mod tests {
     #[test]
     fn calls_are_no_copies() {
         let us = Nanos::from_micros;
-        let it = Copies::of([104_000, 41_000, 131_000, 90_000, 170_000], us(7));
-        assert_eq!((it.consume, it.consume_copy), (us(104), us(40)));
-        assert_eq!((it.produce, it.collect), (us(131), us(80)));
-        let odd = Copies::of([50_000, 60_000, 100_000, 100_000, 90_000], us(7));
+        let copies = Copies::from_times([104_000, 41_000, 131_000, 90_000, 170_000], us(7));
+        assert_eq!((copies.consume, copies.consume_copy), (us(104), us(40)));
+        assert_eq!((copies.produce, copies.collect), (us(131), us(80)));
+        let odd = Copies::from_times([50_000, 60_000, 100_000, 100_000, 90_000], us(7));
         assert_eq!((odd.consume_copy, odd.collect), (us(50), us(0)));
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn execute(
     let number = site.number()?;
     site.groups.make(&plan.groups, &number)?;
     // Dropped before the site, also on errors: then nothing uses the device and the groups.
-    let (got, counted, mut times) = clients(plan, scenario, (&site, watch), &directory)?;
+    let (got, counted, mut times) = clients(plan, scenario, &site, watch, &directory)?;
     let in_steps = scenario.clients.iter().any(|client| client.step.is_some());
     let mut outcome = Outcome {
         time: if in_steps { times.passed } else { scenario.time },
@@ -72,7 +72,7 @@ pub(super) fn execute(
         simulated_requests: 0,
         requests: Vec::new(),
     };
-    times.period = got.first().map_or(0.0, |it| it.period_ns);
+    times.period = got.first().map_or(0.0, |times| times.period_ns);
     for (job, got) in plan.jobs.iter().zip(got) {
         outcome.simulated_requests += got.latency.count();
         let time = if in_steps { got.time } else { Nanos::ZERO };
@@ -100,7 +100,8 @@ pub(super) fn execute(
 fn clients(
     plan: &Plan,
     scenario: &Scenario,
-    (site, watch): (&Site, &Watch),
+    site: &Site,
+    watch: &Watch,
     directory: &Path,
 ) -> Result<(Vec<Got>, DriveOutcome, Times)> {
     let clock = Clock::start();

@@ -116,7 +116,7 @@ fn prerun(procs: Option<&Path>, wait: Nanos) -> Option<String> {
 
 /// Whether a least rate may end a job.
 fn may_be_slow(job: &Job) -> bool {
-    job.arguments.iter().any(|it| it.starts_with("--rate_min="))
+    job.arguments.iter().any(|argument| argument.starts_with("--rate_min="))
 }
 
 fn first_lines(text: &str) -> String {
@@ -143,7 +143,7 @@ fn parse(text: &str, jobs: &[Job]) -> Result<Vec<Got>> {
     let told: Value = serde_json::from_str(json).context("fio printed no JSON")?;
     let of = |job: &Job| -> Result<Got> {
         let list = told["jobs"].as_array().map_or(&[][..], Vec::as_slice);
-        let told = list.iter().find(|it| it["jobname"] == job.name.as_str());
+        let told = list.iter().find(|entry| entry["jobname"] == job.name.as_str());
         let told = told.ok_or_else(|| anyhow!("fio reported nothing of client {}", job.name))?;
         let too_slow = may_be_slow(job) && told["error"].as_u64() == Some(TOO_SLOW);
         if !too_slow && told["error"].as_u64().unwrap_or(0) != 0 {
@@ -158,7 +158,7 @@ fn parse(text: &str, jobs: &[Job]) -> Result<Vec<Got>> {
 fn logged(log: impl BufRead, part: Logged, got: &mut Got) -> Result<()> {
     for line in log.lines() {
         let line = line?;
-        let mut fields = line.split(',').map_while(|it| it.trim().parse::<u64>().ok());
+        let mut fields = line.split(',').map_while(|field| field.trim().parse::<u64>().ok());
         let mut next = || fields.next();
         let (Some(at), Some(nanos), Some(direction @ 0..3), Some(length)) =
             (next(), next(), next(), next())

@@ -55,10 +55,10 @@ impl Groups {
             let path = self.path(&group.name);
             let mut missing: Vec<&Path> = path
                 .ancestors()
-                .take_while(|it| *it != Path::new(&self.hierarchy.root) && !it.exists())
+                .take_while(|path| *path != Path::new(&self.hierarchy.root) && !path.exists())
                 .collect();
             missing.reverse();
-            for path in missing.iter().map(|it| it.to_path_buf()) {
+            for path in missing.iter().map(|path| path.to_path_buf()) {
                 if let (Version::Two, Some(parent)) = (self.hierarchy.version, path.parent()) {
                     self.enable(parent.join("cgroup.subtree_control"))?;
                 }
@@ -72,7 +72,7 @@ impl Groups {
     /// Enables `io` for the groups below, unless it is already.
     fn enable(&mut self, file: PathBuf) -> Result<()> {
         let now = fs::read_to_string(&file).unwrap_or_default();
-        if !now.split_whitespace().any(|it| it == "io") {
+        if !now.split_whitespace().any(|controller| controller == "io") {
             write(&file, "+io")?;
             self.enabled.push(file);
         }
@@ -110,7 +110,7 @@ impl Groups {
             }
         }
         // Those in groups that are gone, went with them.
-        for file in self.enabled.drain(..).filter(|it| it.exists()) {
+        for file in self.enabled.drain(..).filter(|file| file.exists()) {
             if let Err(error) = write(&file, "-io") {
                 say(format_args!("could not be restored: {error:#}"));
             }

@@ -87,8 +87,8 @@ fn all_work(probes: &[(Outcome, Times)]) -> Option<[Work; 3]> {
         work(turns, [0, 1, 2].map(time))
     };
     // The server takes a turn for the request, and one when the drive has done it.
-    let all = [of(1, |it| it.client), of(1, |it| it.worker), of(2, |it| it.server)];
-    all.iter().all(|it| it.request > Nanos::ZERO).then_some(all)
+    let all = [of(1, |used| used.client), of(1, |used| used.worker), of(2, |used| used.server)];
+    all.iter().all(|work| work.request > Nanos::ZERO).then_some(all)
 }
 
 impl Measured {
@@ -108,7 +108,7 @@ impl Measured {
             deep[1]
         );
         if let Some([client, worker, server]) = work {
-            let of = |it: &Work| format!("{:.0} + {:.0}", us(it.turn), us(it.request));
+            let of = |work: &Work| format!("{:.0} + {:.0}", us(work.turn), us(work.request));
             text += &format!(
                 " Processor time of a turn and a request in us: fio {}, worker {}, server {}.",
                 of(client),
@@ -165,7 +165,7 @@ pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let per_mib = Nanos(more(1).saturating_sub(more(0)) * 1024 / 252);
     let fixed = more(0).saturating_sub(serial + per_mib.0 / 256);
     // How far the mean is above the quickest requests, beyond what the drive's own do.
-    let above = |it: &Outcome| mean(it).saturating_sub(it.clients[0].latency.quantile(QUICK));
+    let above = |run: &Outcome| mean(run).saturating_sub(run.clients[0].latency.quantile(QUICK));
     let jitter = above(&here[0].0).saturating_sub(above(&lab[0])).min(fixed);
     let (fixed, jitter) = (Nanos(fixed - jitter), Nanos(jitter));
     let path = Path { fixed, jitter, serial: Nanos(serial), per_mib, depth: LOOP_DEPTH };

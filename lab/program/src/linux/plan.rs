@@ -138,9 +138,9 @@ pub(super) struct Plan {
 /// The queue that this stack is on Linux.
 fn queue(stack: &Stack, tags: Option<u32>) -> Result<Queue, String> {
     let name = stack.scheduler.row.name;
-    let known = SCHEDULERS.iter().find(|it| it.0 == name);
+    let known = SCHEDULERS.iter().find(|scheduler| scheduler.0 == name);
     let (_, scheduler) = known.ok_or_else(|| {
-        let all: Vec<_> = SCHEDULERS.iter().map(|it| it.0).collect();
+        let all: Vec<_> = SCHEDULERS.iter().map(|scheduler| scheduler.0).collect();
         format!("`stacks`: Linux has no scheduler {name}; it has {}", all.join(", "))
     })?;
     for throttle in &stack.throttles {
@@ -164,8 +164,8 @@ fn queue(stack: &Stack, tags: Option<u32>) -> Result<Queue, String> {
 /// What this scenario asks of the page cache; `None` if nothing in it depends on that.
 pub(super) fn page_cache(scenario: &Scenario) -> Result<Option<PageCache>, String> {
     let host = &scenario.host;
-    let wbt = scenario.stack.throttles.iter().find(|it| it.row.name == WBT);
-    if wbt.is_none() && !scenario.clients.iter().any(|it| it.job.buffered) {
+    let wbt = scenario.stack.throttles.iter().find(|throttle| throttle.row.name == WBT);
+    if wbt.is_none() && !scenario.clients.iter().any(|client| client.job.buffered) {
         return Ok(None);
     }
     let target = wbt.map(settings).transpose()?.map(|files| files.into_iter().next());
@@ -175,21 +175,21 @@ pub(super) fn page_cache(scenario: &Scenario) -> Result<Option<PageCache>, Strin
         Some(Some((_, target))) => target,
     };
     let percents = [host.dirty_background_percent, host.dirty_percent];
-    let dirty = percents.map(|it| host.memory / 100 * u64::from(it));
+    let dirty = percents.map(|percent| host.memory / 100 * u64::from(percent));
     Ok(Some(PageCache { writeback, read_ahead_kib: host.read_ahead.bytes() / 2048, dirty }))
 }
 
 /// The parameters that are not at their defaults, as files.
 fn settings(stage: &Stage) -> Result<Vec<(&'static str, String)>, String> {
     let row = stage.row.name;
-    let policy = SCHEDULERS.iter().find(|it| it.0 == row).map_or(row, |it| it.1);
+    let policy = SCHEDULERS.iter().find(|known| known.0 == row).map_or(row, |known| known.1);
     let defaults = iofair_core::params::Values::new(stage.row.parameters, stage.row.overrides);
     let mut files = Vec::new();
     for (parameter, value) in stage.values.iter() {
-        if defaults.iter().any(|(it, default)| it.name == parameter.name && default == value) {
+        if defaults.iter().any(|(key, default)| key.name == parameter.name && default == value) {
             continue;
         }
-        let known = SETTINGS.iter().find(|it| (it.0, it.1) == (policy, parameter.name));
+        let known = SETTINGS.iter().find(|known| (known.0, known.1) == (policy, parameter.name));
         let Some((_, _, file, unit)) = known else {
             let name = parameter.name;
             return Err(format!("`policy.{policy}.{name}`: Linux has no such setting"));
@@ -212,25 +212,27 @@ pub(super) fn plan(scenario: &Scenario) -> Result<Plan, String> {
         return refuse("host.journal", "there is no file system in a run on Linux");
     }
     let queue = queue(&scenario.stack, scenario.tags)?;
-    let throttled = scenario.stack.throttles.iter().any(|it| it.row.name == MAX);
+    let throttled = scenario.stack.throttles.iter().any(|throttle| throttle.row.name == MAX);
     let shares = scenario.stack.groups;
     if throttled && !shares && queue.scheduler == "bfq" {
         return refuse("stacks", "with groups bfq always shares between them; use max+prop-bfq");
     }
     let mut groups = Vec::new();
-    for group in scenario.groups.iter().filter(|it| !it.name.is_empty() && (throttled || shares)) {
-        let it = &group.contract;
-        if shares && it.class != Class::BestEffort {
+    let named = scenario.groups.iter().filter(|group| !group.name.is_empty());
+    for group in named.filter(|_| throttled || shares) {
+        let contract = &group.contract;
+        if shares && contract.class != Class::BestEffort {
             return Err(format!("`class` of group {}: groups of Linux have no class", group.name));
         }
-        if throttled && (it.max.has_total() || it.max.has_burst()) {
+        if throttled && (contract.max.has_total() || contract.max.has_burst()) {
             let name = &group.name;
             return Err(format!(
                 "`max` of group {name}: blk-throttle has neither `total` nor `burst`"
             ));
         }
-        let max = if throttled { it.max } else { Limits::NONE };
-        groups.push(Group { name: group.name.clone(), weight: shares.then_some(it.weight), max });
+        let max = if throttled { contract.max } else { Limits::NONE };
+        let weight = shares.then_some(contract.weight);
+        groups.push(Group { name: group.name.clone(), weight, max });
     }
     let mut jobs = Vec::new();
     let mut step = 0;
@@ -239,19 +241,19 @@ pub(super) fn plan(scenario: &Scenario) -> Result<Plan, String> {
         let client = &scenario.clients[client];
         let mut job = job(scenario, client, &name, start)?;
         let place = client.place.map(|place| place.bytes());
-        let cluster = places.iter().rev().find(|it| place.is_some_and(|place| it.0 <= place));
+        let cluster = places.iter().rev().find(|run| place.is_some_and(|place| run.0 <= place));
         let offset = match (place, cluster) {
             (Some(place), Some((first, at))) => place - first + at,
             _ => bytes,
         };
         job.arguments.push(format!("--offset={offset}"));
         job.arguments.extend(order(scenario, client)?);
-        if let Some(number) = client.step.map(|it| it.number).filter(|number| *number > step) {
+        if let Some(number) = client.step.map(|step| step.number).filter(|number| *number > step) {
             step = number;
             job.arguments.push("--stonewall".to_owned());
         }
-        let contract = scenario.groups.iter().find(|it| it.name == client.group);
-        job.weight = contract.map_or(WEIGHT_DEFAULT, |it| it.contract.weight);
+        let contract = scenario.groups.iter().find(|group| group.name == client.group);
+        job.weight = contract.map_or(WEIGHT_DEFAULT, |group| group.contract.weight);
         if groups.is_empty() {
             job.group.clear();
         }
@@ -273,8 +275,8 @@ fn order(scenario: &Scenario, client: &ClientSpec) -> Result<Vec<String>, String
         all.push(format!("--wait_for={}", scenario.clients[first as usize].name));
     }
     if let Some(exit) = step.exit {
-        let mut others = scenario.clients.iter().filter_map(|it| it.step);
-        let is_apart = |it: Step| it.number == step.number && it.group != step.group;
+        let mut others = scenario.clients.iter().filter_map(|other| other.step);
+        let is_apart = |other: Step| other.number == step.number && other.group != step.group;
         if exit == Exit::Group && others.any(is_apart) {
             return Err("`exit_what`: a run on Linux has no groups between stonewalls".to_owned());
         }
@@ -287,8 +289,8 @@ fn order(scenario: &Scenario, client: &ClientSpec) -> Result<Vec<String>, String
 /// Places that clients share, put together without the gaps between them: where each run of them begins on the modelled drive
 /// and on the device. Also the bytes that they take.
 fn places(clients: &[ClientSpec]) -> (Vec<(u64, u64)>, u64) {
-    let range = |it: &ClientSpec| {
-        it.place.map(|place| (place.bytes(), place.bytes() + it.file_size.bytes()))
+    let range = |client: &ClientSpec| {
+        client.place.map(|place| (place.bytes(), place.bytes() + client.file_size.bytes()))
     };
     let mut ranges: Vec<(u64, u64)> = clients.iter().filter_map(range).collect();
     ranges.sort_unstable();
@@ -311,8 +313,8 @@ fn places(clients: &[ClientSpec]) -> (Vec<(u64, u64)>, u64) {
 
 /// What fio cannot do of what this client does.
 fn check(client: &ClientSpec) -> Result<(), String> {
-    let it = &client.job;
-    let leaves = match it.calls.turn {
+    let job = &client.job;
+    let leaves = match job.calls.turn {
         Turn::Files(_) => true,
         Turn::Gap(gap) => gap.zone > 0,
         _ => false,
@@ -323,15 +325,15 @@ fn check(client: &ClientSpec) -> Result<(), String> {
         (client.manner != Manner::Plain, "`job` or `interleaved`", "fio has no such job"),
         (client.guest, "`guest`", "there are no guests in a run on Linux"),
         (client.on_drive.is_some(), "`on_drive`", "a run on Linux has one drive"),
-        (it.on_off.is_some(), "`on_off`", "fio cannot draw times of work and rest"),
-        (it.metadata, "`metadata`", "a process cannot mark its requests as metadata"),
+        (job.on_off.is_some(), "`on_off`", "fio cannot draw times of work and rest"),
+        (job.metadata, "`metadata`", "a process cannot mark its requests as metadata"),
         (
-            it.pattern.writes() && !it.buffered && !it.sync_writes,
+            job.pattern.writes() && !job.buffered && !job.sync_writes,
             "`sync_writes`",
             "direct writes are synchronous",
         ),
     ];
-    if let Some((_, key, why)) = refused.iter().find(|it| it.0) {
+    if let Some((_, key, why)) = refused.iter().find(|job| job.0) {
         return Err(format!("{key} of client {}: {why}", client.name));
     }
     Ok(())
@@ -358,7 +360,7 @@ fn job(
     start: Instant,
 ) -> Result<Job, String> {
     check(client)?;
-    let it = &client.job;
+    let job = &client.job;
     let mut end = Instant::ZERO + scenario.ramp + scenario.time;
     let (mut start, mut ramp_end) = (start, Instant::ZERO + scenario.ramp);
     if let Some(step) = client.step {
@@ -370,7 +372,7 @@ fn job(
     let ramp = ramp_end.min(stop).since(start);
     let measured = stop.since(start).saturating_sub(ramp);
     let millis = |time: Nanos| time.0.div_ceil(1_000_000);
-    let engine = if it.depth > 1 || it.calls.urgent.is_some() { "libaio" } else { "psync" };
+    let engine = if job.depth > 1 || job.calls.urgent.is_some() { "libaio" } else { "psync" };
     let class = match client.priority.class {
         Class::RealTime => 1,
         Class::Idle => 3,
@@ -383,11 +385,11 @@ fn job(
     };
     let mut arguments = vec![
         format!("--name={name}"),
-        format!("--rw={}", calls::access(it)),
-        calls::sizes(it),
-        format!("--direct={}", u8::from(!it.buffered)),
+        format!("--rw={}", calls::access(job)),
+        calls::sizes(job),
+        format!("--direct={}", u8::from(!job.buffered)),
         format!("--ioengine={engine}"),
-        format!("--iodepth={}", it.depth),
+        format!("--iodepth={}", job.depth),
         format!("--size={}", client.file_size.bytes()),
     ];
     if client.step.is_some() {
@@ -407,24 +409,24 @@ fn job(
         format!("--prioclass={class}"),
         format!("--prio={}", client.priority.level),
     ]);
-    let ends = it.calls.bytes_max.is_some() || end == Instant::MAX;
-    let map = it.calls.distribution == Distribution::Once;
+    let ends = job.calls.bytes_max.is_some() || end == Instant::MAX;
+    let map = job.calls.distribution == Distribution::Once;
     let log: &[&str] = if logged.until == 0 { &[] } else { LOG };
     let fixed = FIXED.iter().filter(|option| match **option {
         "--time_based" => !ends,
         "--norandommap" => !map,
         _ => true,
     });
-    arguments.extend(fixed.chain(log).map(|it| (*it).to_owned()));
-    arguments.extend(calls::arguments(it));
-    if it.think > Nanos::ZERO {
-        arguments.push(format!("--thinktime={}", it.think.0 / 1000));
+    arguments.extend(fixed.chain(log).map(|job| (*job).to_owned()));
+    arguments.extend(calls::arguments(job));
+    if job.think > Nanos::ZERO {
+        arguments.push(format!("--thinktime={}", job.think.0 / 1000));
     }
-    if it.fdatasync_every > 0 {
-        arguments.push(format!("--fdatasync={}", it.fdatasync_every));
+    if job.fdatasync_every > 0 {
+        arguments.push(format!("--fdatasync={}", job.fdatasync_every));
     }
     let (name, group) = (name.to_owned(), client.group.clone());
-    let [_, writes, trims] = it.calls.directions(it.pattern.writes());
+    let [_, writes, trims] = job.calls.directions(job.pattern.writes());
     let writes = writes || trims;
     Ok(Job { name, group, weight: WEIGHT_DEFAULT, start, wait, writes, logged, arguments })
 }
@@ -464,7 +466,7 @@ depth = 2
 block = "256KiB"
 "#;
 
-    fn of(text: &str, stack: &str) -> Result<Plan, String> {
+    fn planned(text: &str, stack: &str) -> Result<Plan, String> {
         let overrides = Overrides { stacks: Some(vec![stack.to_owned()]), ..Overrides::default() };
         let experiment = parse("e.toml", text, &overrides).expect("a good file");
         plan(&experiment.scenario(0, 0, 0))
@@ -474,10 +476,10 @@ block = "256KiB"
     /// ceiling is not, since nothing in this stack enforces it.
     #[test]
     fn a_stack_becomes_settings() {
-        let plan = of(FILE, "prop-bfq").expect("bfq is on Linux");
+        let plan = planned(FILE, "prop-bfq").expect("bfq is on Linux");
         let settings = [("slice_idle_us", "4000".to_owned()), ("low_latency", "0".to_owned())];
         assert_eq!(plan.queue.scheduler, "bfq");
-        assert!(settings.iter().all(|it| plan.queue.settings.contains(it)), "{plan:?}");
+        assert!(settings.iter().all(|setting| plan.queue.settings.contains(setting)), "{plan:?}");
         assert_eq!((plan.groups[0].weight, plan.groups[0].max), (Some(300), Limits::NONE));
         let arguments = plan.jobs[1].arguments.join(" ");
         assert!(arguments.contains("--ioengine=libaio --iodepth=2"), "{arguments}");
@@ -488,12 +490,12 @@ block = "256KiB"
     /// with and one without.
     #[test]
     fn ceilings_become_limits() {
-        let plan = of(FILE, "max-none").expect("blk-throttle is on Linux");
+        let plan = planned(FILE, "max-none").expect("blk-throttle is on Linux");
         assert_eq!(
             (plan.groups[0].weight, plan.groups[0].max.bytes_per_s[0]),
             (None, Some(5_000_000))
         );
-        let plan = of(FILE, "none-kyber").expect("kyber is on Linux");
+        let plan = planned(FILE, "none-kyber").expect("kyber is on Linux");
         assert!(plan.groups.is_empty() && plan.jobs.iter().all(|job| job.group.is_empty()));
     }
 
@@ -520,14 +522,14 @@ block = "256KiB"
         assert_eq!(cache(&default, "wbt-none"), of_file("-1"));
         let buffered = file.replacen("buffered = false", "buffered = true", 1);
         assert_eq!(cache(&buffered, "prop-bfq"), of_file("0"));
-        assert!(of(&file, "wbt-none").expect("on Linux").groups.is_empty());
-        assert!(of(FILE, "wbt-bfq").expect_err("they exclude each other").contains("`wbt`"));
+        assert!(planned(&file, "wbt-none").expect("on Linux").groups.is_empty());
+        assert!(planned(FILE, "wbt-bfq").expect_err("they exclude each other").contains("`wbt`"));
     }
 
     /// Goal: all clients are measured at the same time, whenever they start. Method: the second one starts between 3 and 4 ms later.
     #[test]
     fn the_warm_up_of_all_clients_ends_at_one_time() {
-        let plan = of(FILE, "none-none").expect("fio has it");
+        let plan = planned(FILE, "none-none").expect("fio has it");
         let of = |job: usize| (plan.jobs[job].logged, plan.jobs[job].arguments.join(" "));
         let ((first, first_arguments), (second, second_arguments)) = (of(0), of(1));
         assert_eq!(first, Logged { from: 500, until: 1500 });
@@ -545,7 +547,7 @@ block = "256KiB"
     fn long_runs_are_not_logged() {
         for (time, is_logged) in [("59500ms", true), ("59501ms", false)] {
             let text = FILE.replace("time = \"1s\"", &format!("time = \"{time}\""));
-            let plan = of(&text, "none-none").expect("fio has it");
+            let plan = planned(&text, "none-none").expect("fio has it");
             let arguments = plan.jobs[0].arguments.join(" ");
             assert_eq!(plan.jobs[0].logged.until > 0, is_logged, "{arguments}");
             assert_eq!(arguments.contains("--write_lat_log"), is_logged, "{arguments}");
@@ -557,7 +559,7 @@ block = "256KiB"
     #[test]
     fn what_linux_lacks_is_refused() {
         let refused = |text: &str, stack: &str, key: &str| {
-            let error = of(text, stack).expect_err(key);
+            let error = planned(text, stack).expect_err(key);
             assert!(error.contains(key), "{error}");
         };
         refused(FILE, "promise", "`stacks`");

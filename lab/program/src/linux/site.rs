@@ -52,7 +52,7 @@ pub(super) struct Site {
 
 /// What a run on this target needs that is not there.
 pub(super) fn check(target: &Target) -> Result<()> {
-    let root = fs::metadata("/proc/self").is_ok_and(|it| it.uid() == 0);
+    let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !root {
         bail!("a run on Linux needs root, for loop devices, schedulers and groups");
     }
@@ -70,7 +70,7 @@ pub(super) fn check(target: &Target) -> Result<()> {
 }
 
 fn is_block_device(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device())
+    fs::metadata(path).is_ok_and(|device| device.file_type().is_block_device())
 }
 
 impl Site {
@@ -152,7 +152,7 @@ impl Site {
         self.keep(&file)?;
         write(&file, "none")?;
         let known = fs::read_to_string(&file)?;
-        if !known.split([' ', '[', ']', '\n']).any(|it| it == queue.scheduler) {
+        if !known.split([' ', '[', ']', '\n']).any(|name| name == queue.scheduler) {
             bail!(
                 "this kernel has no {} for {}: {}",
                 queue.scheduler,
@@ -217,7 +217,8 @@ impl Site {
     /// (`Documentation/block/stat.rst`).
     pub(super) fn counters(&self) -> Result<[u64; 6]> {
         let text = fs::read_to_string(self.sys.join("stat"))?;
-        let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+        let fields: Vec<u64> =
+            text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
         let field = |n: usize| fields.get(n).copied().unwrap_or(0);
         let all = field(3) + field(7);
         Ok([field(0), field(2) * 512, field(4), field(6) * 512, field(9), all])

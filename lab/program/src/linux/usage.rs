@@ -13,7 +13,7 @@ enum Kind {
 
 /// The kind of the threads with this name. A worker of the kernel bears the name of the queue that it last worked for.
 fn kind(name: &str) -> Option<Kind> {
-    let starts = |with: &[&str]| with.iter().any(|it| name.starts_with(it));
+    let starts = |with: &[&str]| with.iter().any(|start| name.starts_with(start));
     match name {
         "reactor" => Some(Kind::Server),
         _ if starts(&["fio"]) => Some(Kind::Client),
@@ -45,7 +45,7 @@ impl Snapshot {
     pub(super) fn now() -> Self {
         let mut all = BTreeMap::new();
         for process in entries("/proc") {
-            if !process.bytes().all(|it| it.is_ascii_digit()) {
+            if !process.bytes().all(|digit| digit.is_ascii_digit()) {
                 continue;
             }
             let tasks = format!("/proc/{process}/task");
@@ -78,7 +78,7 @@ impl Snapshot {
 
 fn entries(directory: &str) -> Vec<String> {
     let list = fs::read_dir(directory).into_iter().flatten().flatten();
-    list.filter_map(|it| it.file_name().into_string().ok()).collect()
+    list.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 /// Time on a processor, the first of the line's numbers (`Documentation/scheduler/sched-stats.rst`).

@@ -74,7 +74,7 @@ impl Watch {
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {} for sockets", directory.display()))?;
         let runs: Vec<String> = experiments.iter().flat_map(names).collect();
-        let time = Nanos(experiments.iter().map(|it| it.simulated().0).sum());
+        let time = Nanos(experiments.iter().map(|experiment| experiment.simulated().0).sum());
         let bar = ProgressBar::new(time.0 / 1_000_000);
         bar.set_draw_target(match quiet {
             true => ProgressDrawTarget::hidden(),

@@ -36,7 +36,7 @@ fn matches(pattern: &str, mix: &Mix<'_>) -> Result<bool> {
     let (variant, stack) = rest.rsplit_once("] ").with_context(shape)?;
     let row = &mix.rows[0];
     let parts = [(experiment, mix.short()), (variant, &row.variant), (stack, &row.stack)];
-    Ok(parts.iter().all(|(pattern, it)| *pattern == "*" || pattern == it))
+    Ok(parts.iter().all(|(pattern, part)| *pattern == "*" || pattern == part))
 }
 
 fn deviates(mix: &Mix<'_>) -> bool {
@@ -53,7 +53,7 @@ impl Causes {
         let text = std::fs::read_to_string(&file)?;
         let causes: Self = toml::from_str(&text).with_context(|| format!("{}", file.display()))?;
         let all = mixes(evidence);
-        for pattern in causes.causes.iter().flat_map(|it| &it.mixes) {
+        for pattern in causes.causes.iter().flat_map(|cause| &cause.mixes) {
             let mut found = false;
             for mix in &all {
                 found |= matches(pattern, mix)? && deviates(mix);
@@ -67,17 +67,17 @@ impl Causes {
     /// Each cause with the mixes that it explains, and the mixes without a cause at the end.
     pub(super) fn explain<'a>(&self, evidence: &'a Evidence) -> Vec<(Option<&str>, Vec<Mix<'a>>)> {
         let deviating: Vec<Mix<'_>> = mixes(evidence).into_iter().filter(deviates).collect();
-        let cause = |mix: &Mix<'_>| {
-            let of = |it: &Cause| it.mixes.iter().any(|it| matches(it, mix).unwrap_or(false));
-            self.causes.iter().position(of)
+        let cause_of = |mix: &Mix<'_>| {
+            let names = |pattern: &String| matches(pattern, mix).unwrap_or(false);
+            self.causes.iter().position(|cause| cause.mixes.iter().any(names))
         };
         let mut explained = Vec::new();
-        for (n, it) in self.causes.iter().enumerate() {
-            let its = deviating.iter().filter(|mix| cause(mix) == Some(n)).copied().collect();
-            explained.push((Some(it.why.trim()), its));
+        for (n, cause) in self.causes.iter().enumerate() {
+            let its = deviating.iter().filter(|mix| cause_of(mix) == Some(n)).copied().collect();
+            explained.push((Some(cause.why.trim()), its));
         }
         let rest: Vec<Mix<'_>> =
-            deviating.iter().filter(|mix| cause(mix).is_none()).copied().collect();
+            deviating.iter().filter(|mix| cause_of(mix).is_none()).copied().collect();
         if !rest.is_empty() {
             explained.push((None, rest));
         }

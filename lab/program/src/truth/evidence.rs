@@ -83,14 +83,15 @@ impl Row {
 }
 
 /// The numbers of a client, with six significant digits.
-fn numbers(results: &Results, (variant, stack): (usize, usize), client: &str) -> Numbers {
+fn numbers(results: &Results, variant: usize, stack: usize, client: &str) -> Numbers {
     let mut numbers = Numbers::default();
-    let it = &results.experiment;
+    let experiment = &results.experiment;
     let digits = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
     for outcome in results.repeats(variant, stack) {
-        let read = |name: &str, metric| Quantity::of(name, metric).read(outcome, it.units);
-        let all =
-            it.variants[variant].subjects.iter().map(|name| read(name, Metric::Rate)).sum::<f64>();
+        let read =
+            |name: &str, metric| Quantity::of_client(name, metric).read(outcome, experiment.units);
+        let subjects = &experiment.variants[variant].subjects;
+        let all = subjects.iter().map(|name| read(name, Metric::Rate)).sum::<f64>();
         let rate = read(client, Metric::Rate);
         numbers.rate.push(digits(rate));
         numbers.share_percent.push(digits(if all > 0.0 { rate / all * 100.0 } else { 0.0 }));
@@ -102,10 +103,10 @@ fn numbers(results: &Results, (variant, stack): (usize, usize), client: &str) ->
 
 /// Rows of all clients, with their numbers where `put` puts them.
 fn rows(results: &Results, put: impl Fn(&mut Row, Numbers)) -> Vec<Row> {
-    let it = &results.experiment;
+    let experiment = &results.experiment;
     let mut rows = Vec::new();
-    for (v, variant) in it.variants.iter().enumerate() {
-        for (s, (stack, _)) in it.stacks.iter().enumerate() {
+    for (v, variant) in experiment.variants.iter().enumerate() {
+        for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
             for client in &variant.subjects {
                 let mut row = Row {
                     variant: variant.name.clone(),
@@ -115,7 +116,7 @@ fn rows(results: &Results, put: impl Fn(&mut Row, Numbers)) -> Vec<Row> {
                     live: Numbers::default(),
                     lab: Numbers::default(),
                 };
-                put(&mut row, numbers(results, (v, s), client));
+                put(&mut row, numbers(results, v, s, client));
                 rows.push(row);
             }
         }
@@ -193,10 +194,10 @@ impl Evidence {
         std::fs::rename(&new, file).with_context(cannot)
     }
     pub(super) fn paths(&self) -> impl Iterator<Item = &PathTimes> {
-        self.experiments.iter().flat_map(|it| &it.paths)
+        self.experiments.iter().flat_map(|part| &part.paths)
     }
     pub(super) fn part(&self, experiment: &str) -> Option<&Part> {
-        self.experiments.iter().find(|it| it.experiment == experiment)
+        self.experiments.iter().find(|part| part.experiment == experiment)
     }
     /// Puts the path that was measured with an experiment into it, whatever else has changed in it.
     pub(crate) fn apply(&self, experiment: &mut Experiment) -> Result<()> {
@@ -208,9 +209,9 @@ impl Evidence {
     /// The path of a part's machine: each number is the median of those that were measured there, since a single
     /// measurement of some seconds varies.
     pub(crate) fn path(&self, part: &Part) -> PathTimes {
-        let here = self.experiments.iter().filter(|it| it.place == part.place);
-        let mut path = PathTimes::medians(&here.flat_map(|it| &it.paths).collect::<Vec<_>>());
-        if part.paths.iter().all(|it| it.copies_ns.is_none()) {
+        let here = self.experiments.iter().filter(|other| other.place == part.place);
+        let mut path = PathTimes::medians(&here.flat_map(|part| &part.paths).collect::<Vec<_>>());
+        if part.paths.iter().all(|path| path.copies_ns.is_none()) {
             path.copies_ns = None;
         }
         path
@@ -231,12 +232,12 @@ impl Evidence {
     /// Notes which of these experiments are not measured, and puts the measured path into the others, which it returns.
     pub(crate) fn prepare(&mut self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
         let (mut prepared, mut fitted) = (Vec::new(), BTreeMap::new());
-        for mut it in experiments {
-            if self.part(&it.name).is_none() {
-                self.missing.push(it.name);
+        for mut experiment in experiments {
+            if self.part(&experiment.name).is_none() {
+                self.missing.push(experiment.name);
                 continue;
             }
-            let (part, drive) = (self.measured(&it)?, it.variants[0].drive.clone());
+            let (part, drive) = (self.measured(&experiment)?, experiment.variants[0].drive.clone());
             let mut path = self.path(part);
             let copies = path.copies_ns.take();
             let key = (part.place.clone(), drive.clone());
@@ -244,26 +245,27 @@ impl Evidence {
                 fitted.insert(key.clone(), path.fitted(&drive)?);
             }
             let path = PathTimes { copies_ns: copies, ..fitted[&key].clone() };
-            path.apply_shared(&mut it);
-            prepared.push(it);
+            path.apply_shared(&mut experiment);
+            prepared.push(experiment);
         }
         Ok(prepared)
     }
     /// Fills in the simulator's numbers, and leaves out experiments that it did not run.
     pub(crate) fn take_lab(&mut self, results: &[Results]) {
-        let ran = |part: &Part| results.iter().any(|it| it.experiment.name == part.experiment);
+        let ran =
+            |part: &Part| results.iter().any(|result| result.experiment.name == part.experiment);
         self.experiments.retain(ran);
         for results in results {
             let rows = rows(results, |row, numbers| row.lab = numbers);
             let name = &results.experiment.name;
-            for part in self.experiments.iter_mut().filter(|it| it.experiment == *name) {
+            for part in self.experiments.iter_mut().filter(|part| part.experiment == *name) {
                 part.take(rows.clone(), |own, row| own.lab = row.lab);
             }
         }
     }
     /// Adds a part, or puts it in the place of the one of the same experiment.
     pub(super) fn put(&mut self, part: Part) {
-        match self.experiments.iter_mut().find(|it| it.experiment == part.experiment) {
+        match self.experiments.iter_mut().find(|known| known.experiment == part.experiment) {
             Some(own) => *own = part,
             None => {
                 self.experiments.push(part);

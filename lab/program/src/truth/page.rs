@@ -18,10 +18,10 @@ const WIDTH: usize = 118;
 /// Three digits.
 fn number(value: f64) -> String {
     match value {
-        it if it >= 100.0 => format!("{it:.0}"),
-        it if it >= 10.0 => format!("{it:.1}"),
-        it if it >= 1.0 => format!("{it:.2}"),
-        it => format!("{it:.3}"),
+        _ if value >= 100.0 => format!("{value:.0}"),
+        _ if value >= 10.0 => format!("{value:.1}"),
+        _ if value >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
     }
 }
 
@@ -37,7 +37,7 @@ fn spread(of: &[f64]) -> String {
     }
 }
 
-fn of((near, all): (usize, usize)) -> String {
+fn near_of((near, all): (usize, usize)) -> String {
     format!("{near} of {all} ({} %)", near * 100 / all.max(1))
 }
 
@@ -45,9 +45,9 @@ fn of((near, all): (usize, usize)) -> String {
 fn scores(name: &str, mixes: &[Mix<'_>], ours: Of) -> String {
     let pairs: Vec<Pair> = mixes.iter().flat_map(|mix| mix.pairs(ours)).collect();
     let rows = mixes.iter().map(|mix| mix.near_rows(ours));
-    let rows = rows.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
-    let [shares, totals, means] = Kind::ALL.map(|kind| of(count(&pairs, kind)));
-    format!("| {name} | {shares} | {totals} | {means} | {} |\n", of(rows))
+    let rows = rows.fold((0, 0), |sum, mix| (sum.0 + mix.0, sum.1 + mix.1));
+    let [shares, totals, means] = Kind::ALL.map(|kind| near_of(count(&pairs, kind)));
+    format!("| {name} | {shares} | {totals} | {means} | {} |\n", near_of(rows))
 }
 
 const SCORES: &str = "| | shares within 10 % | totals within 15 % | mean latencies within 25 % | rows with all three |\n\
@@ -66,9 +66,9 @@ pub(crate) fn page(evidence: &Evidence, causes: &Causes) -> String {
         "A row is a client in a mix on a stack. Medians over the runs of a mix are compared, ours with the kernel's.\n\n",
     );
     text.push_str(SCORES);
-    text.push_str(&scores("simulator", &all, |it| &it.lab));
-    if all.iter().any(|mix| !mix.pairs(|it| &it.live).is_empty()) {
-        text.push_str(&scores("live server", &all, |it| &it.live));
+    text.push_str(&scores("simulator", &all, |row| &row.lab));
+    if all.iter().any(|mix| !mix.pairs(|row| &row.live).is_empty()) {
+        text.push_str(&scores("live server", &all, |row| &row.live));
     } else {
         text.push_str("\nThe live server is not measured yet.\n");
     }
@@ -81,9 +81,8 @@ pub(crate) fn page(evidence: &Evidence, causes: &Causes) -> String {
         }
     }
     for stack in stacks {
-        let own: Vec<Mix<'_>> =
-            all.iter().filter(|it| it.rows[0].stack == stack).copied().collect();
-        text.push_str(&scores(stack, &own, |it| &it.lab));
+        let own: Vec<_> = all.iter().filter(|mix| mix.rows[0].stack == stack).copied().collect();
+        text.push_str(&scores(stack, &own, |row| &row.lab));
     }
     let _ = writeln!(
         text,
@@ -100,7 +99,7 @@ pub(crate) fn page(evidence: &Evidence, causes: &Causes) -> String {
 /// A line and its end, broken where it is long prose.
 fn wrapped(line: &str) -> String {
     let rows = ["|", "#", "!"];
-    if line.chars().count() <= WIDTH || rows.iter().any(|it| line.starts_with(it)) {
+    if line.chars().count() <= WIDTH || rows.iter().any(|start| line.starts_with(start)) {
         return format!("{line}\n");
     }
     let indent = if line.starts_with("- ") { "  " } else { "" };
@@ -136,16 +135,16 @@ fn places(text: &mut String, evidence: &Evidence) {
          request of a process (of which fio counts {} as latency, until the process runs again); below it, a request takes {} longer than in the drive model (of which {} on average are random), and {} in addition for each MiB; \
          of this, {} are in a stage that passes one request at a time.\n",
         places.join("; "),
-        us(&|it| it.turnaround_ns + it.woken_ns),
-        us(&|it| it.woken_ns),
-        us(&|it| it.path_ns[0] + it.path_ns[1] + it.jitter_ns),
-        us(&|it| it.jitter_ns),
-        us(&|it| it.path_ns[2]),
-        us(&|it| it.path_ns[1]),
+        us(&|path| path.turnaround_ns + path.woken_ns),
+        us(&|path| path.woken_ns),
+        us(&|path| path.path_ns[0] + path.path_ns[1] + path.jitter_ns),
+        us(&|path| path.jitter_ns),
+        us(&|path| path.path_ns[2]),
+        us(&|path| path.path_ns[1]),
     );
     for (world, name) in ["Kernel", "Live server"].iter().enumerate() {
         let mut disturbed = Disturbed::default();
-        evidence.experiments.iter().for_each(|it| disturbed.add(&it.disturbed[world]));
+        evidence.experiments.iter().for_each(|part| disturbed.add(&part.disturbed[world]));
         let said = disturbed.text();
         if !said.is_empty() {
             let _ = writeln!(text, "**{name}.** {said}\n");
@@ -156,7 +155,7 @@ fn places(text: &mut String, evidence: &Evidence) {
 
 /// A time of all paths, in microseconds.
 fn micros(evidence: &Evidence, of: &dyn Fn(&PathTimes) -> u64) -> String {
-    let all: Vec<f64> = evidence.paths().map(|it| of(it) as f64 / 1e3).collect();
+    let all: Vec<f64> = evidence.paths().map(|path| of(path) as f64 / 1e3).collect();
     let [least, most] = ends(&all);
     match most - least < 1.0 {
         true => format!("{:.0} us", median(&all)),
@@ -166,20 +165,22 @@ fn micros(evidence: &Evidence, of: &dyn Fn(&PathTimes) -> u64) -> String {
 
 /// The processors of the simulator's path.
 fn processors(text: &mut String, evidence: &Evidence) {
-    let shared: Vec<&Shared> = evidence.paths().filter_map(|it| it.processors.as_ref()).collect();
+    let shared: Vec<_> = evidence.paths().filter_map(|path| path.processors.as_ref()).collect();
     let Some(first) = shared.first() else { return };
     let of = |kind: fn(&Shared) -> [u64; 3]| {
         let time = |n: usize| {
-            micros(evidence, &move |it| it.processors.as_ref().map_or(0, |it| kind(it)[n]))
+            micros(evidence, &move |path| {
+                path.processors.as_ref().map_or(0, |shared| kind(shared)[n])
+            })
         };
         format!("{} a turn, {} a request and {} a MiB", time(0), time(1), time(2))
     };
-    let overlap = micros(evidence, &|it| {
-        it.processors.as_ref().map_or(0, |shared| shared.overlap(it.path_ns[2]))
+    let overlap = micros(evidence, &|path| {
+        path.processors.as_ref().map_or(0, |shared| shared.overlap(path.path_ns[2]))
     });
-    let deep: Vec<f64> = evidence.paths().map(|it| it.deep_iops[0] / 1e3).collect();
+    let deep: Vec<f64> = evidence.paths().map(|path| path.deep_iops[0] / 1e3).collect();
     let deep = format!("{:.1} thousand a second", median(&deep));
-    let mut notes: Vec<&str> = shared.iter().map(|it| it.note.as_str()).collect();
+    let mut notes: Vec<&str> = shared.iter().map(|shared| shared.note.as_str()).collect();
     notes.dedup();
     let _ = writeln!(
         text,
@@ -191,9 +192,9 @@ fn processors(text: &mut String, evidence: &Evidence) {
          the drive, half of the server's work for it passes, and {overlap} of its work for a MiB: what is left then is as long as a \
          lone large request is late. {}\n",
         first.count,
-        of(|it| it.client_ns),
-        of(|it| it.worker_ns),
-        of(|it| it.server_ns),
+        of(|shared| shared.client_ns),
+        of(|shared| shared.worker_ns),
+        of(|shared| shared.server_ns),
         notes.join(" ")
     );
     copies(text, evidence);
@@ -202,8 +203,8 @@ fn processors(text: &mut String, evidence: &Evidence) {
 /// What the page cache takes.
 fn copies(text: &mut String, evidence: &Evidence) {
     let of = |n: usize| {
-        let all: Vec<u64> =
-            evidence.paths().filter_map(|it| it.copies_ns).map(|it| it[n] / 1000).collect();
+        let times = evidence.paths().filter_map(|path| path.copies_ns);
+        let all: Vec<u64> = times.map(|times| times[n] / 1000).collect();
         let (least, most) = (all.iter().min()?, all.iter().max()?);
         Some(if least == most { format!("{least} us") } else { format!("{least} to {most} us") })
     };
@@ -228,18 +229,18 @@ fn deviations(text: &mut String, evidence: &Evidence, causes: &Causes) {
         let _ = write!(text, "\n{why}\n\n");
         for mix in mixes {
             let row = &mix.rows[0];
-            let far = mix.pairs(|it| &it.lab);
+            let far = mix.pairs(|row| &row.lab);
             let far: Vec<String> = far
                 .iter()
-                .filter(|it| !it.is_near())
-                .map(|it| {
-                    let client = match it.kind {
+                .filter(|pair| !pair.is_near())
+                .map(|pair| {
+                    let client = match pair.kind {
                         Kind::Total => String::new(),
-                        _ => format!(" of {}", mix.rows[it.row].client),
+                        _ => format!(" of {}", mix.rows[pair.row].client),
                     };
-                    let inside = if it.inside { " (within its spread)" } else { "" };
-                    let (ours, kernel) = (number(it.ours), number(it.kernel));
-                    format!("{}{client} {ours} / {kernel}{inside}", it.kind.name())
+                    let inside = if pair.inside { " (within its spread)" } else { "" };
+                    let (ours, kernel) = (number(pair.ours), number(pair.kernel));
+                    format!("{}{client} {ours} / {kernel}{inside}", pair.kind.name())
                 })
                 .collect();
             let (experiment, variant, stack) = (mix.short(), &row.variant, &row.stack);
@@ -262,12 +263,12 @@ fn section(text: &mut String, part: &Part) {
         picture::name(&part.experiment)
     );
     for mix in &all {
-        let pairs = mix.pairs(|it| &it.lab);
-        let marked = |kind: Kind, row: usize, it: &[f64]| {
-            let mut own = pairs.iter().filter(|it| it.kind == kind && it.row == row);
+        let pairs = mix.pairs(|row| &row.lab);
+        let marked = |kind: Kind, row: usize, values: &[f64]| {
+            let mut own = pairs.iter().filter(|pair| pair.kind == kind && pair.row == row);
             match own.all(Pair::is_near) {
-                true => spread(it),
-                false => format!("**{}**", spread(it)),
+                true => spread(values),
+                false => format!("**{}**", spread(values)),
             }
         };
         for (n, row) in mix.rows.iter().enumerate() {
@@ -291,9 +292,9 @@ fn section(text: &mut String, part: &Part) {
         let _ = writeln!(
             text,
             "| | total, MB/s | {} | {} | {} | | | | | | |",
-            marked(Kind::Total, 0, &mix.totals(|it| &it.lab)),
-            total(|it| &it.live),
-            total(|it| &it.kernel)
+            marked(Kind::Total, 0, &mix.totals(|row| &row.lab)),
+            total(|row| &row.live),
+            total(|row| &row.kernel)
         );
     }
 }
@@ -393,6 +394,6 @@ mod tests {
         std::fs::remove_dir_all(directory).expect("removed");
         let pictures = super::super::pictures(&evidence);
         assert_eq!(pictures[0].0, "truth-e.svg");
-        assert!(pictures.iter().all(|it| it.1.starts_with("<svg")));
+        assert!(pictures.iter().all(|picture| picture.1.starts_with("<svg")));
     }
 }

@@ -7,7 +7,7 @@ use iofair_simulator::experiment::Experiment;
 use iofair_simulator::scenario::{Processors, Work};
 use serde::{Deserialize, Serialize};
 
-use crate::linux::{self, Measured};
+use crate::linux::{self, Copies, Measured};
 
 /// The largest part of a turn that a request is assumed to contain: two requests a turn.
 const PART_MAX: f64 = 0.5;
@@ -57,8 +57,8 @@ pub(crate) struct Shared {
 
 impl Shared {
     fn new([client, worker, server]: [Work; 3]) -> Self {
-        let of = |work: Work| [work.turn, work.request, work.per_mib].map(|it| it.0);
-        let count = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
+        let of = |work: Work| [work.turn, work.request, work.per_mib].map(|time| time.0);
+        let count = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
         let [client_ns, worker_ns, server_ns] = [client, worker, server].map(of);
         Self { count, client_ns, worker_ns, server_ns, note: String::new() }
     }
@@ -117,43 +117,47 @@ impl PathTimes {
         Self {
             turnaround_ns: path.turnaround.0,
             woken_ns: path.woken.0,
-            path_ns: [path.path.fixed, path.path.serial, path.path.per_mib].map(|it| it.0),
+            path_ns: [path.path.fixed, path.path.serial, path.path.per_mib].map(|time| time.0),
             jitter_ns: path.path.jitter.0,
             depth: path.path.depth,
             processors: path.work.map(Shared::new),
-            copies_ns: path.copies.map(|it| {
-                [it.consume, it.consume_copy, it.produce, it.collect, it.new_pages].map(|it| it.0)
-            }),
+            copies_ns: path.copies.map(
+                |Copies { consume, consume_copy, produce, collect, new_pages }| {
+                    [consume, consume_copy, produce, collect, new_pages].map(|time| time.0)
+                },
+            ),
             deep_iops: path.deep,
         }
     }
     /// The path in which each number is the median of those of `all`.
     pub(super) fn medians(all: &[&Self]) -> Self {
         let median = |of: &dyn Fn(&Self) -> Option<u64>| {
-            let mut all: Vec<u64> = all.iter().filter_map(|it| of(it)).collect();
+            let mut all: Vec<u64> = all.iter().filter_map(|path| of(path)).collect();
             all.sort_unstable();
             all.get(all.len() / 2).copied().unwrap_or(0)
         };
         let work = |kind: fn(&Shared) -> [u64; 3]| {
-            [0, 1, 2].map(|n| median(&|it| it.processors.as_ref().map(|it| kind(it)[n])))
+            [0, 1, 2]
+                .map(|n| median(&|path| path.processors.as_ref().map(|shared| kind(shared)[n])))
         };
-        let shared = all.iter().find_map(|it| it.processors.clone()).map(|first| Shared {
-            client_ns: work(|it| it.client_ns),
-            worker_ns: work(|it| it.worker_ns),
-            server_ns: work(|it| it.server_ns),
+        let shared = all.iter().find_map(|path| path.processors.clone()).map(|first| Shared {
+            client_ns: work(|shared| shared.client_ns),
+            worker_ns: work(|shared| shared.worker_ns),
+            server_ns: work(|shared| shared.server_ns),
             ..first
         });
-        let copies = all.iter().any(|it| it.copies_ns.is_some());
-        let copies = copies.then(|| [0, 1, 2, 3, 4].map(|n| median(&|it| Some(it.copies_ns?[n]))));
+        let copies = all.iter().any(|path| path.copies_ns.is_some());
+        let copies =
+            copies.then(|| std::array::from_fn(|n| median(&|path| Some(path.copies_ns?[n]))));
         Self {
-            turnaround_ns: median(&|it| Some(it.turnaround_ns)),
-            woken_ns: median(&|it| Some(it.woken_ns)),
-            path_ns: [0, 1, 2].map(|n| median(&|it| Some(it.path_ns[n]))),
-            jitter_ns: median(&|it| Some(it.jitter_ns)),
-            depth: all.first().map_or(0, |it| it.depth),
+            turnaround_ns: median(&|path| Some(path.turnaround_ns)),
+            woken_ns: median(&|path| Some(path.woken_ns)),
+            path_ns: [0, 1, 2].map(|n| median(&|path| Some(path.path_ns[n]))),
+            jitter_ns: median(&|path| Some(path.jitter_ns)),
+            depth: all.first().map_or(0, |path| path.depth),
             processors: shared,
             copies_ns: copies,
-            deep_iops: [0, 1].map(|n| median(&|it| Some(it.deep_iops[n] as u64)) as f64),
+            deep_iops: [0, 1].map(|n| median(&|path| Some(path.deep_iops[n] as u64)) as f64),
         }
     }
     /// With times of a request without turns. They were measured with many requests in flight, where a turn serves several; so a
@@ -163,7 +167,7 @@ impl PathTimes {
         let Some(shared) = self.processors.clone() else { return Ok(self) };
         let with =
             |part: f64| Self { processors: Some(shared.without_turns(part)), ..self.clone() };
-        let deep = |part: f64| linux::deep_iops(drive, |it| with(part).apply_shared(it));
+        let deep = |part: f64| linux::deep_iops(drive, |probes| with(part).apply_shared(probes));
         let (mut low, mut high) = (0.0, PART_MAX);
         if linux::is_drive_the_limit(self.deep_iops) || deep(low)? >= self.deep_iops[0] {
             return Ok(self);
@@ -194,7 +198,7 @@ impl PathTimes {
         self.apply(experiment);
         let Some(shared) = &self.processors else { return };
         let whole = self.turnaround_ns + self.woken_ns + self.path_ns[0] + self.path_ns[1];
-        for host in experiment.variants.iter_mut().map(|it| &mut it.host) {
+        for host in experiment.variants.iter_mut().map(|variant| &mut variant.host) {
             (host.turnaround, host.turnaround_write) = (Nanos::ZERO, Nanos::ZERO);
             host.process_wakeup = Nanos::ZERO;
             let Some(path) = &mut host.path else { continue };
@@ -237,9 +241,12 @@ mod tests {
             path(9, Some(shared(4)), Some([7; 5])),
             path(2, Some(shared(6)), None),
         ];
-        let it = PathTimes::medians(&all.iter().collect::<Vec<_>>());
-        assert_eq!((it.turnaround_ns, it.path_ns, it.copies_ns), (2, [2, 20, 8], Some([7; 5])));
-        assert_eq!(it.processors, Some(shared(5)));
+        let medians = PathTimes::medians(&all.iter().collect::<Vec<_>>());
+        assert_eq!(
+            (medians.turnaround_ns, medians.path_ns, medians.copies_ns),
+            (2, [2, 20, 8], Some([7; 5]))
+        );
+        assert_eq!(medians.processors, Some(shared(5)));
     }
 
     /// Goal: without turns, the simulator's client with 32 requests in flight gets what the kernel's got, and a lone request takes as
@@ -265,7 +272,7 @@ mod tests {
             ..PathTimes::default()
         };
         let got = |path: &PathTimes| {
-            linux::deep_iops(drive, |it| path.apply_shared(it)).expect("it runs")
+            linux::deep_iops(drive, |probes| path.apply_shared(probes)).expect("it runs")
         };
         let slow = path(30_000.0).fitted(drive).expect("it runs");
         assert_eq!(slow.processors, path(0.0).processors);
@@ -273,10 +280,10 @@ mod tests {
         assert_eq!(quick.processors, path(0.0).processors, "the drive is the limit");
         let fitted = path(50_000.0).fitted(drive).expect("it runs");
         assert!(got(&slow) < 48_000.0 && (got(&fitted) - 50_000.0).abs() < 500.0);
-        let [then, now] = [&slow, &fitted].map(|it| it.processors.clone().expect("processors"));
-        let lone = |it: &Shared| {
-            let of = |it: [u64; 3], turns: u64| it[0] * turns + it[1];
-            of(it.client_ns, 1) + of(it.worker_ns, 1) + of(it.server_ns, 2)
+        let [then, now] = [&slow, &fitted].map(|path| path.processors.clone().expect("processors"));
+        let lone = |shared: &Shared| {
+            let of = |work: [u64; 3], turns: u64| work[0] * turns + work[1];
+            of(shared.client_ns, 1) + of(shared.worker_ns, 1) + of(shared.server_ns, 2)
         };
         assert!(lone(&now).abs_diff(lone(&then)) < 10);
     }

@@ -1,7 +1,7 @@
 //! The page's pictures: for each experiment shares, rates and latencies with a dot for each run, which shows how results
 //! are distributed over start offsets; and the ratios of all mixes.
 
-use iofair_draw::{Axis, BOLD, FILE, Sign, Svg, fill, legend};
+use iofair_draw::{Axis, BOLD, FILE, Point, Sign, Svg, fill, legend};
 
 use super::evidence::{Evidence, Numbers, Part, Row};
 use super::score::{Kind, Mix, Of, Pair, ends, median, mixes};
@@ -30,7 +30,7 @@ fn log_axis(name: &str, rows: &[Row], value: Value) -> Axis {
 }
 
 /// A column from `left` on: its title, and its grid down to `bottom`.
-fn column(svg: &mut Svg, axis: &Axis, (left, bottom): (f64, f64)) {
+fn column(svg: &mut Svg, axis: &Axis, left: f64, bottom: f64) {
     svg.text((left, 36.0), BOLD, &axis.name);
     let ticks =
         axis.ticks.iter().map(|(at, label)| (left + axis.place(*at) * PANEL, label.clone()));
@@ -38,7 +38,7 @@ fn column(svg: &mut Svg, axis: &Axis, (left, bottom): (f64, f64)) {
 }
 
 /// A line from least to most, a dot for each run, and the median as a bar.
-fn dots(svg: &mut Svg, (left, y): (f64, f64), (numbers, axis, colour): (&[f64], &Axis, &str)) {
+fn dots(svg: &mut Svg, (left, y): Point, numbers: &[f64], axis: &Axis, colour: &str) {
     if numbers.is_empty() {
         return;
     }
@@ -71,11 +71,11 @@ fn experiment(short: &str, rows: &[Row]) -> String {
     legend(&mut svg, (4.0, 20.0), styles.iter().map(|(style, name)| (Sign::Dot(style), *name)));
     for (index, (axis, value)) in columns.iter().enumerate() {
         let left = LEFT + index as f64 * (PANEL + GAP);
-        column(&mut svg, axis, (left, high));
+        column(&mut svg, axis, left, high);
         for (index, row) in rows.iter().enumerate() {
             let y = TOP + (index as f64 + 0.5) * LINE;
             for (offset, (_, colour, of)) in [-7.0, 0.0, 7.0].into_iter().zip(&WORLDS) {
-                dots(&mut svg, (left, y + offset), (value(of(row)), axis, colour));
+                dots(&mut svg, (left, y + offset), value(of(row)), axis, colour);
             }
         }
     }
@@ -112,7 +112,7 @@ fn ratios(evidence: &Evidence) -> String {
         let (from, to) = (x(1.0 - kind.aim()), x(1.0 + kind.aim()));
         let band = "fill=\"#2da44e\" fill-opacity=\"0.2\"";
         svg.rect((from, 54.0), (to - from, high - 54.0), band, "");
-        column(&mut svg, &axis, (left, high));
+        column(&mut svg, &axis, left, high);
         for (line, stack) in stacks.iter().enumerate() {
             let own = all.iter().filter(|mix| mix.rows[0].stack == *stack);
             let pairs = own.flat_map(|mix: &Mix<'_>| mix.pairs(|row| &row.lab));
@@ -138,7 +138,7 @@ fn ratios(evidence: &Evidence) -> String {
 pub(super) fn name(experiment: &str) -> String {
     let mut parts = experiment.rsplit('/');
     let name = parts.next().unwrap_or(experiment);
-    format!("{}-{name}.svg", parts.next().filter(|it| !it.is_empty()).unwrap_or("truth"))
+    format!("{}-{name}.svg", parts.next().filter(|name| !name.is_empty()).unwrap_or("truth"))
 }
 
 /// The file with the picture of the ratios.

@@ -62,10 +62,10 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    fn of(kind: Kind, row: usize, kernel: &[f64], ours: &[f64]) -> Self {
-        let ([least, most], it) = (ends(kernel), median(ours));
-        let inside = least <= it && it <= most;
-        Self { kind, row, kernel: median(kernel), ours: it, inside }
+    fn new(kind: Kind, row: usize, kernel: &[f64], ours: &[f64]) -> Self {
+        let ([least, most], middle) = (ends(kernel), median(ours));
+        let inside = least <= middle && middle <= most;
+        Self { kind, row, kernel: median(kernel), ours: middle, inside }
     }
     pub(super) fn ratio(&self) -> f64 {
         if self.ours == self.kernel { 1.0 } else { self.ours / self.kernel }
@@ -118,14 +118,14 @@ impl Mix<'_> {
         if self.rows.iter().any(|row| ours(row).is_empty() || row.kernel.is_empty()) {
             return Vec::new();
         }
-        let mut pairs = vec![Pair::of(Kind::Total, 0, &self.totals(kernel), &self.totals(ours))];
+        let mut pairs = vec![Pair::new(Kind::Total, 0, &self.totals(kernel), &self.totals(ours))];
         for (n, row) in self.rows.iter().enumerate() {
             let (kernel, ours) = (&row.kernel, ours(row));
             if self.rows.len() > 1 {
-                let share = Pair::of(Kind::Share, n, &kernel.share_percent, &ours.share_percent);
+                let share = Pair::new(Kind::Share, n, &kernel.share_percent, &ours.share_percent);
                 pairs.push(share);
             }
-            pairs.push(Pair::of(Kind::Mean, n, &kernel.mean_ms, &ours.mean_ms));
+            pairs.push(Pair::new(Kind::Mean, n, &kernel.mean_ms, &ours.mean_ms));
         }
         pairs
     }
@@ -136,7 +136,7 @@ impl Mix<'_> {
             return (0, 0);
         }
         let near = |n: usize| {
-            let mut own = pairs.iter().filter(|it| it.row == n || it.kind == Kind::Total);
+            let mut own = pairs.iter().filter(|pair| pair.row == n || pair.kind == Kind::Total);
             own.all(Pair::is_near)
         };
         ((0..self.rows.len()).filter(|n| near(*n)).count(), self.rows.len())
@@ -145,6 +145,6 @@ impl Mix<'_> {
 
 /// How many pairs of this kind are near, and of how many.
 pub(super) fn count(pairs: &[Pair], kind: Kind) -> (usize, usize) {
-    let own = || pairs.iter().filter(|it| it.kind == kind);
-    (own().filter(|it| it.is_near()).count(), own().count())
+    let own = || pairs.iter().filter(|pair| pair.kind == kind);
+    (own().filter(|pair| pair.is_near()).count(), own().count())
 }

@@ -51,8 +51,9 @@ impl Store {
     /// Runs can be added to an experiment only if it has not changed since.
     pub(crate) fn check(&self, experiments: &[Experiment]) -> Result<()> {
         let known = read_if_there(&self.file)?;
-        let mut are_there = experiments.iter().filter(|it| known.part(&it.name).is_some());
-        are_there.try_for_each(|it| known.measured(it).map(|_| ()))
+        let mut are_there =
+            experiments.iter().filter(|experiment| known.part(&experiment.name).is_some());
+        are_there.try_for_each(|experiment| known.measured(experiment).map(|_| ()))
     }
     /// The experiments that are not measured yet.
     pub(crate) fn missing(&self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
@@ -61,14 +62,14 @@ impl Store {
             World::Live => row.live.rate.len(),
         };
         let mut missing = Vec::new();
-        for it in experiments {
-            let now = fingerprint(&it)?;
-            let done = self.done.part(&it.name).is_some_and(|part| {
-                let complete = part.rows.iter().all(|row| runs(row) == it.repeats as usize);
+        for experiment in experiments {
+            let now = fingerprint(&experiment)?;
+            let done = self.done.part(&experiment.name).is_some_and(|part| {
+                let complete = part.rows.iter().all(|row| runs(row) == experiment.repeats as usize);
                 part.fingerprint == now && complete
             });
             if !done {
-                missing.push(it);
+                missing.push(experiment);
             }
         }
         if !self.done.experiments.is_empty() {
@@ -95,14 +96,15 @@ impl Store {
     pub(crate) fn close(self) -> Result<()> {
         let mut evidence = read_if_there(&self.file)?;
         for part in self.done.experiments {
-            let known = evidence.experiments.iter_mut().find(|it| it.experiment == part.experiment);
+            let known =
+                evidence.experiments.iter_mut().find(|known| known.experiment == part.experiment);
             match (self.world, known) {
                 (World::Live, Some(known)) => known.take_live_of(part),
                 (World::Added, Some(known)) => known.add_kernel(part),
                 (World::Kernel, Some(known)) => {
                     let known = std::mem::replace(known, part);
-                    if let Some(own) = evidence.experiments.iter_mut().find(|it| {
-                        it.experiment == known.experiment && it.fingerprint == known.fingerprint
+                    if let Some(own) = evidence.experiments.iter_mut().find(|part| {
+                        part.experiment == known.experiment && part.fingerprint == known.fingerprint
                     }) {
                         own.take_live_of(known);
                     }
@@ -149,8 +151,8 @@ buffered = false
             false => Numbers::default(),
         };
         let [variant, stack, client] = ["", "prop-bfq", "a"].map(str::to_owned);
-        let disturbed =
-            [kernel, live].map(|it| Disturbed { most_percent: it, ..Disturbed::default() });
+        let disturbed = [kernel, live]
+            .map(|percent| Disturbed { most_percent: percent, ..Disturbed::default() });
         let (kernel, live, lab) = (of(kernel), of(live), Numbers::default());
         Part {
             experiment: experiment.name.clone(),
@@ -172,7 +174,8 @@ buffered = false
         let (a, b) = (experiment("a", FILE), experiment("b", FILE));
         let open = |world| Store::open(&file, world).expect("a store");
         let names = |store: &Store, of: Vec<Experiment>| {
-            store.missing(of).expect("known").into_iter().map(|it| it.name).collect::<Vec<_>>()
+            let missing = store.missing(of).expect("known").into_iter();
+            missing.map(|experiment| experiment.name).collect::<Vec<_>>()
         };
         let mut first = open(World::Kernel);
         first.put(part(&a, 1.0, 0.0)).expect("saved");
@@ -204,10 +207,10 @@ buffered = false
         added.put(part(&a, 5.0, 0.0)).expect("saved");
         added.close().expect("merged");
         let evidence = Evidence::read(&file).expect("evidence");
-        let it = evidence.part(&a.name).expect("a part");
-        assert_eq!((it.rows[0].kernel.rate.as_slice(), it.paths.len()), (&[4.0, 5.0][..], 2));
-        assert_eq!(it.rows[0].live.rate, [3.0]);
-        let most = it.disturbed.map(|it| it.most_percent);
+        let kept = evidence.part(&a.name).expect("a part");
+        assert_eq!((kept.rows[0].kernel.rate.as_slice(), kept.paths.len()), (&[4.0, 5.0][..], 2));
+        assert_eq!(kept.rows[0].live.rate, [3.0]);
+        let most = kept.disturbed.map(|part| part.most_percent);
         assert_eq!(most, [5.0, 3.0], "of both passes, and of the live one");
         let mut elsewhere = open(World::Added);
         let other = Part { place: "elsewhere".into(), ..part(&a, 6.0, 0.0) };

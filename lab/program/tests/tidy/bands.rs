@@ -19,7 +19,7 @@ const NOT_LISTED: &str = "search/";
 
 /// A line of the table.
 fn line(experiment: &str, claim: &Claim) -> String {
-    let number = |it: Option<f64>| it.map(|it| format!("{it:.6}")).unwrap_or_default();
+    let number = |got: Option<f64>| got.map(|got| format!("{got:.6}")).unwrap_or_default();
     let [published, low, high] = [claim.published, claim.low, claim.high].map(number);
     let (text, part, unit, hard) = (&claim.text, claim.part, claim.unit, claim.hard);
     format!("{experiment};{text};{published};{low};{high};{part:.6};{unit};{hard}\n")
@@ -32,10 +32,10 @@ fn table(files: &[File]) -> String {
         let name = path.strip_prefix("reproduction/experiments/").unwrap_or(path);
         name.strip_suffix(".toml").unwrap_or(name).to_owned()
     };
-    let listed = experiments.iter().map(|it| (name(&it.name), it));
+    let listed = experiments.iter().map(|experiment| (name(&experiment.name), experiment));
     let listed = listed.filter(|(name, _)| !name.starts_with(NOT_LISTED));
-    let lines = listed.flat_map(|(name, it)| {
-        it.claims.iter().map(move |claim| line(&name, claim)).collect::<Vec<_>>()
+    let lines = listed.flat_map(|(name, experiment)| {
+        experiment.claims.iter().map(move |claim| line(&name, claim)).collect::<Vec<_>>()
     });
     HEAD.to_owned() + &lines.collect::<String>()
 }

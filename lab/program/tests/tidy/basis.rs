@@ -17,8 +17,8 @@ const SOURCES: [&str; 5] =
 
 fn known(files: &[File]) -> Vec<Experiment> {
     let mut known = experiments(files, "reproduction/experiments");
-    for it in &mut known {
-        it.name = it
+    for experiment in &mut known {
+        experiment.name = experiment
             .name
             .trim_start_matches("reproduction/experiments/")
             .trim_end_matches(".toml")
@@ -29,13 +29,13 @@ fn known(files: &[File]) -> Vec<Experiment> {
 
 /// Files under `reproduction/experiments/` in which a claim does not say its basis. Elsewhere a claim without one is `own`.
 fn without_basis(files: &[File]) -> Vec<String> {
-    let ours = files.iter().filter(|it| {
-        it.path.starts_with("reproduction/experiments/") && it.path.ends_with(".toml")
+    let ours = files.iter().filter(|file| {
+        file.path.starts_with("reproduction/experiments/") && file.path.ends_with(".toml")
     });
     let complaint = |file: &File| {
         let table: Table = file.text.parse().unwrap_or_default();
         let claims = table.get("expect").and_then(Value::as_array).cloned().unwrap_or_default();
-        let silent = claims.iter().any(|it| it.get("basis").is_none());
+        let silent = claims.iter().any(|claim| claim.get("basis").is_none());
         (silent && !table.contains_key("basis"))
             .then(|| format!("{}: a claim without `basis`", file.path))
     };
@@ -66,7 +66,7 @@ fn name_of(path: &str) -> String {
 
 /// The machines that others are based on, by those.
 fn bases(files: &[File]) -> BTreeMap<String, String> {
-    let machines = files.iter().filter(|it| it.path.starts_with("profiles/machines/"));
+    let machines = files.iter().filter(|file| file.path.starts_with("profiles/machines/"));
     let base = |file: &File| {
         let table: Table = file.text.parse().ok()?;
         Some((name_of(&file.path), format!("machines/{}", table.get("base")?.as_str()?)))
@@ -76,15 +76,20 @@ fn bases(files: &[File]) -> BTreeMap<String, String> {
 
 /// The lists of all profiles and machines, by the name of their file. A machine has those of its base too.
 fn lists(files: &[File]) -> BTreeMap<String, Vec<Entry>> {
-    let profiles =
-        files.iter().filter(|it| it.path.starts_with("profiles/") && it.path.ends_with(".toml"));
+    let profiles = files
+        .iter()
+        .filter(|file| file.path.starts_with("profiles/") && file.path.ends_with(".toml"));
     let list = |file: &File| {
         let table: Table = file.text.parse().unwrap_or_default();
         let entries = table.get("fitted_on").and_then(Value::as_array).cloned().unwrap_or_default();
-        let entry = |it: &Value| Entry {
-            experiment: it.get("experiment").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            variant: names(it.get("variant")),
-            stack: names(it.get("stack")),
+        let entry = |row: &Value| Entry {
+            experiment: row
+                .get("experiment")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            variant: names(row.get("variant")),
+            stack: names(row.get("stack")),
         };
         (name_of(&file.path), entries.iter().map(entry).collect::<Vec<Entry>>())
     };
@@ -104,18 +109,18 @@ fn lists(files: &[File]) -> BTreeMap<String, Vec<Entry>> {
 
 /// Entries about experiments that are not there.
 fn unknown(lists: &BTreeMap<String, Vec<Entry>>, known: &[Experiment]) -> Vec<String> {
-    let there: BTreeSet<&str> = known.iter().map(|it| it.name.as_str()).collect();
-    let entries = lists.iter().flat_map(|(file, list)| list.iter().map(move |it| (file, it)));
-    let missing = entries.filter(|(_, it)| !there.contains(it.experiment.as_str()));
-    let complaint = |(file, it): (&String, &Entry)| {
-        format!("{file}: fitted_on: no experiment {}", it.experiment)
+    let there: BTreeSet<&str> = known.iter().map(|experiment| experiment.name.as_str()).collect();
+    let entries = lists.iter().flat_map(|(file, list)| list.iter().map(move |entry| (file, entry)));
+    let missing = entries.filter(|(_, entry)| !there.contains(entry.experiment.as_str()));
+    let complaint = |(file, entry): (&String, &Entry)| {
+        format!("{file}: fitted_on: no experiment {}", entry.experiment)
     };
     missing.map(complaint).collect()
 }
 
 /// Whether a list of the drive or the machine has the run of a place.
-fn is_fitted(lists: &BTreeMap<String, Vec<Entry>>, it: &Experiment, place: &Place) -> bool {
-    let (variant, stack) = (&it.variants[place.variant], &it.stacks[place.stack].0);
+fn is_fitted(lists: &BTreeMap<String, Vec<Entry>>, experiment: &Experiment, place: &Place) -> bool {
+    let (variant, stack) = (&experiment.variants[place.variant], &experiment.stacks[place.stack].0);
     let base = |name: &str| name.split([':', '?']).next().unwrap_or_default().to_owned();
     let drive = format!("drives/{}", base(&variant.drive));
     let machine = format!("machines/{}", base(&variant.machine));
@@ -124,14 +129,14 @@ fn is_fitted(lists: &BTreeMap<String, Vec<Entry>>, it: &Experiment, place: &Plac
     };
     let lists = [drive, machine].into_iter().flat_map(|name| lists.get(&name)).flatten();
     lists
-        .filter(|entry| entry.experiment == it.name)
+        .filter(|entry| entry.experiment == experiment.name)
         .any(|entry| has(&entry.variant, &variant.name) && has(&entry.stack, stack))
 }
 
 /// Cells of a row of the page; `\|` is no border.
 fn cells(row: &str) -> Vec<String> {
     let row = row.replace("\\|", "\0");
-    row.trim_matches('|').split('|').map(|it| it.trim().replace('\0', "|")).collect()
+    row.trim_matches('|').split('|').map(|cell| cell.trim().replace('\0', "|")).collect()
 }
 
 /// Complaints about the page: a claim whose basis is not what files and lists say, and a headline that is not the held-out
@@ -143,29 +148,29 @@ fn wrong_page(
 ) -> Vec<String> {
     let mut complaints = Vec::new();
     let (mut hold, mut judged) = (0, 0);
-    for it in known.iter().filter(|it| !it.claims.is_empty()) {
-        let heading = format!("\n## {}\n", it.name);
+    for experiment in known.iter().filter(|experiment| !experiment.claims.is_empty()) {
+        let name = &experiment.name;
+        let heading = format!("\n## {name}\n");
         let section = page.split_once(&heading).map_or("", |(_, rest)| rest);
         let section = section.split("\n## ").next().unwrap_or_default();
         let mut rows = section.lines().filter(|line| line.starts_with('|')).map(cells);
         let titles = rows.next().unwrap_or_default();
         let column = |name: &str| titles.iter().position(|title| title == name);
         let (Some(basis), Some(verdict)) = (column("Basis"), column("Verdict")) else {
-            complaints.push(format!("{PAGE}: {} is missing or old: run make reproduce", it.name));
+            complaints.push(format!("{PAGE}: {name} is missing or old: run make reproduce"));
             continue;
         };
         let rows: Vec<_> = rows.skip(1).collect();
-        if rows.len() != it.claims.len() {
-            complaints.push(format!("{PAGE}: {}: other claims: run make reproduce", it.name));
+        if rows.len() != experiment.claims.len() {
+            complaints.push(format!("{PAGE}: {name}: other claims: run make reproduce"));
             continue;
         }
-        for (claim, row) in it.claims.iter().zip(&rows) {
-            let fitted = claim.places.iter().all(|place| is_fitted(lists, it, place));
+        for (claim, row) in experiment.claims.iter().zip(&rows) {
+            let fitted = claim.places.iter().all(|place| is_fitted(lists, experiment, place));
             let says = claim.origin.basis.word().to_owned() + if fitted { ", fitted" } else { "" };
             if row[basis] != says {
                 let text = &claim.text;
-                complaints
-                    .push(format!("{PAGE}: {}: {text} is {says}, not {}", it.name, row[basis]));
+                complaints.push(format!("{PAGE}: {name}: {text} is {says}, not {}", row[basis]));
             }
             if claim.origin.basis == Basis::Published && !fitted {
                 hold += usize::from(row[verdict] == "holds");
@@ -183,17 +188,20 @@ fn wrong_page(
 /// Claims of other files that are followed but not there.
 fn follow_nothing(known: &[Experiment]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for it in known {
-        for claim in &it.claims {
+    for experiment in known {
+        for claim in &experiment.claims {
             let follows = &claim.origin.follows;
             let Some((words, other)) = follows.rsplit_once(" in ") else { continue };
-            let found = known.iter().filter(|it| it.name == other).any(|it| {
-                let firm = it.claims.iter().filter(|it| it.origin.basis != Basis::Implied);
-                firm.clone().any(|claim| is_named(words, it, claim))
+            let found = known.iter().filter(|source| source.name == other).any(|source| {
+                let mut firm =
+                    source.claims.iter().filter(|claim| claim.origin.basis != Basis::Implied);
+                firm.any(|claim| is_named(words, source, claim))
             });
             if !found && !follows.starts_with(SET_UP) {
-                complaints
-                    .push(format!("{}: {} follows from nothing: {follows}", it.name, claim.text));
+                complaints.push(format!(
+                    "{}: {} follows from nothing: {follows}",
+                    experiment.name, claim.text
+                ));
             }
         }
     }
@@ -203,7 +211,7 @@ fn follow_nothing(known: &[Experiment]) -> Vec<String> {
 /// Words only: what a copy of a source may lose are marks, spaces and formulas' signs.
 fn words(text: &str) -> String {
     let text = text.replace("\\sim", " ").replace("~", " ");
-    let kept: String = text.chars().map(|it| if it.is_alphanumeric() { it } else { ' ' }).collect();
+    let kept = text.replace(|letter: char| !letter.is_alphanumeric(), " ");
     kept.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -211,10 +219,10 @@ fn words(text: &str) -> String {
 fn unquoted(known: &[Experiment], texts: &str) -> Vec<String> {
     let texts = words(texts);
     let mut complaints = BTreeSet::new();
-    for it in known.iter().filter(|it| SOURCES.iter().any(|dir| it.name.starts_with(dir))) {
-        for claim in it.claims.iter().filter(|it| !it.reference.starts_with("mail")) {
+    for file in known.iter().filter(|file| SOURCES.iter().any(|dir| file.name.starts_with(dir))) {
+        for claim in file.claims.iter().filter(|claim| !claim.reference.starts_with("mail")) {
             if !texts.contains(&words(&claim.origin.quote)) {
-                complaints.insert(format!("{}: no source says: {}", it.name, claim.origin.quote));
+                complaints.insert(format!("{}: no source says: {}", file.name, claim.origin.quote));
             }
         }
     }
@@ -240,10 +248,10 @@ fn no_fitted_row_counts_as_held_out() {
     let known = known(&files);
     let text = |path: &str| files.iter().find(|file| file.path == path).map(|file| &file.text);
     let mut page = text(PAGE).cloned().unwrap_or_default();
-    for it in &known {
-        let own = text(&format!("reproduction/pages/{}.md", it.name.replace('/', "-")));
+    for experiment in &known {
+        let own = text(&format!("reproduction/pages/{}.md", experiment.name.replace('/', "-")));
         if let Some((_, claims)) = own.and_then(|text| text.split_once("\n## All claims\n")) {
-            page += &format!("\n## {}\n{claims}", it.name);
+            page += &format!("\n## {}\n{claims}", experiment.name);
         }
     }
     assert_none(&wrong_page(&page, &known, &lists(&files)));

@@ -176,7 +176,8 @@ fn foreign_code(files: &[File]) -> Vec<String> {
 fn wide(files: &[File]) -> Vec<String> {
     let is_ours = |page: &&File| {
         let name = name_in(page, PRODUCT).or(name_in(page, LABORATORY)).unwrap_or(&page.path);
-        !GENERATED.iter().any(|it| name == format!("{it}.md")) && !name.starts_with(REPRODUCTION[0])
+        !GENERATED.iter().any(|generated| name == format!("{generated}.md"))
+            && !name.starts_with(REPRODUCTION[0])
     };
     let mut complaints = Vec::new();
     for page in pages(files).filter(is_ours) {

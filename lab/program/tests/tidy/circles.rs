@@ -31,8 +31,10 @@ struct Reader<'a> {
 }
 
 fn is_test(attributes: &[Attribute]) -> bool {
-    let mut conditions = attributes.iter().filter(|it| it.path().is_ident("cfg"));
-    conditions.any(|it| it.meta.require_list().is_ok_and(|list| list.tokens.to_string() == "test"))
+    let mut conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+    conditions.any(|attribute| {
+        attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string() == "test")
+    })
 }
 
 impl Reader<'_> {
@@ -43,7 +45,7 @@ impl Reader<'_> {
             "crate" => Some(rest.to_vec()),
             "self" => Some([self.at, rest].concat()),
             "super" => {
-                let up = path.iter().take_while(|it| *it == "super").count();
+                let up = path.iter().take_while(|part| *part == "super").count();
                 let parent = self.at.len().checked_sub(up)?;
                 Some([&self.at[..parent], &path[up..]].concat())
             }
@@ -55,13 +57,13 @@ impl Reader<'_> {
         let with = |name: &dyn ToString| [before, &[name.to_string()]].concat();
         match tree {
             UseTree::Path(path) => self.import(&with(&path.ident), &path.tree),
-            UseTree::Group(group) => group.items.iter().for_each(|it| self.import(before, it)),
-            UseTree::Name(it) if it.ident == "self" => {
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(before, tree)),
+            UseTree::Name(name) if name.ident == "self" => {
                 let name = before.last().cloned().unwrap_or_default();
                 self.add_import(name, before);
             }
-            UseTree::Name(it) => self.add_import(it.ident.to_string(), &with(&it.ident)),
-            UseTree::Rename(it) => self.add_import(it.rename.to_string(), &with(&it.ident)),
+            UseTree::Name(name) => self.add_import(name.ident.to_string(), &with(&name.ident)),
+            UseTree::Rename(tree) => self.add_import(tree.rename.to_string(), &with(&tree.ident)),
             UseTree::Glob(_) => self.add_import(String::new(), before),
         }
     }
@@ -85,7 +87,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         }
     }
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names: Path = path.segments.iter().map(|it| it.ident.to_string()).collect();
+        let names: Path = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         if names.len() > 1
             && let Some(path) = self.absolute(&names)
         {
@@ -97,14 +99,14 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 
 fn name_of(item: &Item) -> Option<String> {
     let name = match item {
-        Item::Const(it) => &it.ident,
-        Item::Enum(it) => &it.ident,
-        Item::Fn(it) => &it.sig.ident,
-        Item::Static(it) => &it.ident,
-        Item::Struct(it) => &it.ident,
-        Item::Trait(it) => &it.ident,
-        Item::Type(it) => &it.ident,
-        Item::Union(it) => &it.ident,
+        Item::Const(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Static(item) => &item.ident,
+        Item::Struct(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        Item::Union(item) => &item.ident,
         _ => return None,
     };
     Some(name.to_string())
@@ -119,17 +121,17 @@ fn read<'a>(files: &'a [File], room: &str) -> Crate<'a> {
         let (_, inside) = file.in_room().expect("it has a room");
         let inside = inside.trim_start_matches("src/");
         let inside = inside.trim_end_matches(".rs").trim_end_matches("/mod");
-        let parts = inside.split('/').filter(|it| !["lib", "main"].contains(it));
+        let parts = inside.split('/').filter(|part| !["lib", "main"].contains(part));
         let path: Path = parts.map(str::to_owned).collect();
-        if !path.iter().any(|it| ["tests", "testing"].contains(&it.as_str())) {
+        if !path.iter().any(|part| ["tests", "testing"].contains(&part.as_str())) {
             paths.push((path, file));
         }
     }
     let mut modules = BTreeMap::new();
     for (path, file) in &paths {
         let children =
-            paths.iter().filter(|(it, _)| it.len() == path.len() + 1 && it.starts_with(path));
-        let children = children.filter_map(|(it, _)| it.last().cloned()).collect();
+            paths.iter().filter(|(sub, _)| sub.len() == path.len() + 1 && sub.starts_with(path));
+        let children = children.filter_map(|(sub, _)| sub.last().cloned()).collect();
         let source =
             syn::parse_file(&file.text).unwrap_or_else(|error| panic!("{}: {error}", file.path));
         let items = source.items.iter().filter_map(name_of).collect();

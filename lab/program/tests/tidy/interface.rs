@@ -7,7 +7,7 @@
 //! the feature `testing`, and what `#[doc(hidden)]` takes out of the interface. What needs a feature says so.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use quote::ToTokens;
 use syn::{Attribute, Fields, ImplItem, Item, Meta, TraitItem, Visibility};
@@ -96,7 +96,7 @@ struct Listing {
 }
 
 impl Listing {
-    fn put(&mut self, attributes: &[Attribute], name: &str, rest: &str) {
+    fn put(&mut self, attributes: &[Attribute], name: impl Display, rest: &str) {
         let Some(needs) = shown(attributes) else { return };
         let needs = if self.needs.is_empty() { needs } else { self.needs.clone() };
         let path = &self.path;
@@ -113,84 +113,86 @@ impl Listing {
     }
     fn item(&mut self, item: &Item) {
         match item {
-            Item::Const(it) if is_public(&it.vis) => {
-                self.put(&it.attrs, &it.ident.to_string(), &format!("const {}", compact(&it.ty)));
+            Item::Const(item) if is_public(&item.vis) => {
+                self.put(&item.attrs, &item.ident, &format!("const {}", compact(&item.ty)));
             }
-            Item::Static(it) if is_public(&it.vis) => {
-                self.put(&it.attrs, &it.ident.to_string(), &format!("static {}", compact(&it.ty)));
+            Item::Static(item) if is_public(&item.vis) => {
+                self.put(&item.attrs, &item.ident, &format!("static {}", compact(&item.ty)));
             }
-            Item::Fn(it) if is_public(&it.vis) => {
-                self.put(&it.attrs, &it.sig.ident.to_string(), &compact(&it.sig));
+            Item::Fn(item) if is_public(&item.vis) => {
+                self.put(&item.attrs, &item.sig.ident, &compact(&item.sig));
             }
-            Item::Type(it) if is_public(&it.vis) => {
-                self.put(&it.attrs, &it.ident.to_string(), &format!("type = {}", compact(&it.ty)));
+            Item::Type(item) if is_public(&item.vis) => {
+                self.put(&item.attrs, &item.ident, &format!("type = {}", compact(&item.ty)));
             }
-            Item::Use(it) if is_public(&it.vis) => {
-                self.put(&it.attrs, "use", &compact(&it.tree));
+            Item::Use(item) if is_public(&item.vis) => {
+                self.put(&item.attrs, "use", &compact(&item.tree));
             }
-            Item::Struct(it) if is_public(&it.vis) && shown(&it.attrs).is_some() => {
-                let name = it.ident.to_string();
-                let hidden = it.fields.iter().any(|field| !is_public(&field.vis));
+            Item::Struct(item) if is_public(&item.vis) && shown(&item.attrs).is_some() => {
+                let name = item.ident.to_string();
+                let hidden = item.fields.iter().any(|field| !is_public(&field.vis));
                 let hidden = if hidden { " with private fields" } else { "" };
-                let generics = compact(&it.generics);
-                self.put(&it.attrs, &name, &format!("struct{generics}{hidden}"));
-                self.fields(&name, &it.fields, false);
+                let generics = compact(&item.generics);
+                self.put(&item.attrs, &name, &format!("struct{generics}{hidden}"));
+                self.fields(&name, &item.fields, false);
             }
-            Item::Enum(it) if is_public(&it.vis) && shown(&it.attrs).is_some() => {
-                let name = it.ident.to_string();
-                self.put(&it.attrs, &name, &format!("enum{}", compact(&it.generics)));
-                for variant in &it.variants {
+            Item::Enum(item) if is_public(&item.vis) && shown(&item.attrs).is_some() => {
+                let name = item.ident.to_string();
+                self.put(&item.attrs, &name, &format!("enum{}", compact(&item.generics)));
+                for variant in &item.variants {
                     let name = format!("{name}::{}", variant.ident);
                     self.put(&variant.attrs, &name, "variant");
                     self.fields(&name, &variant.fields, true);
                 }
             }
-            Item::Trait(it) if is_public(&it.vis) && shown(&it.attrs).is_some() => self.a_trait(it),
-            Item::Impl(it) => self.an_impl(it),
+            Item::Trait(item) if is_public(&item.vis) && shown(&item.attrs).is_some() => {
+                self.a_trait(item)
+            }
+            Item::Impl(item) => self.an_impl(item),
             _ => {}
         }
     }
-    fn a_trait(&mut self, it: &syn::ItemTrait) {
-        let name = it.ident.to_string();
-        let above = compact(&it.supertraits);
+    fn a_trait(&mut self, item: &syn::ItemTrait) {
+        let name = item.ident.to_string();
+        let above = compact(&item.supertraits);
         let above = if above.is_empty() { above } else { format!(": {above}") };
-        self.put(&it.attrs, &name, &format!("trait{}{above}", compact(&it.generics)));
-        for item in &it.items {
-            let (attributes, member, text) = match item {
-                TraitItem::Fn(it) => {
-                    let provided = if it.default.is_some() { " (provided)" } else { "" };
-                    (&it.attrs, &it.sig.ident, format!("{}{provided}", compact(&it.sig)))
+        self.put(&item.attrs, &name, &format!("trait{}{above}", compact(&item.generics)));
+        for part in &item.items {
+            let (attributes, member, text) = match part {
+                TraitItem::Fn(item) => {
+                    let provided = if item.default.is_some() { " (provided)" } else { "" };
+                    (&item.attrs, &item.sig.ident, format!("{}{provided}", compact(&item.sig)))
                 }
-                TraitItem::Type(it) => {
-                    (&it.attrs, &it.ident, format!("type: {}", compact(&it.bounds)))
+                TraitItem::Type(item) => {
+                    (&item.attrs, &item.ident, format!("type: {}", compact(&item.bounds)))
                 }
-                TraitItem::Const(it) => {
-                    (&it.attrs, &it.ident, format!("const {}", compact(&it.ty)))
+                TraitItem::Const(item) => {
+                    (&item.attrs, &item.ident, format!("const {}", compact(&item.ty)))
                 }
                 _ => continue,
             };
             self.put(attributes, &format!("{name}::{member}"), &text);
         }
     }
-    fn an_impl(&mut self, it: &syn::ItemImpl) {
-        if shown(&it.attrs).is_none() {
+    fn an_impl(&mut self, block: &syn::ItemImpl) {
+        if shown(&block.attrs).is_none() {
             return;
         }
-        let owner = compact(&it.self_ty);
-        if let Some((_, name, _)) = &it.trait_ {
-            self.put(&it.attrs, &format!("impl {} for {owner}", compact(name)), "");
+        let owner = compact(&block.self_ty);
+        if let Some((_, name, _)) = &block.trait_ {
+            self.put(&block.attrs, &format!("impl {} for {owner}", compact(name)), "");
             return;
         }
-        for item in &it.items {
+        for item in &block.items {
             let (visibility, attributes, member, text) = match item {
-                ImplItem::Fn(it) => (&it.vis, &it.attrs, &it.sig.ident, compact(&it.sig)),
-                ImplItem::Const(it) => {
-                    (&it.vis, &it.attrs, &it.ident, format!("const {}", compact(&it.ty)))
+                ImplItem::Fn(item) => (&item.vis, &item.attrs, &item.sig.ident, compact(&item.sig)),
+                ImplItem::Const(item) => {
+                    (&item.vis, &item.attrs, &item.ident, format!("const {}", compact(&item.ty)))
                 }
                 _ => continue,
             };
             if is_public(visibility) {
-                let attributes: Vec<_> = it.attrs.iter().chain(attributes).cloned().collect();
+                let attributes: Vec<_> = block.attrs.iter().chain(attributes).cloned().collect();
                 self.put(&attributes, &format!("{owner}::{member}"), &text);
             }
         }
@@ -212,11 +214,11 @@ fn list(modules: &Modules<'_>, module: &str, path: &str, needs: &str, lines: &mu
     }
     lines.append(&mut listing.lines);
     for item in &file.items {
-        let Item::Mod(it) = item else { continue };
-        let Some(needs) = shown(&it.attrs).filter(|_| it.content.is_none()) else { continue };
-        let name = it.ident.to_string();
+        let Item::Mod(inner) = item else { continue };
+        let Some(needs) = shown(&inner.attrs).filter(|_| inner.content.is_none()) else { continue };
+        let name = inner.ident.to_string();
         let below = if module == "lib" { name.clone() } else { format!("{module}::{name}") };
-        if is_public(&it.vis) {
+        if is_public(&inner.vis) {
             lines.push(format!("{path}{name}: {needs}mod"));
         }
         list(modules, &below, &format!("{path}{name}::"), &needs, lines);
@@ -242,7 +244,7 @@ fn interface(files: &[File], room: &str) -> String {
             return true;
         };
         let owner = owner.split(['<', ':']).next().unwrap_or_default();
-        types.iter().any(|it| it == owner)
+        types.iter().any(|known| known == owner)
     });
     lines.sort();
     lines
@@ -295,7 +297,7 @@ fn interface_canaries() {
     };
     let shows = |text: &str, line: &str| {
         let list = of(text);
-        assert!(list.lines().any(|it| it == line), "{text}\n{line}\n{list}");
+        assert!(list.lines().any(|known| known == line), "{text}\n{line}\n{list}");
     };
     shows(
         "pub fn f(a: &mut [u8], b: Option<&'static str>) -> Vec<u8> {}",

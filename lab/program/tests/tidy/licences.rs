@@ -57,8 +57,9 @@ fn allowed() -> Allowed {
     let table: toml::Table = text.parse().expect("deny.toml is TOML");
     let licences = &table["licenses"];
     let exceptions = licences["exceptions"].as_array().expect("a list of exceptions");
-    let exception =
-        |it: &toml::Value| (it["crate"].as_str().expect("a name").to_string(), names(&it["allow"]));
+    let exception = |exception: &toml::Value| {
+        (exception["crate"].as_str().expect("a name").to_string(), names(&exception["allow"]))
+    };
     Allowed {
         all: names(&licences["allow"]),
         exceptions: exceptions.iter().map(exception).collect(),

@@ -18,10 +18,12 @@ const OF_MACHINES: [&str; 3] = ["drive", "host", "tags"];
 
 fn more_than_workload(files: &[File]) -> Vec<String> {
     let is_source = |file: &&File| {
-        SOURCES.iter().any(|it| file.path.starts_with(&format!("reproduction/experiments/{it}/")))
+        SOURCES
+            .iter()
+            .any(|source| file.path.starts_with(&format!("reproduction/experiments/{source}/")))
     };
     let mut complaints = Vec::new();
-    for file in files.iter().filter(|it| it.path.ends_with(".toml")).filter(is_source) {
+    for file in files.iter().filter(|file| file.path.ends_with(".toml")).filter(is_source) {
         let table: Table = file.text.parse().unwrap_or_default();
         if !table.contains_key("machine") {
             complaints.push(format!("{}: no `machine`", file.path));

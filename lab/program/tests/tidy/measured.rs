@@ -106,7 +106,7 @@ fn typed(files: &[File], row: &Row, says: &str, experiment: &str) -> Vec<String>
     }
     let mut known: BTreeSet<String> = BTreeSet::new();
     known.extend(
-        settings(text(files, experiment).unwrap_or_default()).iter().map(|it| it.to_string()),
+        settings(text(files, experiment).unwrap_or_default()).iter().map(ToString::to_string),
     );
     let defaults = Values::new(row.parameters, row.overrides);
     known.extend(defaults.iter().map(|(parameter, value)| parameter.show(value)));

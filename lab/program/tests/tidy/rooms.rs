@@ -121,7 +121,7 @@ fn prints(files: &[File]) -> Vec<String> {
                 break;
             }
             let writes = ["print!(", "println!(", "io::stdout()", "io::stderr()"];
-            if writes.iter().any(|it| line.contains(it)) && !line.contains(".is_terminal()") {
+            if writes.iter().any(|write| line.contains(write)) && !line.contains(".is_terminal()") {
                 let instead = "use iofair_serve::log or iofair_cli::output";
                 complaints.push(format!("{}:{number}: {instead}", file.path));
             }

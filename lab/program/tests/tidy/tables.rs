@@ -41,14 +41,14 @@ fn quantities(experiment: &str) -> Vec<String> {
         _ => ("client", &[]),
     };
     let own = [" fastest", " slowest", "", " max"].map(|metric| format!("{name}{metric}"));
-    own.into_iter().chain(more.iter().map(|it| (*it).to_owned())).collect()
+    own.into_iter().chain(more.iter().map(|name| (*name).to_owned())).collect()
 }
 
 /// Numbers of a row with their units, without the first one.
 fn values(row: &str) -> Vec<f64> {
     let words: Vec<&str> = row.split_whitespace().skip(1).collect();
     let number = |(at, word): (usize, &&str)| {
-        let digits = word.trim_end_matches(|it: char| !it.is_ascii_digit());
+        let digits = word.trim_end_matches(|letter: char| !letter.is_ascii_digit());
         let value: f64 = digits.parse().ok()?;
         // `159K usec`, `2344 msec`, `19195 usec`.
         let micros = words.get(at + 1) == Some(&"usec") && !word.ends_with('K');
@@ -66,7 +66,7 @@ fn cells(text: &str) -> Vec<Cell> {
             table = tables.next();
             continue;
         }
-        let count = line.split_whitespace().next().and_then(|it| it.parse().ok());
+        let count = line.split_whitespace().next().and_then(|word| word.parse().ok());
         let (Some((experiment, stack)), Some(count)) = (table, count) else {
             table = None;
             continue;
@@ -86,7 +86,7 @@ fn claims(claim: &Claim, experiment: &Experiment, cell: &Cell) -> bool {
         && count == Some(cell.count.to_string().as_str())
         && experiment.stacks[place.stack].0 == cell.stack
         && place.quantity.to_string() == cell.quantity
-        && claim.published.is_some_and(|it| (it - cell.value).abs() < 0.6)
+        && claim.published.is_some_and(|published| (published - cell.value).abs() < 0.6)
 }
 
 /// Numbers without a claim. Of a single process the fastest and the slowest are the aggregate.
@@ -94,9 +94,9 @@ fn unclaimed(cells: &[Cell], known: &[Experiment]) -> Vec<String> {
     let repeats = |cell: &Cell| cell.count == 1 && cell.quantity.ends_with("est");
     let is_claimed = |cell: &Cell| {
         let path = format!("io-controller-2009/{}", cell.experiment);
-        let its = known.iter().filter(|it| it.name.trim_end_matches(".toml").ends_with(&path));
-        its.flat_map(|it| it.claims.iter().map(move |claim| (it, claim)))
-            .any(|(it, claim)| claims(claim, it, cell))
+        let its = known.iter().filter(|file| file.name.trim_end_matches(".toml").ends_with(&path));
+        its.flat_map(|file| file.claims.iter().map(move |claim| (file, claim)))
+            .any(|(file, claim)| claims(claim, file, cell))
     };
     let missing = cells.iter().filter(|cell| !repeats(cell) && !is_claimed(cell));
     missing.map(|cell| format!("not claimed: {cell:?}")).collect()
@@ -108,8 +108,9 @@ fn unclaimed(cells: &[Cell], known: &[Experiment]) -> Vec<String> {
 fn needs_sources_every_number_of_2009_is_claimed() {
     let folder = std::env::var_os("IOFAIR_SOURCES").expect("IOFAIR_SOURCES is set");
     let files = std::fs::read_dir(folder).expect("IOFAIR_SOURCES names a folder of texts");
-    let texts = files.map(|it| std::fs::read_to_string(it.expect("an entry").path()));
-    let text = texts.map(|it| it.expect("a text")).find(|it| it.contains("IO controller V10"));
+    let texts = files.map(|entry| std::fs::read_to_string(entry.expect("an entry").path()));
+    let text =
+        texts.map(|text| text.expect("a text")).find(|text| text.contains("IO controller V10"));
     let cells = cells(&text.expect("the text of 2009 is there"));
     assert_eq!(cells.len(), 388);
     assert_none(&unclaimed(&cells, &experiments(&all(), "reproduction/experiments")));

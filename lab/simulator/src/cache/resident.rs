@@ -46,9 +46,9 @@ impl Resident {
         Self { words: BTreeMap::new(), count: 0, most: most.max(1), hand: 0 }
     }
     /// Whether all pages of a range are there; then they are used.
-    pub(crate) fn has(&mut self, pages: &Range<u64>) -> bool {
+    pub(crate) fn hit(&mut self, pages: &Range<u64>) -> bool {
         let there = |(word, bits): (u64, u64)| {
-            self.words.get(&word).is_some_and(|it| it.there & bits == bits)
+            self.words.get(&word).is_some_and(|state| state.there & bits == bits)
         };
         if pages.is_empty() || !words(pages).all(there) {
             return false;
@@ -61,9 +61,9 @@ impl Resident {
     /// Pages come into memory, and others go if it is full.
     pub(crate) fn insert(&mut self, pages: &Range<u64>) {
         for (word, bits) in words(pages) {
-            let it = self.words.entry(word).or_default();
-            self.count += u64::from((bits & !it.there).count_ones());
-            it.there |= bits;
+            let state = self.words.entry(word).or_default();
+            self.count += u64::from((bits & !state.there).count_ones());
+            state.there |= bits;
         }
         while self.count > self.most {
             self.evict();
@@ -72,25 +72,26 @@ impl Resident {
     /// Pages go.
     pub(crate) fn drop_range(&mut self, pages: &Range<u64>) {
         let (first, last) = (pages.start / BITS, pages.end.div_ceil(BITS));
-        let there: Vec<u64> = self.words.range(first..last.max(first)).map(|it| *it.0).collect();
+        let there: Vec<u64> =
+            self.words.range(first..last.max(first)).map(|(word, _)| *word).collect();
         there.into_iter().for_each(|word| self.take(word, bits_of(word, pages)));
     }
     /// The hand goes on by a word: of its pages, those that were not used go.
     fn evict(&mut self) {
         let next = self.words.range(self.hand..).next().or_else(|| self.words.iter().next());
-        let Some((&word, &it)) = next else { return };
+        let Some((&word, &state)) = next else { return };
         self.hand = word + 1;
-        self.take(word, it.there & !it.used);
-        if let Some(it) = self.words.get_mut(&word) {
-            it.used = 0;
+        self.take(word, state.there & !state.used);
+        if let Some(state) = self.words.get_mut(&word) {
+            state.used = 0;
         }
     }
     fn take(&mut self, word: u64, bits: u64) {
-        let Some(it) = self.words.get_mut(&word) else { return };
-        self.count -= u64::from((bits & it.there).count_ones());
-        it.there &= !bits;
-        it.used &= !bits;
-        if it.there == 0 {
+        let Some(state) = self.words.get_mut(&word) else { return };
+        self.count -= u64::from((bits & state.there).count_ones());
+        state.there &= !bits;
+        state.used &= !bits;
+        if state.there == 0 {
             self.words.remove(&word);
         }
     }
@@ -104,14 +105,14 @@ mod tests {
     #[test]
     fn pages_come_and_go() {
         let mut memory = Resident::new(1 << 20);
-        assert!(!memory.has(&(0..1)) && !memory.has(&(5..5)));
+        assert!(!memory.hit(&(0..1)) && !memory.hit(&(5..5)));
         memory.insert(&(60..200));
-        assert!(memory.has(&(60..200)) && memory.has(&(64..128)) && memory.has(&(199..200)));
-        assert!(!memory.has(&(59..61)) && !memory.has(&(199..201)));
+        assert!(memory.hit(&(60..200)) && memory.hit(&(64..128)) && memory.hit(&(199..200)));
+        assert!(!memory.hit(&(59..61)) && !memory.hit(&(199..201)));
         memory.insert(&(100..210));
         assert_eq!(memory.count, 150);
         memory.drop_range(&(70..150));
-        assert!(memory.has(&(60..70)) && memory.has(&(150..210)) && !memory.has(&(69..71)));
+        assert!(memory.hit(&(60..70)) && memory.hit(&(150..210)) && !memory.hit(&(69..71)));
         memory.drop_range(&(0..u64::MAX / 2));
         assert_eq!((memory.count, memory.words.len()), (0, 0));
     }
@@ -125,10 +126,10 @@ mod tests {
         let mut kept = 0;
         for page in 1_000..101_000 {
             memory.insert(&(page..page + 1));
-            kept += u64::from((0..256).step_by(64).all(|word| memory.has(&(word..word + 64))));
+            kept += u64::from((0..256).step_by(64).all(|word| memory.hit(&(word..word + 64))));
             assert!(memory.count <= 1_024);
         }
         assert_eq!(kept, 100_000);
-        assert!(!memory.has(&(1_000..1_001)) && memory.has(&(100_999..101_000)));
+        assert!(!memory.hit(&(1_000..1_001)) && memory.hit(&(100_999..101_000)));
     }
 }

@@ -34,7 +34,7 @@ impl SharedPages {
         (page < *end).then_some(*start..*end)
     }
     /// Whether the page is there or in flight.
-    pub(crate) fn has(&self, page: u64) -> bool {
+    pub(crate) fn contains(&self, page: u64) -> bool {
         self.run_of(page).is_some()
     }
     /// Pages without a gap just before this one.
@@ -156,6 +156,6 @@ mod tests {
         assert!(!pages.sleep_on(3, token(1)), "it is there");
         assert!(pages.take_mark(4) && !pages.take_mark(4));
         pages.drop_all();
-        assert!(!pages.has(3) && pages.has(9), "what is on its way stays");
+        assert!(!pages.contains(3) && pages.contains(9), "what is on its way stays");
     }
 }

@@ -52,8 +52,8 @@ impl Cache {
         while flusher.has_thread() && flusher.collecting.is_none() {
             let Some(file) = flusher.queue.front() else { return };
             let file = &mut self.files[*file];
-            flusher.is_asleep =
-                flusher.threads.is_none() && flusher.sender.is_some_and(|it| engine.is_asleep(it));
+            flusher.is_asleep = flusher.threads.is_none()
+                && flusher.sender.is_some_and(|thread| engine.is_asleep(thread));
             if flusher.is_asleep {
                 return;
             }

@@ -47,7 +47,7 @@ impl Drive {
         let mut value = |key: &str| words.next()?.strip_prefix(key)?.strip_prefix('=');
         let (depth, capacity) = (value("depth")?.parse().ok()?, value("capacity")?.parse().ok()?);
         let (is_disk, writes) = (value("disk")?.parse().ok()?, value("writes")?.parse().ok()?);
-        Some(Self { depth, capacity, is_disk, writes }).filter(|it| it.depth > 0)
+        Some(Self { depth, capacity, is_disk, writes }).filter(|found| found.depth > 0)
     }
     fn scope(self) -> Scope {
         let Self { depth, capacity, is_disk, writes } = self;
@@ -188,7 +188,7 @@ fn parse(text: &str, place: &str) -> Result<Calibration, String> {
 fn record(row: &Row, jobs: &[Value]) -> Result<Option<Record>, String> {
     let job = |stream: usize| {
         let name = format!("{}|{stream}", row.name);
-        jobs.iter().find(|it| it["jobname"] == name.as_str())
+        jobs.iter().find(|job| job["jobname"] == name.as_str())
     };
     if (0..row.load.streams.len()).any(|stream| job(stream).is_none()) {
         return Ok(None);
@@ -197,7 +197,7 @@ fn record(row: &Row, jobs: &[Value]) -> Result<Option<Record>, String> {
     for quantity in &row.quantities {
         let stream = quantity.stream();
         let job = job(stream).ok_or("a job is missing")?;
-        if let Some(error) = job["error"].as_u64().filter(|it| *it != 0) {
+        if let Some(error) = job["error"].as_u64().filter(|code| *code != 0) {
             return Err(format!("fio's job \"{}|{stream}\" ended with error {error}", row.name));
         }
         let reads = row.load.streams[stream].operation == Operation::Read;

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use iofair_draw::{Axis, COLOURS, Mark, Plot, escape, fill, picture};
+use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, escape, fill, picture};
 use iofair_drive::fit::{Fitted, Residual};
 
 use super::Calibration;
 
-const SIZE: (usize, f64, f64) = (2, 560.0, 300.0);
+const GRID: Grid = Grid { columns: 2, width: 560.0, height: 300.0 };
 const MODEL: &str = COLOURS[1];
 const MEASURED: &str = COLOURS[0];
 
@@ -23,7 +23,7 @@ fn depths<'a>(fitted: &'a Fitted, before: &str) -> Vec<(f64, &'a Residual)> {
 }
 
 /// Measured dots and the model's line.
-fn panel(title: &str, (x, y): (Axis, Axis), points: &[(f64, f64, f64)]) -> Plot {
+fn panel(title: &str, x: Axis, y: Axis, points: &[(f64, f64, f64)]) -> Plot {
     let line = points.iter().map(|(x, _, model)| (*x, *model)).collect();
     let mut marks = vec![Mark::line(line, MODEL, 2.0)];
     marks.extend(points.iter().map(|(x, measured, model)| Mark::Dot {
@@ -75,14 +75,14 @@ fn panels(calibration: &Calibration, fitted: &Fitted) -> Vec<Plot> {
             .collect();
         let (low, high) = range(micros.iter().flat_map(|point| [point.1, point.2]));
         let (first, last) = range(micros.iter().map(|point| point.0));
-        let axes = (Axis::log("depth", first, last), Axis::log("us", low, high));
-        panels.push(panel(title, axes, &micros));
+        let depth = Axis::log("depth", first, last);
+        panels.push(panel(title, depth.clone(), Axis::log("us", low, high), &micros));
         if with_rates {
             let rates: Vec<_> =
                 micros.iter().map(|(d, a, b)| (*d, d / a * 1e3, d / b * 1e3)).collect();
             let (_, high) = range(rates.iter().flat_map(|point| [point.1, point.2]));
-            let axes = (Axis::log("depth", first, last), Axis::linear("thousand IOPS", high));
-            panels.push(panel("IOPS of 4 KiB random reads by depth", axes, &rates));
+            let rate = Axis::linear("thousand IOPS", high);
+            panels.push(panel("IOPS of 4 KiB random reads by depth", depth, rate, &rates));
         }
     }
     for record in calibration.records.iter().filter(|record| record.series.len() > 2) {
@@ -121,7 +121,7 @@ pub fn page(calibration: &Calibration, fitted: &Fitted, lines: &[&str]) -> Strin
     let plots = picture(
         &calibration.title,
         &[("measured", MEASURED), ("model", MODEL)],
-        SIZE,
+        GRID,
         &panels(calibration, fitted),
     );
     let _ = writeln!(html, "<section class=\"card scroll\">{plots}</section>");
@@ -172,10 +172,10 @@ mod tests {
     /// Goal: requests that complete together do not look like an infinite rate. Method: pairs of equal times.
     #[test]
     fn rates_are_averages() {
-        let series: Vec<(u64, u64)> = (1..=200).map(|it| (it << 20, it / 2 * 2_000_000)).collect();
+        let series: Vec<_> = (1..=200).map(|mib| (mib << 20, mib / 2 * 2_000_000)).collect();
         let points = rates(&series);
         assert!(points.len() > 50, "{points:?}");
-        assert!(points[1..].iter().all(|it| (it.1 - 1048.6).abs() < 1.0), "{points:?}");
+        assert!(points[1..].iter().all(|point| (point.1 - 1048.6).abs() < 1.0), "{points:?}");
     }
 
     /// Goal: a series shows the drive beside its model. Method: a series of reads of a drive, and its own profile.
@@ -220,16 +220,18 @@ mod tests {
         ];
         let depths = [1, 4, 16];
         let residuals =
-            both.iter().flat_map(|name| depths.map(|it| row(format!("{name}{it}"), it)));
+            both.iter().flat_map(|name| depths.map(|depth| row(format!("{name}{depth}"), depth)));
         let model = iofair_drive::profile::read("nvme-2015").unwrap().model;
         let fitted =
             Fitted { model, volume: None, parameters: Vec::new(), residuals: residuals.collect() };
         let mut calibration = crate::calibration::fio::tests::calibration();
         calibration.title = "a < b".into();
         let titles: Vec<String> =
-            panels(&calibration, &fitted).into_iter().map(|it| it.title).collect();
+            panels(&calibration, &fitted).into_iter().map(|panel| panel.title).collect();
         assert_eq!(titles.len(), 3);
-        assert!(titles.iter().all(|it| titles.iter().filter(|other| *other == it).count() == 1));
+        assert!(
+            titles.iter().all(|title| titles.iter().filter(|other| *other == title).count() == 1)
+        );
         let html = page(&calibration, &fitted, &["rbps=1"]);
         assert!(html.contains("a &lt; b") && html.contains("rbps=1") && !html.contains("a < b"));
     }

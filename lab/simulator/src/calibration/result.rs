@@ -135,8 +135,9 @@ impl Calibration {
     /// What the model reaches, and not more than the drive sustained in the longest rows.
     fn reaches(&self, profile: &Profile) -> Attainable {
         let found = profile.reaches();
-        let Some((ios, bytes)) = self.survey.limits.map(|it| it.reached) else { return found };
-        let small = found.small.map(|it| it.min(ios * SMALL_READ));
+        let Some(limits) = self.survey.limits else { return found };
+        let (ios, bytes) = limits.reached;
+        let small = found.small.map(|rate| rate.min(ios * SMALL_READ));
         Attainable { reads: found.reads.min(bytes), small, ..found }
     }
     /// The profile as a file, with the lines for contracts and for the kernel as comments.
@@ -157,7 +158,7 @@ impl Calibration {
 
 /// The line `reaches = {...}` of a contract file.
 fn reaches(found: &Attainable) -> String {
-    let rate = |it: u64| format!("\"{it}B/s\"");
+    let rate = |rate: u64| format!("\"{rate}B/s\"");
     let mut text = format!(
         "reaches = {{ read = {}, write = {}, random = {}",
         rate(found.reads),

@@ -63,12 +63,7 @@ impl Base {
         engine.wake(at, self.token(slot));
     }
     /// The same after it has worked until then for this much processor time.
-    pub(super) fn wake_after(
-        &self,
-        engine: &mut Engine<'_>,
-        (at, work): (Instant, Nanos),
-        slot: u32,
-    ) {
+    pub(super) fn wake_after(&self, engine: &mut Engine<'_>, at: Instant, work: Nanos, slot: u32) {
         engine.wake_after(at, work, self.token(slot));
     }
     /// It makes no further call if it gets less than its least rate.
@@ -166,7 +161,8 @@ impl Base {
         &self,
         engine: &Engine<'_>,
         cache: &mut Cache,
-        (offset, length): (Sectors, Sectors),
+        offset: Sectors,
+        length: Sectors,
     ) {
         if self.job.calls.hits.is_some() {
             cache.resident.insert(&engine.files[self.file].pages(offset, length));
@@ -177,10 +173,11 @@ impl Base {
         &self,
         engine: &Engine<'_>,
         cache: &mut Cache,
-        (offset, length): (Sectors, Sectors),
+        offset: Sectors,
+        length: Sectors,
     ) -> bool {
         let pages = || engine.files[self.file].pages(offset, length);
-        self.job.calls.hits.is_some() && cache.resident.has(&pages())
+        self.job.calls.hits.is_some() && cache.resident.hit(&pages())
     }
     /// Where the next call goes.
     pub(super) fn next_offset(&mut self) -> Sectors {

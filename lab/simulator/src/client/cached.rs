@@ -29,7 +29,8 @@ impl CachedFile {
         &self,
         engine: &Engine<'_>,
         cache: &mut Cache,
-        (offset, length): (Sectors, Sectors),
+        offset: Sectors,
+        length: Sectors,
     ) -> Result<Instant, Instant> {
         let now = engine.now;
         if !cache.has_room(self.file, length.bytes()) {

@@ -64,7 +64,7 @@ impl Side {
 
 /// The smallest call of a direction.
 pub(crate) fn least(job: &Job, direction: Direction) -> Sectors {
-    job.calls.sizes[direction.index()].iter().map(|it| it.0).min().unwrap_or(job.block)
+    job.calls.sizes[direction.index()].iter().map(|size| size.0).min().unwrap_or(job.block)
 }
 
 impl Chooser {
@@ -127,7 +127,8 @@ impl Chooser {
     pub(crate) fn length_at(
         &self,
         direction: Direction,
-        (offset, most): (Sectors, Sectors),
+        offset: Sectors,
+        most: Sectors,
         random: &mut Random,
     ) -> Sectors {
         let side = &self.sides[direction.index()];
@@ -293,7 +294,7 @@ mod tests {
                 seen.insert(offset.bytes() >> 10);
             }
             assert_eq!(seen.len() as u64, 60 / kept + 1);
-            assert!(seen.iter().all(|it| it % kept == 0));
+            assert!(seen.iter().all(|place| place % kept == 0));
         }
     }
 
@@ -317,7 +318,7 @@ mod tests {
         let follows = |pair: &&[u64]| pair[1] == pair[0] + 4;
         assert!(runs.windows(2).filter(follows).count() >= 250);
         let same = offsets(Pattern::RandomRead, Turn::Same(4), 40);
-        assert!(same.chunks(4).all(|four| four.iter().all(|it| *it == four[0])), "{same:?}");
+        assert!(same.chunks(4).all(|four| four.iter().all(|place| *place == four[0])), "{same:?}");
         assert!(same.chunks(4).any(|four| four[0] != same[0]));
     }
 
@@ -340,11 +341,12 @@ mod tests {
             let turn = Turn::Gap(Gap { sectors: gap * 8, zone: 0, wraps, rounds });
             let mix = Mix::ReadsAndWrites { reads: 50 };
             let calls = Calls { turn, mix, ..Calls::default() };
-            let (mut it, mut random) = chooser(Pattern::SequentialRead, calls, kib(4 * blocks));
+            let (mut chooser, mut random) =
+                chooser(Pattern::SequentialRead, calls, kib(4 * blocks));
             for call in log.split(' ') {
                 let (direction, place) = call.split_at(1);
                 let direction = if direction == "r" { Direction::Read } else { Direction::Write };
-                let got = it.next(direction, Sectors(u64::MAX), &mut random);
+                let got = chooser.next(direction, Sectors(u64::MAX), &mut random);
                 let wanted = place.parse().ok().map(|block: u64| (kib(4 * block), kib(4)));
                 assert_eq!(got, wanted, "{call} of {log}");
             }
@@ -361,14 +363,15 @@ mod tests {
         ] {
             let gap = Gap { sectors: 64, zone: 32, wraps: true, rounds };
             let calls = Calls { turn: Turn::Gap(gap), ..Calls::default() };
-            let (mut it, mut random) = chooser(Pattern::SequentialRead, calls, kib(4 * blocks));
-            let mut next = || it.next(Direction::Read, Sectors(u64::MAX), &mut random);
+            let (mut chooser, mut random) =
+                chooser(Pattern::SequentialRead, calls, kib(4 * blocks));
+            let mut next = || chooser.next(Direction::Read, Sectors(u64::MAX), &mut random);
             for block in log.iter().copied().chain([49, 50, 51, 60, 61]) {
                 assert_eq!(next(), Some((kib(4 * block), kib(4))), "{block} of {blocks}");
             }
             match blocks {
                 64 => assert_eq!(
-                    [62, 63, 0, 1].map(|it| Some((kib(4 * it), kib(4)))),
+                    [62, 63, 0, 1].map(|block| Some((kib(4 * block), kib(4)))),
                     [next(), next(), next(), next()]
                 ),
                 _ => assert_eq!(next(), None, "62 would end behind the file"),
@@ -386,10 +389,10 @@ mod tests {
         ] {
             let turn = Turn::Files(Files { number: 2, calls });
             let calls = Calls { turn, ..Calls::default() };
-            let (mut it, mut random) = chooser(Pattern::SequentialRead, calls, kib(42));
+            let (mut chooser, mut random) = chooser(Pattern::SequentialRead, calls, kib(42));
             for call in log {
                 let (place, length) =
-                    it.next(Direction::Read, Sectors(u64::MAX), &mut random).unwrap();
+                    chooser.next(Direction::Read, Sectors(u64::MAX), &mut random).unwrap();
                 let wanted = Sectors(call / 100 * 42) + kib(call % 100 * 4);
                 assert_eq!((place, length), (wanted, kib(4)), "{call}");
             }
@@ -401,19 +404,19 @@ mod tests {
     fn directions_go_on_by_themselves() {
         use Direction::{Read, Trim, Write};
         let trims = Calls { mix: Mix::TrimsThenWrites, ..Calls::default() };
-        let (mut it, mut random) = chooser(Pattern::SequentialWrite, trims, kib(64));
+        let (mut trimming, mut random) = chooser(Pattern::SequentialWrite, trims, kib(64));
         let mut told = Vec::new();
         for _ in 0..4 {
-            let direction = it.direction(Write, &mut random);
-            let place = it.next(direction, Sectors(u64::MAX), &mut random);
+            let direction = trimming.direction(Write, &mut random);
+            let place = trimming.next(direction, Sectors(u64::MAX), &mut random);
             told.push((direction, place.unwrap().0));
         }
         assert_eq!(told, [(Trim, kib(0)), (Write, kib(0)), (Trim, kib(4)), (Write, kib(4))]);
         let mix = Calls { mix: Mix::ReadsAndWrites { reads: 50 }, ..Calls::default() };
-        let (mut it, mut random) = chooser(Pattern::SequentialRead, mix, kib(64));
-        let mut at = |direction| it.next(direction, Sectors(u64::MAX), &mut random).unwrap().0;
+        let (mut mixed, mut random) = chooser(Pattern::SequentialRead, mix, kib(64));
+        let mut at = |direction| mixed.next(direction, Sectors(u64::MAX), &mut random).unwrap().0;
         assert_eq!(
-            [at(Read), at(Read), at(Write), at(Read), at(Write)].map(|it| it.0 / 8),
+            [at(Read), at(Read), at(Write), at(Read), at(Write)].map(|place| place.0 / 8),
             [0, 1, 0, 2, 1]
         );
     }

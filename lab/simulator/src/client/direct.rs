@@ -54,6 +54,12 @@ enum Sync {
     Last,
 }
 
+/// A slot, and from when on it may make its next call.
+struct Ready {
+    slot: u32,
+    at: Instant,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     stage: Stage,
@@ -190,7 +196,8 @@ impl Direct {
         }
         if base.job.calls.end_sync && !self.synced_at_end {
             (self.synced_at_end, self.active) = (true, 1);
-            return self.sync(base, engine, cache, (slot, Sync::Last));
+            self.slots[slot as usize].sync = Sync::Last;
+            return self.sync(base, engine, cache, slot);
         }
         base.end(engine);
     }
@@ -201,7 +208,7 @@ impl Direct {
         base: &mut Base,
         engine: &mut Engine<'_>,
         cache: &mut Cache,
-        (ready, slot): (Instant, u32),
+        Ready { slot, at: ready }: Ready,
     ) {
         if self.over {
             return self.rest(base, engine, cache, slot);
@@ -229,12 +236,12 @@ impl Direct {
             call.offset = base.next_offset();
         }
         call.urgent = base.draws_urgent(direction);
-        let (place, bytes) = ((call.offset, call.length), call.length.bytes());
+        let (offset, length, bytes) = (call.offset, call.length, call.length.bytes());
         base.pacer.issue_in(direction, bytes);
         self.burst_left = self.burst_left.saturating_sub(1);
         (self.active, self.open) = (self.active + 1, self.open + 1);
         if let Some(window) = self.hit.filter(|_| direction == Direction::Read)
-            && base.is_in_memory(engine, cache, place)
+            && base.is_in_memory(engine, cache, offset, length)
         {
             self.slots[slot as usize].stage = Stage::Copying;
             self.cpu_free = start + Nanos(window.0 * bytes / COST_WINDOW);
@@ -257,7 +264,7 @@ impl Direct {
         slot: u32,
     ) {
         match self.slots[slot as usize].stage {
-            Stage::Resting => self.begin(base, engine, cache, (engine.now, slot)),
+            Stage::Resting => self.begin(base, engine, cache, Ready { slot, at: engine.now }),
             Stage::Starting => self.start(base, engine, cache, slot),
             Stage::AfterPrelude => self.send(base, engine, slot),
             Stage::Copying if self.slots[slot as usize].direction == Direction::Read => {
@@ -276,10 +283,10 @@ impl Direct {
             call.offset = base.next_offset();
         }
         if let Some(cached) = self.cached.filter(|_| call.direction == Direction::Write) {
-            match cached.copy(engine, cache, (call.offset, call.length)) {
+            match cached.copy(engine, cache, call.offset, call.length) {
                 Ok(done) => {
                     call.stage = Stage::Copying;
-                    base.keep_in_memory(engine, cache, (call.offset, call.length));
+                    base.keep_in_memory(engine, cache, call.offset, call.length);
                     base.wake(engine, done, slot);
                 }
                 Err(again) => base.wake(engine, again, slot),
@@ -345,7 +352,7 @@ impl Direct {
             Sync::Last => self.active -= 1,
             Sync::Regular => {
                 base.tally.count_sync(now, now.since(call.started));
-                return self.next(base, engine, cache, (now, slot));
+                return self.next(base, engine, cache, Ready { slot, at: now });
             }
         }
         self.rest(base, engine, cache, slot);
@@ -356,15 +363,15 @@ impl Direct {
         base: &mut Base,
         engine: &mut Engine<'_>,
         cache: &mut Cache,
-        (ready, slot): (Instant, u32),
+        Ready { slot, at: ready }: Ready,
     ) {
         self.active -= 1;
-        let ready = ready + base.think_between();
+        let at = ready + base.think_between();
         match &mut self.batches {
-            None => self.begin(base, engine, cache, (ready, slot)),
+            None => self.begin(base, engine, cache, Ready { slot, at }),
             Some(groups) => {
                 for slot in groups.end(slot, self.active) {
-                    self.begin(base, engine, cache, (ready, slot));
+                    self.begin(base, engine, cache, Ready { slot, at });
                 }
             }
         }
@@ -413,10 +420,13 @@ impl Direct {
     fn finish(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
         let call = self.slots[slot as usize];
         if call.stage == Stage::Data && call.direction == Direction::Read {
-            base.keep_in_memory(engine, cache, (call.offset, call.length));
+            base.keep_in_memory(engine, cache, call.offset, call.length);
         }
         match base.job.calls.durable && call.direction == Direction::Write {
-            true => self.sync(base, engine, cache, (slot, Sync::OfCall)),
+            true => {
+                self.slots[slot as usize].sync = Sync::OfCall;
+                self.sync(base, engine, cache, slot);
+            }
             false => self.complete(base, engine, cache, slot),
         }
     }
@@ -438,23 +448,18 @@ impl Direct {
         let every = base.job.fdatasync_every;
         let is_last = self.open == 0 && base.is_after_last_call(now);
         if every == 0 || self.since_sync < every || is_last {
-            return self.next(base, engine, cache, (runs, slot));
+            return self.next(base, engine, cache, Ready { slot, at: runs });
         }
         self.since_sync = 0;
-        self.slots[slot as usize].started = now;
-        self.sync(base, engine, cache, (slot, Sync::Regular));
+        let call = &mut self.slots[slot as usize];
+        (call.started, call.sync) = (now, Sync::Regular);
+        self.sync(base, engine, cache, slot);
     }
     /// Writes what is dirty of the file, then flushes.
-    fn sync(
-        &mut self,
-        base: &Base,
-        engine: &mut Engine<'_>,
-        cache: &mut Cache,
-        (slot, sync): (u32, Sync),
-    ) {
-        let parts = self.cached.map_or(0, |it| it.send_dirty(base, engine, cache, slot));
+    fn sync(&mut self, base: &Base, engine: &mut Engine<'_>, cache: &mut Cache, slot: u32) {
+        let parts = self.cached.map_or(0, |cached| cached.send_dirty(base, engine, cache, slot));
         let call = &mut self.slots[slot as usize];
-        (call.stage, call.sync, call.parts) = (Stage::Writing, sync, parts);
+        (call.stage, call.parts) = (Stage::Writing, parts);
         if parts == 0 {
             self.flush(base, engine, slot);
         }

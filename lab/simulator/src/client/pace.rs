@@ -424,7 +424,7 @@ mod tests {
         }
         let mean = times.iter().sum::<u64>() / times.len() as u64;
         assert!(mean.abs_diff(1_000_000) < 25_000, "{mean}");
-        let above = |nanos: u64| times.iter().filter(|it| **it > nanos).count() * 1000 / 20_000;
+        let above = |nanos: u64| times.iter().filter(|time| **time > nanos).count() * 1000 / 20_000;
         assert!(above(1_000_000).abs_diff(368) < 15 && above(3_000_000).abs_diff(50) < 8);
     }
 
@@ -438,7 +438,7 @@ mod tests {
             assert_eq!(pacer.due(direction, Instant(0)), Instant(0));
             pacer.issue_in(direction, 4096);
         }
-        let due = Direction::ALL.map(|it| pacer.due(it, Instant(0)).0);
+        let due = Direction::ALL.map(|direction| pacer.due(direction, Instant(0)).0);
         assert_eq!(due, [250_000_000, 0, 1_000_000_000]);
     }
 

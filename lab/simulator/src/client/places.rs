@@ -141,7 +141,7 @@ fn zoned(blocks: u64, zones: &[(u32, u32)]) -> Vec<(u64, u64, f64)> {
 
 /// Weights as integers, each with the sum of those before it.
 fn summed(weighed: &[(u64, u64, f64)]) -> Vec<Piece> {
-    let all: f64 = weighed.iter().map(|it| it.2).sum();
+    let all: f64 = weighed.iter().map(|zone| zone.2).sum();
     let mut sum = 0.0;
     let piece = |&(first, count, weight): &(u64, u64, f64)| {
         sum += weight;
@@ -300,7 +300,7 @@ mod tests {
         for blocks in 1..200 {
             let Spread { factor, offset } = Spread::new(blocks, &mut Random::new(1, blocks));
             let mut seen: Vec<u64> =
-                (0..blocks).map(|it| (it * factor + offset) % blocks).collect();
+                (0..blocks).map(|block| (block * factor + offset) % blocks).collect();
             seen.sort_unstable();
             assert!(seen.iter().copied().eq(0..blocks), "{blocks}");
         }

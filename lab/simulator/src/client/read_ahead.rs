@@ -90,7 +90,7 @@ impl ReadAhead {
     fn block(&self, base: &mut Base) -> Sectors {
         let Some(chooser) = &base.chooser else { return base.job.block };
         let most = Sectors(base.pacer.longest_call() / 512);
-        let length = chooser.length_at(base.direction, (base.position, most), &mut base.random);
+        let length = chooser.length_at(base.direction, base.position, most, &mut base.random);
         length.min(self.file - base.position)
     }
     fn cost_of(&self, bytes: u64) -> Nanos {
@@ -136,7 +136,7 @@ impl ReadAhead {
             let window = self.requested;
             let (offset, length) = self.range(window);
             let slot = (window % 2) as u32;
-            if base.is_in_memory(engine, cache, (offset, length)) {
+            if base.is_in_memory(engine, cache, offset, length) {
                 self.requested += 1;
                 continue;
             }
@@ -161,7 +161,7 @@ impl ReadAhead {
         self.touched = base.position < window_end;
         let mut work = part_end.since(now);
         if self.call_left > Sectors::ZERO {
-            return base.wake_after(engine, (part_end, work), 0);
+            return base.wake_after(engine, part_end, work, 0);
         }
         let direction = base.direction;
         let latency = part_end.since(self.call_started);
@@ -187,7 +187,7 @@ impl ReadAhead {
             }
         }
         self.due = next;
-        base.wake_after(engine, (next, work), 0);
+        base.wake_after(engine, next, work, 0);
     }
 
     pub(crate) fn on_done(
@@ -202,7 +202,8 @@ impl ReadAhead {
             // The last one requested of the even or of the odd windows.
             let last = self.requested - 1;
             let window = if last % 2 == u64::from(slot) { last } else { last.saturating_sub(1) };
-            base.keep_in_memory(engine, cache, self.range(window));
+            let (offset, length) = self.range(window);
+            base.keep_in_memory(engine, cache, offset, length);
         }
         let present = (self.window(base) % 2) as u32;
         if self.state == State::Waiting && slot == present && self.pending[slot as usize] == 0 {

@@ -167,8 +167,9 @@ mod tests {
         for us in [900, 1_000, 1_001, 2_000, 2_001, 4_500, 4_501] {
             tally.count(Direction::Read, at(us), 1, Nanos(7));
         }
-        let counts =
-            |tally: &Tally| tally.series(at(4_500)).iter().map(|it| it.calls).collect::<Vec<_>>();
+        let counts = |tally: &Tally| {
+            tally.series(at(4_500)).iter().map(|interval| interval.calls).collect::<Vec<_>>()
+        };
         assert_eq!(counts(&tally), [2, 1, 0, 1]);
         let first = tally.series(at(4_500))[0];
         assert_eq!((first.latency, first.longest), (14, 7));

@@ -37,8 +37,8 @@ fn run(clients: Vec<ClientSpec>, time: Nanos, rate: Option<u64>) -> (Outcome, Ve
 /// Times, clients and KiB from the drive's beginning of what was sent.
 fn sent(steps: &[Step], operation: Operation) -> Vec<(u64, u32, u64)> {
     let one = |step: &Step| match step {
-        Step::Submit(at, it) if it.operation == operation => {
-            Some((at.0 / 1_000, it.client.index() as u32, it.start.bytes() >> 10))
+        Step::Submit(at, request) if request.operation == operation => {
+            Some((at.0 / 1_000, request.client.index() as u32, request.start.bytes() >> 10))
         }
         _ => None,
     };
@@ -169,9 +169,9 @@ fn readers_of_one_file_share_their_read_ahead() {
     );
     let mut end = 0;
     for step in &steps {
-        if let Step::Submit(_, it) = step {
-            assert_eq!(it.start.bytes(), end, "each page once, in order");
-            end += it.length.bytes();
+        if let Step::Submit(_, request) = step {
+            assert_eq!(request.start.bytes(), end, "each page once, in order");
+            end += request.length.bytes();
         }
     }
     // Both copy all the time: 40 us for each 16 KiB, once the first are there.
@@ -214,7 +214,7 @@ impl Program for Starts {
 
 impl Script for Four {
     fn next(&mut self, now: Instant, latency: Option<Nanos>) -> Action {
-        self.told.0.lock().unwrap().push((now.0 / 1000, latency.map(|it| it.0 / 1000)));
+        self.told.0.lock().unwrap().push((now.0 / 1000, latency.map(|latency| latency.0 / 1000)));
         self.next += 1;
         let call = |operation, offset, length| {
             let (offset, length) = (kib(offset), kib(length));

@@ -115,7 +115,7 @@ impl Together {
     fn go_on(&mut self, base: &Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         let pages = cache.shared(self.file);
         while self.page < self.end {
-            if !pages.has(self.page) {
+            if !pages.contains(self.page) {
                 self.miss(base, engine, pages);
             }
             if pages.take_mark(self.page) {

@@ -123,13 +123,13 @@ impl Write {
         for _ in 0..batch.calls() {
             let offset = base.next_offset();
             cache.dirty(self.setup.file, offset, base.job.block, now);
-            base.keep_in_memory(engine, cache, (offset, base.job.block));
+            base.keep_in_memory(engine, cache, offset, base.job.block);
         }
         // Only the last call is still open: it may have to pause.
         base.tally.count_batch(base.direction, &batch, batch.calls() - 1);
         self.state = State::Copying;
         let work = batch.cost() * batch.calls();
-        base.wake_after(engine, (batch.end(batch.calls()), work), 0);
+        base.wake_after(engine, batch.end(batch.calls()), work, 0);
         self.batch = Some(batch);
     }
 

@@ -17,7 +17,7 @@ use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
 use iofair_drive::{Command, Done};
 
-use super::processors::Processors;
+use super::processors::{Cost, Processors};
 use crate::scenario::{self, Work};
 use crate::sim::{ActorCompletion, Token};
 
@@ -108,7 +108,7 @@ impl SharedPath {
         }
     }
     /// A process or a flusher works for itself: it copies, or collects pages.
-    pub(crate) fn work(&mut self, now: Instant, (token, due): (Token, Instant), cost: Nanos) {
+    pub(crate) fn work(&mut self, now: Instant, token: Token, due: Instant, cost: Nanos) {
         let actor = token.actor as usize;
         let thread = match actor < self.processes {
             true => actor,
@@ -132,38 +132,39 @@ impl SharedPath {
     /// The scheduler has dispatched a command.
     pub(crate) fn send_to_worker(&mut self, now: Instant, device: usize, command: Command) {
         self.sent = Some((now, device));
-        let cost = self.setup.worker.of(command.length);
+        let cost = self.setup.worker.time_for(command.length);
         self.processors.add(now, self.worker, cost, Task::Forward(device, command));
     }
     /// The worker has sent a command to the server.
     pub(crate) fn send_to_server(&mut self, now: Instant, device: usize, command: Command) {
         self.delay_run(now);
-        let times = (Nanos::ZERO, self.work_meanwhile(command.length));
-        self.processors.add_with_rest(now, self.server, times, Task::Submit(device, command));
+        let cost = Cost { until_done: Nanos::ZERO, rest: self.work_meanwhile(command.length) };
+        self.processors.add_with_rest(now, self.server, cost, Task::Submit(device, command));
     }
     /// What the server does for a command of this length while it is in the drive.
     fn work_meanwhile(&self, length: Sectors) -> Nanos {
         let request = Nanos(self.setup.server.request.0 / 2);
-        Work { turn: Nanos::ZERO, request, per_mib: self.setup.overlap }.of(length)
+        Work { turn: Nanos::ZERO, request, per_mib: self.setup.overlap }.time_for(length)
     }
     /// Whether this actor reads into the page cache.
     pub(crate) fn is_buffered(&self, actor: u32) -> bool {
-        self.caching.get(actor as usize).is_some_and(|it| *it != Caching::Direct)
+        self.caching.get(actor as usize).is_some_and(|caching| *caching != Caching::Direct)
     }
     /// The drive has done a command of this many bytes, into new pages or not.
     pub(crate) fn drive_has_done(
         &mut self,
         now: Instant,
-        (device, done): (usize, Done),
-        (bytes, new_pages): (u64, bool),
+        completion: Task,
+        bytes: u64,
+        new_pages: bool,
     ) {
         let length = Sectors::from_bytes_ceil(bytes);
         let per_mib = if new_pages { self.setup.new_pages } else { Nanos::ZERO };
-        let new_pages = Work { per_mib, ..Work::default() }.of(length);
-        let cost = self.setup.server.of(length).saturating_sub(self.work_meanwhile(length));
+        let new_pages = Work { per_mib, ..Work::default() }.time_for(length);
+        let cost = self.setup.server.time_for(length).saturating_sub(self.work_meanwhile(length));
         let cost = cost + new_pages;
         self.delay_run(now);
-        self.processors.add_together(now, self.server, cost, Task::Complete(device, done));
+        self.processors.add_together(now, self.server, cost, completion);
     }
     /// The server gets work. If it sleeps, it may wake up on the processor where a queue is about to run.
     fn delay_run(&mut self, now: Instant) {
@@ -191,7 +192,7 @@ impl SharedPath {
         }
         let cost = match self.caching[actor] {
             Caching::Sequential => Nanos::ZERO,
-            _ => self.setup.client.of(completion.length),
+            _ => self.setup.client.time_for(completion.length),
         };
         self.processors.add(now, actor, cost, Task::Deliver(completion));
     }
@@ -229,7 +230,7 @@ mod tests {
                 path.send_to_worker(Instant::ZERO, 0, command);
                 let now = Instant::ZERO + Nanos::from_micros(micros);
                 let done = Done { id: 0, at: now, status: 0 };
-                path.drive_has_done(now, (0, done), (4096, false));
+                path.drive_has_done(now, Task::Complete(0, done), 4096, false);
                 assert_eq!(path.late_run(false), None, "the server works");
                 path.late_run(true) == Some(0)
             };

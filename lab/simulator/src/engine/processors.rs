@@ -66,7 +66,7 @@ impl<W> Thread<W> {
     /// The present turn is for all work that is there.
     fn begin_turn(&mut self) {
         self.left = self.work.len();
-        self.together = self.work.iter().filter(|it| it.together).count();
+        self.together = self.work.iter().filter(|work| work.together).count();
     }
     /// The first piece of work is done: appends what is to be told now.
     fn finish(&mut self, done: &mut Vec<W>) {
@@ -104,6 +104,13 @@ pub(crate) struct Processors<W> {
     ready: VecDeque<usize>,
 }
 
+/// Processor time of work.
+pub(crate) struct Cost {
+    pub(crate) until_done: Nanos,
+    /// What the thread is busy with afterwards.
+    pub(crate) rest: Nanos,
+}
+
 impl<W> Processors<W> {
     /// `count` idle processors without threads.
     pub(crate) fn new(count: u32, idle_exit: Nanos) -> Self {
@@ -124,36 +131,30 @@ impl<W> Processors<W> {
     }
     /// Gives a thread work that takes this much processor time.
     pub(crate) fn add(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
-        self.add_with_rest(now, thread, (cost, Nanos::ZERO), work);
+        self.add_with_rest(now, thread, Cost { until_done: cost, rest: Nanos::ZERO }, work);
     }
     /// Gives a thread work that is told when all such work of its turn is done.
     pub(crate) fn add_together(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
         self.threads[thread].work.push_back(Piece { time: cost, work: Some(work), together: true });
         self.wake(now, thread);
     }
-    /// Gives a thread work that is done after the first time and keeps the thread busy for the second one.
-    pub(crate) fn add_with_rest(
-        &mut self,
-        now: Instant,
-        thread: usize,
-        (cost, rest): (Nanos, Nanos),
-        work: W,
-    ) {
-        let it = &mut self.threads[thread];
-        it.work.push_back(Piece { time: cost, work: Some(work), together: false });
-        if rest > Nanos::ZERO {
-            it.work.push_back(Piece { time: rest, work: None, together: false });
+    /// Gives a thread work that keeps it busy also after the work is done.
+    pub(crate) fn add_with_rest(&mut self, now: Instant, thread: usize, cost: Cost, work: W) {
+        let queue = &mut self.threads[thread].work;
+        queue.push_back(Piece { time: cost.until_done, work: Some(work), together: false });
+        if cost.rest > Nanos::ZERO {
+            queue.push_back(Piece { time: cost.rest, work: None, together: false });
         }
         self.wake(now, thread);
     }
     /// A thread has work.
     fn wake(&mut self, now: Instant, thread: usize) {
-        let it = &mut self.threads[thread];
-        if it.state != State::Asleep {
+        let woken = &mut self.threads[thread];
+        if woken.state != State::Asleep {
             return;
         }
-        it.state = State::Ready;
-        match it.urgent {
+        woken.state = State::Ready;
+        match woken.urgent {
             true => self.urgent.push_back(thread),
             false => self.ready.push_back(thread),
         }
@@ -164,16 +165,16 @@ impl<W> Processors<W> {
     pub(crate) fn go_on(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
         let ended = self.threads[thread].ended.filter(|(at, ..)| *at == now);
         let Some((_, processor, slice)) = ended else { return self.add(now, thread, cost, work) };
-        let it = &mut self.threads[thread];
-        it.ended = None;
-        it.work.push_back(Piece { time: cost, work: Some(work), together: false });
-        if it.state != State::Asleep {
+        let current = &mut self.threads[thread];
+        current.ended = None;
+        current.work.push_back(Piece { time: cost, work: Some(work), together: false });
+        if current.state != State::Asleep {
             return;
         }
-        it.begin_turn();
-        let other = self.processors[processor].map(|it| it.thread);
+        current.begin_turn();
+        let other = self.processors[processor].map(|running| running.thread);
         let is_over = slice <= now && other.is_some();
-        let urgent = other.is_some_and(|it| self.threads[it].urgent);
+        let urgent = other.is_some_and(|other| self.threads[other].urgent);
         if is_over || urgent {
             self.threads[thread].state = State::Ready;
             match is_over {
@@ -185,8 +186,7 @@ impl<W> Processors<W> {
         if other.is_some() {
             self.put_aside(processor, now);
         }
-        let it = &mut self.threads[thread];
-        it.state = State::Running;
+        self.threads[thread].state = State::Running;
         self.processors[processor] = Some(Running { thread, until: now + cost, slice });
         self.place(now);
     }
@@ -196,7 +196,7 @@ impl<W> Processors<W> {
     }
     /// When the next piece of work is done.
     pub(crate) fn next_event(&self) -> Option<Instant> {
-        self.processors.iter().flatten().map(|it| it.until).min()
+        self.processors.iter().flatten().map(|running| running.until).min()
     }
     /// Appends the work that is done by now, in order of time.
     pub(crate) fn advance(&mut self, now: Instant, done: &mut Vec<W>) {
@@ -205,7 +205,7 @@ impl<W> Processors<W> {
                 .processors
                 .iter()
                 .enumerate()
-                .filter_map(|(n, it)| Some((it.as_ref()?.until, n)));
+                .filter_map(|(n, running)| Some((running.as_ref()?.until, n)));
             let Some((at, processor)) = due.min().filter(|(at, _)| *at <= now) else { return };
             let Some(running) = self.processors[processor] else { return };
             let thread = &mut self.threads[running.thread];
@@ -242,8 +242,10 @@ impl<W> Processors<W> {
     /// Takes a processor away from a thread that is not urgent, if there is one.
     fn preempt(&mut self, now: Instant) -> bool {
         let threads = &self.threads;
-        let ordinary = |it: &Option<Running>| it.is_some_and(|it| !threads[it.thread].urgent);
-        let Some(processor) = self.processors.iter().position(ordinary) else { return false };
+        let ordinary = |running: &Running| !threads[running.thread].urgent;
+        let mut processors = self.processors.iter();
+        let ordinary = processors.position(|running| running.as_ref().is_some_and(ordinary));
+        let Some(processor) = ordinary else { return false };
         self.put_aside(processor, now);
         self.run_next(processor, now, Nanos::ZERO);
         true
@@ -251,9 +253,9 @@ impl<W> Processors<W> {
     /// The thread on this processor becomes the first one that waits.
     fn put_aside(&mut self, processor: usize, now: Instant) {
         if let Some(Running { thread, until, .. }) = self.processors[processor].take() {
-            let it = &mut self.threads[thread];
-            it.state = State::Ready;
-            if let Some(piece) = it.work.front_mut() {
+            let preempted = &mut self.threads[thread];
+            preempted.state = State::Ready;
+            if let Some(piece) = preempted.work.front_mut() {
                 piece.time = until.since(now);
             }
             self.ready.push_front(thread);
@@ -264,10 +266,10 @@ impl<W> Processors<W> {
         let Some(thread) = self.urgent.pop_front().or_else(|| self.ready.pop_front()) else {
             return;
         };
-        let it = &mut self.threads[thread];
-        it.state = State::Running;
+        let started = &mut self.threads[thread];
+        started.state = State::Running;
         let from = now + late;
-        let until = from + it.next().unwrap_or(Nanos::ZERO);
+        let until = from + started.next().unwrap_or(Nanos::ZERO);
         self.processors[processor] = Some(Running { thread, until, slice: from + SLICE });
     }
 }
@@ -287,7 +289,7 @@ mod tests {
         let (mut all, mut done) = (Vec::new(), Vec::new());
         while let Some(next) = processors.next_event() {
             processors.advance(next, &mut done);
-            all.extend(done.drain(..).map(|it| (it, next.0 / 1000)));
+            all.extend(done.drain(..).map(|work| (work, next.0 / 1000)));
         }
         all
     }
@@ -323,7 +325,7 @@ mod tests {
     fn the_rest_follows() {
         let mut two = Processors::new(2, us(30));
         let a = two.add_thread([us(5), us(0)], false);
-        two.add_with_rest(at(0), a, (us(10), us(100)), 1);
+        two.add_with_rest(at(0), a, Cost { until_done: us(10), rest: us(100) }, 1);
         two.add(at(1), a, us(10), 2);
         assert_eq!(run(&mut two), [(1, 45), (2, 160)]);
     }
@@ -375,10 +377,10 @@ mod tests {
         let (mut all, mut done) = (Vec::new(), Vec::new());
         while let Some(next) = one.next_event().filter(|_| all.len() < 6) {
             one.advance(next, &mut done);
-            for it in done.drain(..) {
-                all.push((it, next.0 / 1000));
-                if it < 100 {
-                    one.go_on(next, a, us(1_000), it + 1);
+            for number in done.drain(..) {
+                all.push((number, next.0 / 1000));
+                if number < 100 {
+                    one.go_on(next, a, us(1_000), number + 1);
                 }
             }
         }
@@ -396,7 +398,7 @@ mod tests {
         }
         one.add(at(1), b, us(10), 100);
         let all = run(&mut one);
-        assert_eq!(all.iter().position(|(it, _)| *it == 100), Some(3));
+        assert_eq!(all.iter().position(|(number, _)| *number == 100), Some(3));
         assert_eq!(all.last(), Some(&(9, 10_010)));
     }
 }

@@ -29,12 +29,12 @@ pub(super) fn origin(
     expect: &ExpectFile,
     kind: Kind,
 ) -> Result<Origin, ConfigError> {
-    if let Some(head) = file.basis.as_ref().filter(|it| *it.get_ref() != Basis::Own) {
+    if let Some(head) = file.basis.as_ref().filter(|basis| *basis.get_ref() != Basis::Own) {
         let error = source.error(head.span(), "a whole file can only be `own`");
         return Err(error.allowed("own; the others are for single claims"));
     }
     let written = expect.basis.as_ref().or(file.basis.as_ref());
-    let basis = written.map_or(Basis::Own, |it| *it.get_ref());
+    let basis = written.map_or(Basis::Own, |basis| *basis.get_ref());
     let span = written.map_or(expect.kind.span(), Spanned::span);
     let wrong =
         |message: &str, allowed: &str| Err(source.error(span.clone(), message).allowed(allowed));
@@ -64,8 +64,8 @@ pub(super) fn origin(
         let error = source.error(follows.span(), "`follows` is for implied claims");
         return Err(error.allowed("with basis = \"implied\""));
     }
-    let text = |it: &Option<Spanned<String>>| {
-        it.as_ref().map(|it| it.get_ref().clone()).unwrap_or_default()
+    let text = |key: &Option<Spanned<String>>| {
+        key.as_ref().map(|text| text.get_ref().clone()).unwrap_or_default()
     };
     Ok(Origin { basis, quote: text(&expect.quote), follows: text(&expect.follows) })
 }
@@ -97,8 +97,8 @@ fn check_follows(
     }
     let written = file.expect.iter().filter_map(|expect| expect.follows.as_ref());
     let elsewhere = |follows: &str| follows.contains(" in ") || follows.starts_with(SET_UP);
-    for follows in written.filter(|it| !elsewhere(it.get_ref())) {
-        let claims = experiment.claims.iter().filter(|it| it.origin.basis != Basis::Implied);
+    for follows in written.filter(|words| !elsewhere(words.get_ref())) {
+        let claims = experiment.claims.iter().filter(|claim| claim.origin.basis != Basis::Implied);
         if !claims.clone().any(|claim| is_named(follows.get_ref(), experiment, claim)) {
             let message = format!("no claim `{}` that is not implied itself", follows.get_ref());
             let known: Vec<&str> = claims.map(|claim| claim.text.as_str()).collect();
@@ -126,7 +126,7 @@ fn lists(variant: &Variant) -> Vec<List> {
         };
         lists.push((path, profile.fitted_on));
     }
-    lists.extend(machine::load(&variant.machine).into_iter().flat_map(|it| it.fitted_on));
+    lists.extend(machine::load(&variant.machine).into_iter().flat_map(|machine| machine.fitted_on));
     for client in &variant.clients {
         let Manner::Startup(recording) = &client.manner else { continue };
         let path = format!("profiles/clients/{}.toml", recording.name);
@@ -141,13 +141,13 @@ fn lists(variant: &Variant) -> Vec<List> {
 fn take_lists(file: &ExperimentFile, experiment: &mut Experiment) -> Result<(), ConfigError> {
     let stacks: Vec<&str> = file.stacks.iter().map(|stack| stack.get_ref().as_str()).collect();
     // The lists name variants of the file; a sweep makes several of each.
-    let variants: Vec<String> = experiment.variants.iter().map(|it| it.base.clone()).collect();
+    let variants: Vec<_> = experiment.variants.iter().map(|variant| variant.base.clone()).collect();
     let variants: Vec<&str> = variants.iter().map(String::as_str).collect();
     for variant in &mut experiment.variants {
         for (path, entries) in lists(variant) {
-            for entry in entries.into_iter().filter(|it| it.experiment == experiment.name) {
-                check_names(&path, &entry, ("variant", &entry.variant), &variants)?;
-                check_names(&path, &entry, ("stack", &entry.stack), &stacks)?;
+            for entry in entries.into_iter().filter(|entry| entry.experiment == experiment.name) {
+                check_names(&path, &entry, "variant", &entry.variant, &variants)?;
+                check_names(&path, &entry, "stack", &entry.stack, &stacks)?;
                 variant.fitted_on.push(entry);
             }
         }
@@ -158,7 +158,8 @@ fn take_lists(file: &ExperimentFile, experiment: &mut Experiment) -> Result<(), 
 fn check_names(
     path: &str,
     entry: &FittedOn,
-    (what, names): (&str, &Option<Names>),
+    what: &str,
+    names: &Option<Names>,
     known: &[&str],
 ) -> Result<(), ConfigError> {
     let names = names.as_ref().map(Names::as_slice).unwrap_or_default();
@@ -268,7 +269,7 @@ mod tests {
         let fitted = |entries: &[FittedOn]| {
             let mut experiment = experiment.clone();
             experiment.variants[0].fitted_on = entries.to_vec();
-            experiment.claims.iter().map(|it| experiment.is_fitted(it)).collect::<Vec<_>>()
+            experiment.claims.iter().map(|claim| experiment.is_fitted(claim)).collect::<Vec<_>>()
         };
         assert_eq!(fitted(&[]), [false, false]);
         assert_eq!(fitted(&[entry(Some("rand, N=4"), Some("none-none"))]), [true, false]);
@@ -284,11 +285,11 @@ mod tests {
         let known = ["rand", "seq"];
         let check = |names: &str| {
             let entry = entry(Some(names), None);
-            check_names("profiles/drives/x.toml", &entry, ("variant", &entry.variant), &known)
+            check_names("profiles/drives/x.toml", &entry, "variant", &entry.variant, &known)
         };
         assert!(check("rand").is_ok());
         let error = check("rnd").expect_err("no such variant").to_string();
         let says = ["profiles/drives/x.toml:7", "`rnd`", "rand | seq", "did you mean `rand`"];
-        assert!(says.iter().all(|it| error.contains(it)), "{error}");
+        assert!(says.iter().all(|part| error.contains(part)), "{error}");
     }
 }

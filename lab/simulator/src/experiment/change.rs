@@ -28,8 +28,8 @@ pub(super) fn changes(
             changes.push(Change { at, what: What::Speed(percent(source, speed)?) });
         }
         for (name, keys) in &change.client {
-            let named = |it: &&mut ClientFile| {
-                it.name.as_ref().is_some_and(|known| known.get_ref() == name.get_ref())
+            let named = |client: &&mut ClientFile| {
+                client.name.as_ref().is_some_and(|known| known.get_ref() == name.get_ref())
             };
             let Some(client) = clients.iter_mut().find(named) else {
                 return Err(source.error(name.span(), format!("no client `{}`", name.get_ref())));

@@ -12,7 +12,7 @@ use crate::scenario::Scenario;
 /// The variants and stacks that claims are about.
 fn needed(experiment: &Experiment) -> Vec<(usize, usize)> {
     let places = experiment.claims.iter().flat_map(|claim| &claim.places);
-    let mut all: Vec<(usize, usize)> = places.map(|it| (it.variant, it.stack)).collect();
+    let mut all: Vec<(usize, usize)> = places.map(|place| (place.variant, place.stack)).collect();
     all.sort_unstable();
     all.dedup();
     all

@@ -32,7 +32,7 @@ pub(crate) fn processes(
     group: &str,
 ) -> Result<Vec<ClientSpec>, ConfigError> {
     let count = checked_count(source, keys)?;
-    (0..count).map(|index| process(source, keys, (index, count), group.to_owned())).collect()
+    (0..count).map(|index| process(source, keys, index, count, group.to_owned())).collect()
 }
 
 fn checked_count(source: &Source, keys: &ClientFile) -> Result<u32, ConfigError> {
@@ -46,7 +46,7 @@ fn checked_count(source: &Source, keys: &ClientFile) -> Result<u32, ConfigError>
 }
 
 /// The name of process `index` of `count`.
-fn process_name(keys: &ClientFile, (index, count): (u32, u32)) -> String {
+fn process_name(keys: &ClientFile, index: u32, count: u32) -> String {
     let name = keys.name.as_ref().expect("a client without a name was refused before").get_ref();
     if count == 1 { name.clone() } else { format!("{name}.{index}") }
 }
@@ -54,11 +54,12 @@ fn process_name(keys: &ClientFile, (index, count): (u32, u32)) -> String {
 fn process(
     source: &Source,
     keys: &ClientFile,
-    place: (u32, u32),
+    index: u32,
+    count: u32,
     group: String,
 ) -> Result<ClientSpec, ConfigError> {
-    let mut spec = client(source, keys, process_name(keys, place), group)?;
-    manner::apply(source, keys, place, &mut spec)?;
+    let mut spec = client(source, keys, process_name(keys, index, count), group)?;
+    manner::apply(source, keys, index, count, &mut spec)?;
     Ok(spec)
 }
 
@@ -79,7 +80,8 @@ pub(crate) fn expand(
             return Err(source.error(file.time.span(), "no time at all").allowed("more than 0s"));
         }
     }
-    if let Some(interval) = file.interval.as_ref().filter(|it| it.get_ref().0 < INTERVAL_MIN) {
+    let interval = file.interval.as_ref();
+    if let Some(interval) = interval.filter(|interval| interval.get_ref().0 < INTERVAL_MIN) {
         let error = source.error(interval.span(), "too short an interval");
         return Err(error.allowed("1ms or more"));
     }
@@ -121,7 +123,7 @@ struct Draft<'a> {
 
 impl Draft<'_> {
     /// The same at a point of the sweeps.
-    fn at(&self, point: &[sweep::Value]) -> Self {
+    fn at_point(&self, point: &[sweep::Value]) -> Self {
         let mut draft = self.clone();
         for value in point {
             let space = if draft.name.is_empty() { "" } else { ", " };
@@ -185,7 +187,10 @@ fn variants(
     }
     if !file.sweep.is_empty() || file.sample.is_some() {
         let points = sweep::points(source, file, &names)?;
-        drafts = drafts.iter().flat_map(|it| points.iter().map(|point| it.at(point))).collect();
+        drafts = drafts
+            .iter()
+            .flat_map(|draft| points.iter().map(|point| draft.at_point(point)))
+            .collect();
     }
     if let Some(dedicated) = &file.dedicated {
         let index = index_of(source, &names, &dedicated.fill)?;
@@ -247,11 +252,11 @@ fn at_point(
     if draft.settings.is_empty() {
         return finish(source, file, draft, overrides);
     }
-    let base = draft.variant.map(|it| it.name.get_ref().as_str());
+    let base = draft.variant.map(|variant| variant.name.get_ref().as_str());
     let resolve = || {
         let changed = sweep::changed(source, &draft.settings, base, overrides)?;
-        let variant =
-            changed.file.variant.iter().find(|it| Some(it.name.get_ref().as_str()) == base);
+        let mut variants = changed.file.variant.iter();
+        let variant = variants.find(|variant| Some(variant.name.get_ref().as_str()) == base);
         let draft = Draft { variant, ..draft.clone() };
         let variant = finish(&changed.source, &changed.file, &draft, overrides)?;
         Ok(Variant { stacks: changed.stacks, ..variant })
@@ -277,13 +282,12 @@ fn finish(
         let count = checked_count(source, keys)?;
         let contract = client_contract(source, keys)?;
         for index in 0..count {
-            let place = (index, count);
-            let group = keys.group.clone().unwrap_or_else(|| process_name(keys, place));
+            let group = keys.group.clone().unwrap_or_else(|| process_name(keys, index, count));
             if !group.is_empty() && !groups.iter().any(|g: &GroupSpec| g.name == group) {
                 groups.push(GroupSpec { name: group.clone(), contract: contract.clone() });
             }
             if keys.inactive != Some(true) {
-                clients.push(process(source, keys, place, group)?);
+                clients.push(process(source, keys, index, count, group)?);
             }
         }
         if keys.inactive != Some(true) && count > 0 {
@@ -304,7 +308,7 @@ fn finish(
         clients,
         subjects,
         mix: draft.mix.clone(),
-        base: draft.variant.map(|it| it.name.get_ref().clone()).unwrap_or_default(),
+        base: draft.variant.map(|variant| variant.name.get_ref().clone()).unwrap_or_default(),
         swept: draft.swept.clone(),
         stacks: Vec::new(),
         fitted_on: Vec::new(),
@@ -357,10 +361,10 @@ fn client(
     let pattern = manner::pattern(job);
     let calls = manner::calls(source, keys)?;
     // Of several sizes, the smallest is the block.
-    let least = calls.sizes.iter().flatten().map(|it| it.0).min();
+    let least = calls.sizes.iter().flatten().map(|size| size.0).min();
     let (block, most) = (
         least.unwrap_or(block),
-        calls.sizes.iter().flatten().map(|it| it.0).max().unwrap_or(block),
+        calls.sizes.iter().flatten().map(|size| size.0).max().unwrap_or(block),
     );
     let buffered = buffered && calls.mix != Mix::Trims;
     let iops = keys.iops.map(|iops| iops.saturating_mul(block.bytes()));

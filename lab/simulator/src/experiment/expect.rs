@@ -124,7 +124,8 @@ impl Resolver<'_> {
         &self,
         variant: usize,
         stack: Option<&str>,
-        (table, span): (&PlaceTable, Range<usize>),
+        table: &PlaceTable,
+        span: Range<usize>,
     ) -> Result<Option<Place>, ConfigError> {
         let variant = match &table.variant {
             Some(name) => self.variant(name, span.clone())?,
@@ -168,7 +169,7 @@ impl Resolver<'_> {
         }
         let mut places = Vec::new();
         for (table, span) in &tables {
-            match self.place(variant, stack, (table, span.clone()))? {
+            match self.place(variant, stack, table, span.clone())? {
                 Some(place) => places.push(place),
                 None => return Ok(None),
             }

@@ -39,7 +39,7 @@ pub struct ExperimentFile {
     /// Also keep latencies by intervals of this length.
     pub interval: Option<Spanned<Time>>,
     /// Runs with seeds of their own.
-    #[serde(default = "one")]
+    #[serde(default = "one_repeat")]
     pub repeats: u32,
     /// First seed; repeat `i` uses `seed + i`.
     #[serde(default = "first_seed")]
@@ -87,7 +87,7 @@ pub struct ExperimentFile {
     pub expect: Vec<ExpectFile>,
 }
 
-const fn one() -> u32 {
+const fn one_repeat() -> u32 {
     1
 }
 const fn first_seed() -> u64 {

@@ -54,10 +54,10 @@ pub(super) fn setting(
     variant: Option<&VariantFile>,
     numbers: Option<&Numbers>,
 ) -> Result<(String, String, Host), ConfigError> {
-    let own = variant.and_then(|it| it.machine.as_ref());
+    let own = variant.and_then(|variant| variant.machine.as_ref());
     let machine = named(source, own.or(file.machine.as_ref()), numbers)?;
     let of_file = file.drive.as_ref().filter(|_| own.is_none());
-    let written = variant.and_then(|it| it.drive.as_ref()).or(of_file);
+    let written = variant.and_then(|variant| variant.drive.as_ref()).or(of_file);
     let drive = match (written, &machine) {
         (Some(written), _) => source.profile(written.get_ref()),
         (None, Some(machine)) => machine.drive.clone(),
@@ -70,7 +70,7 @@ pub(super) fn setting(
     let machine = machine.unwrap_or_else(|| {
         load(machine::of_drive_or_any(&drive), numbers).expect("the list of machines names it")
     });
-    let mut host = host::of(&machine);
+    let mut host = host::from_machine(&machine);
     let keys = match variant {
         Some(variant) => variant.host.or(&file.host),
         None => file.host.clone(),

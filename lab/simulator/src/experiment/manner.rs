@@ -67,7 +67,8 @@ pub(super) fn calls(source: &Source, keys: &ClientFile) -> Result<Calls, ConfigE
 pub(super) fn apply(
     source: &Source,
     keys: &ClientFile,
-    (index, count): (u32, u32),
+    index: u32,
+    count: u32,
     spec: &mut ClientSpec,
 ) -> Result<(), ConfigError> {
     let at = keys.name.as_ref().expect("a client without a name was refused before").span();

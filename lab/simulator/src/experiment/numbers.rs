@@ -125,9 +125,9 @@ mod tests {
         let of = |index| Draw { seed: 7, index };
         let drawn = |index| with(Some(Numbers::Draw(of(index))));
         let (none, one, again, two) = (with(None), drawn(1), drawn(1), drawn(2));
-        let parts = |it: &Experiment| {
-            let it = &it.variants[0];
-            (format!("{:?}", it.host), it.drive.clone())
+        let parts = |experiment: &Experiment| {
+            let variant = &experiment.variants[0];
+            (format!("{:?}", variant.host), variant.drive.clone())
         };
         assert_eq!(parts(&one), parts(&again));
         assert!(parts(&one).0 != parts(&two).0 && parts(&one).0 != parts(&none).0);
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!((memory.host.memory, memory.drive), (1 << 30, none.drive.clone()));
         let heads = one("drives/sata-7200-2009", "model.hdd.heads", "6");
         assert_eq!(heads.drive, "sata-7200-2009?model.hdd.heads=6");
-        let host = |it: &Variant| format!("{:?}", it.host);
+        let host = |variant: &Variant| format!("{:?}", variant.host);
         assert_eq!(host(&heads), host(&none));
         assert!(profile::read(&heads.drive).is_ok());
         let other = one("machines/plextor-2018", "memory", "1GiB");

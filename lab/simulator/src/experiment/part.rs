@@ -8,20 +8,21 @@ impl Experiment {
     /// Keeps the variants of these names; claims about others are left out.
     pub fn keep_variants(&mut self, names: &[String]) -> Result<(), String> {
         // With sweeps, the name of a variant of the file stands for all its points.
-        let named = |it: &Variant, name: &String| it.name == *name || it.base == *name;
-        let is_known = |name: &&String| self.variants.iter().any(|it| named(it, name));
+        let named =
+            |variant: &Variant, name: &String| variant.name == *name || variant.base == *name;
+        let is_known = |name: &&String| self.variants.iter().any(|variant| named(variant, name));
         if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
             let mut all: Vec<&str> = Vec::new();
-            for it in &self.variants {
-                let name = if it.swept.is_empty() { &it.name } else { &it.base };
+            for variant in &self.variants {
+                let name = if variant.swept.is_empty() { &variant.name } else { &variant.base };
                 if !all.contains(&name.as_str()) {
                     all.push(name);
                 }
             }
-            let all = all.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>().join(", ");
+            let all = all.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
             return Err(format!("{}: no variant {unknown:?}; there are: {all}", self.name));
         }
-        let is_kept = |it: &Variant| names.iter().any(|name| named(it, name));
+        let is_kept = |variant: &Variant| names.iter().any(|name| named(variant, name));
         let mut places = Vec::new();
         let mut kept = 0;
         for variant in &self.variants {
@@ -32,8 +33,8 @@ impl Experiment {
         self.variants.retain(is_kept);
         let all = self.claims.len();
         self.claims.retain_mut(|claim| {
-            let mut it = claim.places.iter_mut();
-            it.all(|place| places[place.variant].map(|new| place.variant = new).is_some())
+            let mut own = claim.places.iter_mut();
+            own.all(|place| places[place.variant].map(|new| place.variant = new).is_some())
         });
         self.claims_left_out += all - self.claims.len();
         Ok(())

@@ -117,7 +117,7 @@ impl Quantity {
     /// The rate of the whole drive.
     pub const TOTAL: Self = Self { subject: Subject::Total, metric: Metric::Rate };
     /// A number of the clients of a name.
-    pub fn of(client: &str, metric: Metric) -> Self {
+    pub fn of_client(client: &str, metric: Metric) -> Self {
         Self { subject: Subject::Client(client.to_owned()), metric }
     }
     /// Whether it is the mean latency of a client.
@@ -146,8 +146,7 @@ impl Quantity {
             outcome.clients.iter().filter(|client| is_process_of(&client.name, name)).collect();
         let mine: Vec<_> = mine.iter().map(|client| client.whole_intervals(interval)).collect();
         let intervals = mine.iter().map(|series| series.len()).max().unwrap_or_default();
-        let at = |series: &[Interval], at: usize| series.get(at).map_or(0, |it| it.bytes);
-        let bytes = |index: usize| mine.iter().map(|series| at(series, index)).sum();
+        let bytes = |index: usize| mine.iter().map(|series| bytes_at(series, index)).sum();
         (0..intervals).map(|at| rate(bytes(at))).collect()
     }
     /// Its value in an outcome: rates in `units`, latencies in milliseconds.
@@ -180,14 +179,13 @@ impl Quantity {
             }
             Metric::Drive => {
                 let bytes: Option<u64> = mine().map(|c| c.drive_bytes).sum();
-                bytes.map_or(f64::NAN, |it| it as f64) / seconds / units.bytes(&self.subject)
+                bytes.map_or(f64::NAN, |bytes| bytes as f64) / seconds / units.bytes(&self.subject)
             }
             Metric::Iops => mine().map(|c| c.calls).sum::<u64>() as f64 / seconds,
             Metric::Fairness => jain(mine()),
             Metric::Least => {
                 let intervals = mine().map(|client| client.series.len()).max().unwrap_or_default();
-                let of = |c: &ClientOutcome, at: usize| c.series.get(at).map_or(0, |it| it.bytes);
-                let bytes = |at: usize| mine().map(|c| of(c, at)).sum::<u64>();
+                let bytes = |at: usize| mine().map(|c| bytes_at(&c.series, at)).sum::<u64>();
                 let least = (0..intervals).map(bytes).min().unwrap_or_default() as f64;
                 least * intervals as f64 / seconds / units.bytes(&self.subject)
             }
@@ -198,9 +196,14 @@ impl Quantity {
 
 /// Jain, Chiu and Hawe (1984): the square of the sum over n times the sum of squares.
 pub(crate) fn jains_index(values: impl Iterator<Item = f64>) -> f64 {
-    let add = |(count, sum, squares), it| (count + 1.0, sum + it, squares + it * it);
+    let add = |(count, sum, squares), value| (count + 1.0, sum + value, squares + value * value);
     let (count, sum, squares) = values.fold((0.0, 0.0, 0.0), add);
     sum * sum / (count * squares)
+}
+
+/// Bytes of an interval; none after the last one.
+fn bytes_at(series: &[Interval], index: usize) -> u64 {
+    series.get(index).map_or(0, |interval| interval.bytes)
 }
 
 /// Jain's index of the bytes of each group divided by its weight. Processes of one group count together; a group without

@@ -84,7 +84,7 @@ fn spot(quantity: Quantity, place: &str, variant: &str, experiment: &str) -> Res
 
 impl Spot {
     /// The spot of a place, whose names are there.
-    pub fn of(experiment: &Experiment, place: &Place) -> Self {
+    pub fn from_place(experiment: &Experiment, place: &Place) -> Self {
         Self {
             experiment: experiment.name.clone(),
             variant: experiment.variants[place.variant].name.clone(),
@@ -99,9 +99,10 @@ impl Spot {
             format!("{}: no {what} \"{name}\"; there are: {known}", self.experiment)
         };
         let variants = &experiment.variants;
-        let variant = variants.iter().position(|it| it.name == self.variant).ok_or_else(|| {
-            unknown("variant", &self.variant, variants.iter().map(|it| it.name.as_str()).collect())
-        })?;
+        let names = || variants.iter().map(|variant| variant.name.as_str());
+        let variant = names().position(|name| name == self.variant);
+        let variant =
+            variant.ok_or_else(|| unknown("variant", &self.variant, names().collect()))?;
         let stacks = || experiment.stacks.iter().map(|(name, _)| name.as_str());
         let stack = stacks().position(|name| name == self.stack);
         let stack = stack.ok_or_else(|| unknown("stack", &self.stack, stacks().collect()))?;
@@ -141,7 +142,7 @@ mod tests {
                 }
                 let reading = Reading::parse(&text, &experiment.name).expect(&text);
                 let places: Vec<_> =
-                    reading.spots().map(|it| it.place(&experiment).expect(&text)).collect();
+                    reading.spots().map(|spot| spot.place(&experiment).expect(&text)).collect();
                 assert_eq!(places, claim.places, "{text}");
                 count += 1;
             }
@@ -157,7 +158,7 @@ mod tests {
             experiment: "b/other".into(),
             variant: "rand".into(),
             stack: "none-none".into(),
-            quantity: Quantity::of("target", Metric::P99),
+            quantity: Quantity::of_client("target", Metric::P99),
         };
         let to = Spot {
             experiment: "a/example".into(),

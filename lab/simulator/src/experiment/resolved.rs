@@ -93,19 +93,19 @@ pub struct Variant {
 impl Experiment {
     /// One run.
     pub fn scenario(&self, variant: usize, stack: usize, repeat: u32) -> Scenario {
-        let it = &self.variants[variant];
+        let chosen = &self.variants[variant];
         Scenario {
-            drive: it.drive.clone(),
+            drive: chosen.drive.clone(),
             stack: self.stack(variant, stack).clone(),
             tags: self.tags,
             flushes: flushes(self.stack(variant, stack)),
-            stripe: it.stripe,
-            host: it.host.clone(),
-            groups: it.groups.clone(),
-            clients: it.clients_after_history(),
-            changes: it.changes_after_history(),
-            ramp: it.history + it.ramp,
-            time: it.time,
+            stripe: chosen.stripe,
+            host: chosen.host.clone(),
+            groups: chosen.groups.clone(),
+            clients: chosen.clients_after_history(),
+            changes: chosen.changes_after_history(),
+            ramp: chosen.history + chosen.ramp,
+            time: chosen.time,
             seed: self.seed.wrapping_add(u64::from(repeat)),
             interval: self.interval,
         }
@@ -177,7 +177,7 @@ impl Variant {
         clients
     }
     fn changes_after_history(&self) -> Vec<Change> {
-        let after = |it: &Change| Change { at: it.at + self.history, ..it.clone() };
+        let after = |change: &Change| Change { at: change.at + self.history, ..change.clone() };
         self.changes.iter().map(after).collect()
     }
 }

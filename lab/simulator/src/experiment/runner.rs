@@ -110,7 +110,7 @@ impl Results {
     pub fn statistics(&self, variant: usize, stack: usize, quantity: &Quantity) -> Statistics {
         let read = |outcome: &Outcome| quantity.read(outcome, self.experiment.units);
         let samples: Vec<f64> = self.repeats(variant, stack).iter().map(read).collect();
-        Statistics::of(&samples)
+        Statistics::from_samples(&samples)
     }
     /// Mean at a place.
     pub fn value(&self, place: &Place) -> f64 {
@@ -129,8 +129,9 @@ impl Results {
                 sum.latency += interval.latency;
             }
         }
-        let mean =
-            |it: &Interval| (it.calls > 0).then(|| it.latency as f64 / it.calls as f64 / 1e6);
+        let mean = |interval: &Interval| {
+            (interval.calls > 0).then(|| interval.latency as f64 / interval.calls as f64 / 1e6)
+        };
         sums.iter().map(mean).collect()
     }
     /// The longest latencies in milliseconds by intervals, of all repeats; `None` where no call ended.

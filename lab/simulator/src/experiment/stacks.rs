@@ -18,7 +18,7 @@ pub(super) fn stacks(
     overrides: &Overrides,
 ) -> Result<Vec<(String, Stack)>, ConfigError> {
     let set_all = |stack: &mut Stack| {
-        machine.map_or(Ok(()), |it| set(&it.file, stack, &it.policy, false))?;
+        machine.map_or(Ok(()), |machine| set(&machine.file, stack, &machine.policy, false))?;
         set(source, stack, &file.policy, false)
     };
     for key in file.stack.keys() {

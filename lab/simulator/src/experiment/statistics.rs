@@ -48,7 +48,7 @@ pub struct Statistics {
 
 impl Statistics {
     /// Of these samples, at least one.
-    pub fn of(samples: &[f64]) -> Self {
+    pub fn from_samples(samples: &[f64]) -> Self {
         assert!(!samples.is_empty(), "statistics of no sample at all");
         let count = samples.len();
         let mean = samples.iter().sum::<f64>() / count as f64;
@@ -77,7 +77,7 @@ mod tests {
         {
             assert_eq!(student_95(n), t, "{n} degrees of freedom");
         }
-        let two = Statistics::of(&[1.0, 3.0]);
+        let two = Statistics::from_samples(&[1.0, 3.0]);
         assert_eq!((two.mean, two.min, two.max), (2.0, 1.0, 3.0));
         assert!((two.standard_deviation - 2f64.sqrt()).abs() < 1e-12);
         let half = two.confidence_95.expect("two samples have an interval");
@@ -87,11 +87,11 @@ mod tests {
     /// Goal: a known sample. Method: 2, 4, 4, 4, 5, 5, 7, 9 has mean 5 and squares 32.
     #[test]
     fn spread_of_a_known_sample() {
-        let it = Statistics::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
-        assert_eq!(it.mean, 5.0);
-        assert!((it.standard_deviation - (32f64 / 7.0).sqrt()).abs() < 1e-12);
-        let half = it.confidence_95.expect("eight samples have an interval");
+        let statistics = Statistics::from_samples(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        assert_eq!(statistics.mean, 5.0);
+        assert!((statistics.standard_deviation - (32f64 / 7.0).sqrt()).abs() < 1e-12);
+        let half = statistics.confidence_95.expect("eight samples have an interval");
         assert!((half - 2.365 * (32f64 / 7.0).sqrt() / 8f64.sqrt()).abs() < 1e-12);
-        assert_eq!(Statistics::of(&[7.5]).confidence_95, None);
+        assert_eq!(Statistics::from_samples(&[7.5]).confidence_95, None);
     }
 }

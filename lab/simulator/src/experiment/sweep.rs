@@ -116,7 +116,7 @@ pub(super) fn points(
 ) -> Result<Vec<Vec<Value>>, ConfigError> {
     let mut axes: Vec<Vec<Value>> = Vec::new();
     for sweep in &file.sweep {
-        let values = sweep.values.iter().map(|it| value(source, sweep, names, it));
+        let values = sweep.values.iter().map(|written| value(source, sweep, names, written));
         axes.push(values.collect::<Result<_, _>>()?);
     }
     if let Some(sample) = &file.sample {
@@ -225,7 +225,7 @@ pub(super) fn written(sweeps: &[String]) -> Result<String, ConfigError> {
             true => value.to_owned(),
             false => toml::Value::String(value.to_owned()).to_string(),
         };
-        let values: Vec<String> = values.split(',').map(|it| quoted(it.trim())).collect();
+        let values: Vec<String> = values.split(',').map(|value| quoted(value.trim())).collect();
         let key = toml::Value::String(key.trim().to_owned());
         text += &format!("\n[[sweep]]\nkey = {key}\nvalues = [{}]\n", values.join(", "));
     }

@@ -391,7 +391,8 @@ pub(crate) fn all_shipped() -> Vec<Experiment> {
     let mut all = Vec::new();
     let entries = std::fs::read_dir(root).expect("the directory is there");
     // Beside the directories are the table of bands and the page of their changes.
-    let directories = entries.map(|it| it.expect("listed").path()).filter(|it| it.is_dir());
+    let directories =
+        entries.map(|entry| entry.expect("listed").path()).filter(|path| path.is_dir());
     for directory in directories {
         for file in std::fs::read_dir(directory).expect("it can be read") {
             let path = file.expect("listed").path();
@@ -409,7 +410,7 @@ fn all_shipped_experiments_expand() {
     let all = all_shipped();
     assert!(all.len() >= 10, "{} experiments", all.len());
     for experiment in &all {
-        let on_linux = ["truth/", "drawn/"].iter().any(|it| experiment.name.starts_with(it));
+        let on_linux = ["truth/", "drawn/"].iter().any(|dir| experiment.name.starts_with(dir));
         assert_eq!(experiment.claims.is_empty(), on_linux, "{}", experiment.name);
         for variant in &experiment.variants {
             let drive = iofair_drive::profile::load(&variant.drive, 1);

@@ -91,7 +91,7 @@ impl Names {
         }
     }
     /// Whether this is the client asked for: it itself or one of that name's processes.
-    pub(super) fn is(&self, id: ClientId, name: &str) -> bool {
+    pub(super) fn is_named(&self, id: ClientId, name: &str) -> bool {
         let own = self.client(id.index());
         own == name || family(own) == name
     }

@@ -99,7 +99,7 @@ pub(super) struct Occupancy {
 
 impl Occupancy {
     /// Time with the drive full and with it empty, up to now.
-    pub(super) fn at(&mut self, now: u64) -> (u64, u64) {
+    pub(super) fn full_and_empty(&mut self, now: u64) -> (u64, u64) {
         let passed = now.saturating_sub(self.since);
         self.since = now;
         if self.in_flight == 0 {
@@ -114,7 +114,7 @@ impl Occupancy {
         (self.full, self.empty)
     }
     fn change(&mut self, now: u64, by: i32) {
-        self.at(now);
+        self.full_and_empty(now);
         self.in_flight = self.in_flight.saturating_add_signed(by);
     }
 }

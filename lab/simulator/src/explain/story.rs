@@ -73,6 +73,13 @@ struct Meanwhile {
     rules: BTreeMap<&'static str, u64>,
 }
 
+/// What a policy decided: its rule with the values.
+#[derive(Clone, Copy)]
+struct Decision {
+    rule: &'static str,
+    values: [u64; 2],
+}
+
 /// A decision that was told often enough.
 #[derive(Clone, Copy, Default, Debug)]
 struct Told {
@@ -142,7 +149,7 @@ impl Stories {
     }
 
     fn begin(&mut self, now: u64, id: RequestId, sequence: u64) {
-        let mark = self.pool.drive.at(now);
+        let mark = self.pool.drive.full_and_empty(now);
         let Some(known) = self.pool.enter(id, sequence) else { return };
         if self.wanted.binary_search(&sequence).is_err() {
             return;
@@ -188,7 +195,7 @@ impl Stories {
         self.inside.push(watch);
     }
     fn about_request(&mut self, now: u64, id: RequestId, kind: &EventKind) {
-        self.pool.drive.at(now);
+        self.pool.drive.full_and_empty(now);
         let names = &self.names;
         let sent = (self.pool.known(id), self.pool.bytes(id));
         for watch in &mut self.inside {
@@ -224,7 +231,7 @@ impl Stories {
             }
         }
     }
-    fn about_others(&mut self, now: u64, subject: Subject, decision: (&'static str, [u64; 2])) {
+    fn about_others(&mut self, now: u64, subject: Subject, decision: Decision) {
         for watch in self.inside.iter_mut().filter(|watch| !watch.sent) {
             let about = match subject {
                 Subject::Client(id) if id == watch.client => "its client",
@@ -235,7 +242,7 @@ impl Stories {
                 Subject::Drive => "the drive",
                 Subject::Client(id) => {
                     let other = watch.others.entry(id).or_default();
-                    *other.rules.entry(decision.0).or_default() += 1;
+                    *other.rules.entry(decision.rule).or_default() += 1;
                     continue;
                 }
                 _ => continue,
@@ -262,7 +269,7 @@ impl Watch {
         names: &Names,
         now: u64,
         about: &str,
-        (rule, values): (&'static str, [u64; 2]),
+        Decision { rule, values }: Decision,
     ) {
         let told = self.told.entry((about.to_owned(), rule)).or_default();
         (told.times, told.last) = (told.times + 1, now);
@@ -333,7 +340,7 @@ impl Watch {
                     names,
                     now,
                     &names.places[self.place].clone(),
-                    (rule, *values),
+                    Decision { rule, values: *values },
                 );
             }
             EventKind::Dispatched => {
@@ -456,7 +463,7 @@ impl Observer for Stories {
         let now = event.at.0;
         let Subject::Request { id, sequence } = event.subject else {
             if let EventKind::Decision { rule, values } = event.kind {
-                self.about_others(now, event.subject, (rule, values));
+                self.about_others(now, event.subject, Decision { rule, values });
             }
             return;
         };

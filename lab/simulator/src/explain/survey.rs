@@ -191,7 +191,7 @@ impl Survey {
         self.of_group = vec![None; controller.groups().group_bound()];
         for (id, _) in controller.groups().iter_clients() {
             let name = self.names.client(id.index()).to_owned();
-            let wanted = self.client.as_ref().is_none_or(|client| self.names.is(id, client));
+            let wanted = self.client.as_ref().is_none_or(|client| self.names.is_named(id, client));
             let label = if self.client.is_some() { &name } else { family(&name) };
             let label = wanted.then(|| self.label(label));
             self.of_client.push(label);
@@ -212,7 +212,7 @@ impl Survey {
         let Some(known) = self.pool.enter(id, sequence) else { return };
         let flush = known.submission.operation == Operation::Flush;
         let place = if flush { self.names.flush() } else { self.names.stage(0) };
-        let mark = self.pool.drive.at(now);
+        let mark = self.pool.drive.full_and_empty(now);
         let waits = vec![0; self.names.places.len()];
         let (drive, rule) = ((0, 0), None);
         let travel = Travel { submitted: now, place, since: now, waits, mark, drive, rule };
@@ -224,7 +224,7 @@ impl Survey {
     }
     fn go(&mut self, now: u64, id: RequestId, place: usize) {
         self.end_rule(now, id);
-        let drive = self.pool.drive.at(now);
+        let drive = self.pool.drive.full_and_empty(now);
         let scheduler = self.names.scheduler();
         let travel = self.travels.get_mut(id.0 as usize).and_then(Option::as_mut);
         let Some(travel) = travel else { return };

@@ -19,36 +19,38 @@ pub(super) struct Amount {
 }
 
 /// What a job does with calls in these directions on a range; `None`: more than can be counted.
-pub(super) fn of(it: &Settings, used: [bool; 3], region: &Region) -> Option<Amount> {
+pub(super) fn total(settings: &Settings, used: [bool; 3], region: &Region) -> Option<Amount> {
     let size = region.size.bytes();
-    let blocks = || it.blocks.iter().zip(used).filter(|it| it.1).map(|it| it.0);
-    let least = blocks().map(|it| it.least()).min().unwrap_or(512);
-    let most = blocks().map(|it| it.most()).max().unwrap_or(least);
+    let used = settings.blocks.iter().zip(used).filter(|(_, used)| *used);
+    let blocks = || used.clone().map(|(blocks, _)| blocks);
+    let least = blocks().map(|blocks| blocks.least()).min().unwrap_or(512);
+    let most = blocks().map(|blocks| blocks.most()).max().unwrap_or(least);
     // Each block is trimmed and written.
-    let times = if it.direction == Direction::TrimWrite { 2 } else { 1 };
+    let times = if settings.direction == Direction::TrimWrite { 2 } else { 1 };
     // Without `filesize`, each of several files has as many whole blocks as fit into its part.
-    let files = if it.file_size.is_none() { it.nr_files } else { 1 };
+    let files = if settings.file_size.is_none() { settings.nr_files } else { 1 };
     let pass = size / files / least * least * files;
     let differ = least != most;
     let up = |bytes: u64| match differ {
         true => Some(bytes),
         false => bytes.checked_next_multiple_of(least),
     };
-    let wanted = match it.io_size {
+    let wanted = match settings.io_size {
         None | Some(Size::Bytes(0)) => {
-            let has_gaps = (it.modifier.is_some() && !it.random) || it.zone_gap() > 0;
-            let (bytes, last_is_whole) = match has_gaps || it.may_repeat_places() {
-                true => (up(size.checked_mul(it.loops)?)?, differ),
-                false => (pass.checked_mul(it.loops)?, false),
+            let has_gaps =
+                (settings.modifier.is_some() && !settings.random) || settings.zone_gap() > 0;
+            let (bytes, last_is_whole) = match has_gaps || settings.may_repeat_places() {
+                true => (up(size.checked_mul(settings.loops)?)?, differ),
+                false => (pass.checked_mul(settings.loops)?, false),
             };
             return Some(Amount { bytes: bytes.checked_mul(times)?, last_is_whole });
         }
         Some(Size::Bytes(bytes)) => bytes,
         Some(Size::Percent(percent)) => (u128::from(size) * u128::from(percent) / 100) as u64,
     };
-    let passes = pass.checked_mul(it.loops)?;
+    let passes = pass.checked_mul(settings.loops)?;
     let bytes = match wanted {
-        _ if wanted < pass => up(wanted.checked_mul(it.loops)?)?,
+        _ if wanted < pass => up(wanted.checked_mul(settings.loops)?)?,
         _ if wanted <= passes => passes,
         _ => {
             let whole = wanted / pass.max(1) * pass;
@@ -101,12 +103,12 @@ mod tests {
                 room: Sectors(2 * size),
                 is_whole: true,
             };
-            let amount = of(&settings, [true, false, false], &region).expect("not too much");
+            let amount = total(&settings, [true, false, false], &region).expect("not too much");
             let told = (amount.bytes / (block << 10), amount.bytes % (block << 10));
             assert_eq!(told, (wanted, 0), "{size}k {io_size:?} {loops} {block}k");
         }
         let most = Settings { io_size: Some(Size::Bytes(u64::MAX)), ..Settings::default() };
         let region = Region { place: None, size: Sectors(16), room: Sectors(16), is_whole: true };
-        assert_eq!(of(&most, [true, false, false], &region), None, "more than can be counted");
+        assert_eq!(total(&most, [true, false, false], &region), None, "more than can be counted");
     }
 }

@@ -45,8 +45,8 @@ const CLONES_MAX: u64 = 100_000;
 
 /// Whether a file is a job file, by its name.
 pub fn is_job_file(path: &Path) -> bool {
-    let extension = path.extension().and_then(|it| it.to_str());
-    extension.is_some_and(|it| ["fio", "job", "ini"].contains(&it))
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| ["fio", "job", "ini"].contains(&extension))
 }
 
 /// Reads a job file as an experiment.
@@ -63,7 +63,8 @@ pub fn parse(path: &str, text: &str, overrides: &Overrides) -> Result<Experiment
 
 /// The settings that are options of jobs, and everything else.
 fn split(overrides: &Overrides) -> (Vec<String>, Overrides) {
-    let is_option = |it: &String| it.split_once('=').is_some_and(|it| fio::is_option(it.0.trim()));
+    let is_option =
+        |text: &String| text.split_once('=').is_some_and(|(key, _)| fio::is_option(key.trim()));
     let (options, settings) = overrides.settings.iter().cloned().partition(is_option);
     (options, Overrides { settings, ..overrides.clone() })
 }
@@ -120,7 +121,7 @@ fn make(
     let seed = overrides.seed.or_else(|| file.jobs.iter().find_map(|job| job.settings.seed));
     // Times belong to jobs here.
     let whole = Overrides { time: None, ramp: None, seed, ..overrides.clone() };
-    let name = Path::new(file.path()).file_stem().and_then(|it| it.to_str()).unwrap_or("job");
+    let name = Path::new(file.path()).file_stem().and_then(|stem| stem.to_str()).unwrap_or("job");
     let mut experiment = expand::expand(&source, name, &parsed, &whole)?;
     let drive = profile::load(&experiment.variants[0].drive, 0).map_err(|error| {
         let place = parsed.drive.as_ref().map_or(0..0, Spanned::span);
@@ -133,7 +134,9 @@ fn make(
 
 /// Says of an argument that it may also be an option of jobs, and where groups come from.
 fn suggest(error: ConfigError) -> ConfigError {
-    let Some((key, _)) = error.path.strip_prefix("--set ").and_then(|it| it.split_once('=')) else {
+    let Some((key, _)) =
+        error.path.strip_prefix("--set ").and_then(|setting| setting.split_once('='))
+    else {
         return error;
     };
     let (key, allowed) = (key.trim().to_owned(), error.allowed.clone());
@@ -169,7 +172,7 @@ fn setting(file: &JobFile, overrides: &Overrides) -> Result<String, ConfigError>
     let described = file.jobs.iter().find_map(|job| job.settings.description.as_deref());
     table.insert("title".into(), text(described.unwrap_or("fio jobs")));
     table.insert("source".into(), text(&format!("the job file {}", file.path())));
-    let sets = |key: &str| overrides.settings.iter().any(|it| it.starts_with(key));
+    let sets = |key: &str| overrides.settings.iter().any(|setting| setting.starts_with(key));
     if !sets("machine=") || sets("drive=") {
         table.insert("drive".into(), text(DRIVE));
     }
@@ -181,7 +184,7 @@ fn setting(file: &JobFile, overrides: &Overrides) -> Result<String, ConfigError>
         let Settings { cgroup: Some(name), cgroup_weight: weight, .. } = &job.settings else {
             continue;
         };
-        match groups.iter_mut().find(|it| it.0 == name) {
+        match groups.iter_mut().find(|group| group.0 == name) {
             None => groups.push((name, *weight)),
             Some((_, known @ None)) => *known = *weight,
             Some((_, Some(known))) if weight.is_some_and(|weight| weight != *known) => {
@@ -214,7 +217,7 @@ fn fill(
     let (mut targets, found) = Targets::new(file, capacity)?;
     let mut add = |error: ConfigError| {
         // One place is said once: what follows from a mistake is none of its own.
-        if !errors.iter().any(|it| it.place.is_some() && it.place == error.place) {
+        if !errors.iter().any(|known| known.place.is_some() && known.place == error.place) {
             errors.push(error);
         }
     };
@@ -331,15 +334,15 @@ impl UniqueNames {
 fn time(file: &JobFile) -> Nanos {
     let (mut all, mut step) = (Nanos::ZERO, Nanos::ZERO);
     for job in &file.jobs {
-        let it = &job.settings;
-        let Some(runtime) = it.runtime else { return TIME_MAX };
-        if it.wait_for.is_some() {
+        let settings = &job.settings;
+        let Some(runtime) = settings.runtime else { return TIME_MAX };
+        if settings.wait_for.is_some() {
             return TIME_MAX;
         }
-        if it.stonewall {
+        if settings.stonewall {
             (all, step) = (all + step, Nanos::ZERO);
         }
-        step = step.max(it.start_delay.1 + it.ramp + runtime);
+        step = step.max(settings.start_delay.1 + settings.ramp + runtime);
     }
     all + step + DRAIN_MAX
 }

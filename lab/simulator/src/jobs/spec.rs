@@ -59,30 +59,32 @@ pub(super) fn client(
     name: &str,
     place: &Place,
 ) -> Result<ClientSpec, ConfigError> {
-    let it = &job.settings;
-    let name = if it.clones == 1 { name.to_owned() } else { format!("{name}.{}", place.clone) };
+    let settings = &job.settings;
+    let name =
+        if settings.clones == 1 { name.to_owned() } else { format!("{name}.{}", place.clone) };
     let mut calls = calls(file, job, place)?;
-    let keeps = it.is_buffered() && !it.hints.drop_behind;
-    calls.hits = keeps.then_some(Hits { invalidate: it.invalidate });
-    let pattern = match (writes(it), it.random) {
+    let keeps = settings.is_buffered() && !settings.hints.drop_behind;
+    calls.hits = keeps.then_some(Hits { invalidate: settings.invalidate });
+    let pattern = match (writes(settings), settings.random) {
         (false, false) => Pattern::SequentialRead,
         (true, false) => Pattern::SequentialWrite,
         (false, true) => Pattern::RandomRead,
         (true, true) => Pattern::RandomWrite,
     };
     let used = calls.directions(pattern.writes());
-    let buffered = it.is_buffered();
-    let depth = match it.engine {
-        Engine::Asynchronous if !buffered => it.depth,
+    let buffered = settings.is_buffered();
+    let depth = match settings.engine {
+        Engine::Asynchronous if !buffered => settings.depth,
         _ => 1,
     };
-    let block = Direction::ALL.into_iter().find(|it| used[it.index()]).map_or(0, Direction::index);
-    let block = Sectors(it.blocks[block].least() / 512);
+    let first = Direction::ALL.into_iter().find(|direction| used[direction.index()]);
+    let block = first.map_or(0, Direction::index);
+    let block = Sectors(settings.blocks[block].least() / 512);
     let mut client = ClientSpec {
         name,
         processes: 1,
-        group: it.cgroup.clone().unwrap_or_default(),
-        priority: priority(it),
+        group: settings.cgroup.clone().unwrap_or_default(),
+        priority: priority(settings),
         guest: false,
         on_drive: None,
         manner: Manner::Plain,
@@ -93,14 +95,14 @@ pub(super) fn client(
             buffered,
             depth,
             rate: None,
-            fdatasync_every: match (it.fsync, it.fdatasync) {
+            fdatasync_every: match (settings.fsync, settings.fdatasync) {
                 // fio makes no sync otherwise.
-                _ if !it.writes() => 0,
+                _ if !settings.writes() => 0,
                 (0, every) | (every, 0) => every,
                 (one, other) => one.min(other),
             },
             on_off: None,
-            think: it.think,
+            think: settings.think,
             sync_writes: true,
             metadata: false,
             calls,
@@ -109,36 +111,36 @@ pub(super) fn client(
         stop: None,
         step: Some(Step {
             number: place.step,
-            delay: delay(it, place, &job.name),
-            ramp: it.ramp,
-            time: it.runtime,
+            delay: delay(settings, place, &job.name),
+            ramp: settings.ramp,
+            time: settings.runtime,
             after: place.after,
             group: place.group,
             exit: place.exit,
         }),
         place: place.region.place,
     };
-    pace(it, used, &mut client.job);
-    group(it, &mut client.job);
-    if it.think > Nanos::ZERO && (it.think_blocks > 1 || depth > 1) {
-        client.job.calls.think_every = Some(it.think_blocks);
+    pace(settings, used, &mut client.job);
+    group(settings, &mut client.job);
+    if settings.think > Nanos::ZERO && (settings.think_blocks > 1 || depth > 1) {
+        client.job.calls.think_every = Some(settings.think_blocks);
     }
     check(file, job, &client)?;
     Ok(client)
 }
 
 /// Whether calls that are not reads write (or trim).
-fn writes(it: &Settings) -> bool {
-    it.direction != fio::Direction::Read
+fn writes(settings: &Settings) -> bool {
+    settings.direction != fio::Direction::Read
 }
 
 /// What the model cannot do.
 fn check(file: &JobFile, job: &FioJob, client: &ClientSpec) -> Result<(), ConfigError> {
-    let (it, calls) = (&job.settings, &client.job.calls);
+    let (settings, calls) = (&job.settings, &client.job.calls);
     let refuse = |option: &str, message: &str| Err(file.error(job, option, message));
     let used = calls.directions(client.job.pattern.writes());
-    let most = Direction::ALL.into_iter().filter(|it| used[it.index()]);
-    let most = most.map(|direction| it.blocks[direction.index()].most()).max().unwrap_or(0);
+    let most = Direction::ALL.into_iter().filter(|direction| used[direction.index()]);
+    let most = most.map(|direction| settings.blocks[direction.index()].most()).max().unwrap_or(0);
     if most > client.file_size.bytes() {
         return refuse("size", "the size is smaller than a block");
     }
@@ -150,14 +152,15 @@ fn check(file: &JobFile, job: &FioJob, client: &ClientSpec) -> Result<(), Config
             Blocks::Split(sizes) => sizes.iter().all(|size| good(size.0)),
         }
     };
-    if client.job.buffered && used[1] && !pages(&it.blocks[1]) {
+    if client.job.buffered && used[1] && !pages(&settings.blocks[1]) {
         return refuse("bs", "blocks of buffered writes are whole pages of 4 KiB, or fit into one");
     }
     Ok(())
 }
 
-fn priority(it: &Settings) -> Priority {
-    Priority { class: class(it.prio_class), level: it.prio.unwrap_or(Priority::default().level) }
+fn priority(settings: &Settings) -> Priority {
+    let level = settings.prio.unwrap_or(Priority::default().level);
+    Priority { class: class(settings.prio_class), level }
 }
 
 fn class(number: Option<u8>) -> Class {
@@ -169,8 +172,8 @@ fn class(number: Option<u8>) -> Class {
 }
 
 /// When it starts: a range is drawn from.
-fn delay(it: &Settings, place: &Place, name: &str) -> Nanos {
-    let (low, high) = it.start_delay;
+fn delay(settings: &Settings, place: &Place, name: &str) -> Nanos {
+    let (low, high) = settings.start_delay;
     let stream = name
         .bytes()
         .fold(u64::from(place.clone), |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
@@ -179,48 +182,49 @@ fn delay(it: &Settings, place: &Place, name: &str) -> Nanos {
 }
 
 fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigError> {
-    let it = &job.settings;
-    let mix = match it.direction {
+    let settings = &job.settings;
+    let mix = match settings.direction {
         fio::Direction::Read | fio::Direction::Write => Mix::Pattern,
         fio::Direction::Trim => Mix::Trims,
-        fio::Direction::Mixed => Mix::ReadsAndWrites { reads: it.reads },
+        fio::Direction::Mixed => Mix::ReadsAndWrites { reads: settings.reads },
         fio::Direction::TrimWrite => Mix::TrimsThenWrites,
     };
-    let mut calls = Calls { mix, distribution: places(it), ..Calls::default() };
-    let align = it.align.filter(|_| it.random).map(|bytes| Sectors(bytes / 512));
-    calls.align = align.filter(|align| *align != Sectors(it.blocks[0].least() / 512));
-    let used = calls.directions(writes(it));
+    let mut calls = Calls { mix, distribution: places(settings), ..Calls::default() };
+    let align = settings.align.filter(|_| settings.random).map(|bytes| Sectors(bytes / 512));
+    calls.align = align.filter(|align| *align != Sectors(settings.blocks[0].least() / 512));
+    let used = calls.directions(writes(settings));
     let first = Direction::ALL.into_iter().find(|direction| used[direction.index()]);
-    let common = first.map_or(0, |direction| it.blocks[direction.index()].least());
-    for direction in Direction::ALL.map(Direction::index).into_iter().filter(|it| used[*it]) {
-        let blocks = &it.blocks[direction];
+    let common = first.map_or(0, |direction| settings.blocks[direction.index()].least());
+    for direction in Direction::ALL.map(Direction::index).into_iter().filter(|index| used[*index]) {
+        let blocks = &settings.blocks[direction];
         if *blocks != Blocks::Fixed(common) {
             calls.sizes[direction] = sizes(blocks);
         }
     }
-    calls.turn = match (it.modifier, it.random, it.identical) {
-        _ if it.takes_turns() => files(it),
-        _ if it.zone_gap() > 0 => Turn::Gap(gap(it, &place.region)),
+    calls.turn = match (settings.modifier, settings.random, settings.identical) {
+        _ if settings.takes_turns() => files(settings),
+        _ if settings.zone_gap() > 0 => Turn::Gap(gap(settings, &place.region)),
         (None, ..) => Turn::Each,
-        (Some(_), false, _) => Turn::Gap(gap(it, &place.region)),
+        (Some(_), false, _) => Turn::Gap(gap(settings, &place.region)),
         (Some(number), true, false) => Turn::Run(number.unsigned_abs()),
         (Some(number), true, true) => Turn::Same(number.unsigned_abs()),
     };
-    if let (Some(target), Some(window)) = (it.latency_target, it.latency_window) {
-        let (per_million, goes_on) = (it.latency_per_million, it.latency_run);
+    if let (Some(target), Some(window)) = (settings.latency_target, settings.latency_window) {
+        let (per_million, goes_on) = (settings.latency_per_million, settings.latency_run);
         calls.search = Some(DepthSearch { target, window, per_million, goes_on });
     }
-    calls.durable = it.sync && it.writes();
-    calls.end_sync = it.end_syncs.contains(&true) && it.writes();
+    calls.durable = settings.sync && settings.writes();
+    calls.end_sync = settings.end_syncs.contains(&true) && settings.writes();
     calls.urgent = urgent(file, job)?;
-    if !it.time_based {
-        let amount = amount::of(it, used, &place.region);
+    if !settings.time_based {
+        let amount = amount::total(settings, used, &place.region);
         let too_many = || file.error(job, "loops", "more bytes than can be counted");
         let amount = amount.ok_or_else(too_many)?;
         (calls.bytes_max, calls.last_is_whole) = (Some(amount.bytes), amount.last_is_whole);
         // Of trims and writes, fio counts the pairs.
-        let each = if it.direction == fio::Direction::TrimWrite { 2 } else { 1 };
-        calls.calls_max = it.number_ios.map(|number| number.saturating_mul(it.loops * each));
+        let each = if settings.direction == fio::Direction::TrimWrite { 2 } else { 1 };
+        calls.calls_max =
+            settings.number_ios.map(|number| number.saturating_mul(settings.loops * each));
     }
     Ok(calls)
 }
@@ -234,20 +238,20 @@ fn reach(turn: Turn, region: &Region) -> Sectors {
 }
 
 /// The turns of several files.
-fn files(it: &Settings) -> Turn {
-    let calls = if let Service::RoundRobin(calls) = it.service { calls.into() } else { 1 };
-    Turn::Files(Files { number: it.nr_files, calls })
+fn files(settings: &Settings) -> Turn {
+    let calls = if let Service::RoundRobin(calls) = settings.service { calls.into() } else { 1 };
+    Turn::Files(Files { number: settings.nr_files, calls })
 }
 
 /// What follows a sequential call with a gap, or a zone, as in fio 3.33: behind the end of the whole file, calls wrap.
-fn gap(it: &Settings, region: &Region) -> Gap {
-    let ends = !matches!(it.io_size, Some(Size::Bytes(1..) | Size::Percent(_)));
-    let rounds = (!it.time_based).then_some(if ends { it.loops } else { u64::MAX });
-    match it.modifier {
+fn gap(settings: &Settings, region: &Region) -> Gap {
+    let ends = !matches!(settings.io_size, Some(Size::Bytes(1..) | Size::Percent(_)));
+    let rounds = (!settings.time_based).then_some(if ends { settings.loops } else { u64::MAX });
+    match settings.modifier {
         Some(bytes) => {
             // A call that ends with the file ends the pass.
             let room = region.room.bytes() as i64;
-            let block = match it.blocks {
+            let block = match settings.blocks {
                 [Blocks::Fixed(read), Blocks::Fixed(write), _] if read == write => read as i64,
                 _ => 0,
             };
@@ -257,8 +261,8 @@ fn gap(it: &Settings, region: &Region) -> Gap {
             Gap { sectors: bytes / 512, zone: 0, wraps, rounds }
         }
         None => {
-            let sectors = (it.zone_gap() / 512) as i64;
-            Gap { sectors, zone: it.zones.size / 512, wraps: true, rounds }
+            let sectors = (settings.zone_gap() / 512) as i64;
+            Gap { sectors, zone: settings.zones.size / 512, wraps: true, rounds }
         }
     }
 }
@@ -266,10 +270,11 @@ fn gap(it: &Settings, region: &Region) -> Gap {
 /// Calls of another priority: one of both directions, as far as the model has it.
 fn urgent(file: &JobFile, job: &FioJob) -> Result<Option<Urgent>, ConfigError> {
     let both = job.settings.urgent;
-    let percent = both.map(|it| it.percent);
-    let Some(one) = both.into_iter().find(|it| it.percent > 0) else { return Ok(None) };
-    let differs =
-        |it: &fio::Urgent| it.percent > 0 && (it.class, it.level) != (one.class, one.level);
+    let percent = both.map(|urgent| urgent.percent);
+    let Some(one) = both.into_iter().find(|urgent| urgent.percent > 0) else { return Ok(None) };
+    let differs = |urgent: &fio::Urgent| {
+        urgent.percent > 0 && (urgent.class, urgent.level) != (one.class, one.level)
+    };
     if both.iter().any(differs) {
         let message = "reads and writes cannot have different priorities";
         return Err(file.error(job, "cmdprio", message));
@@ -279,9 +284,9 @@ fn urgent(file: &JobFile, job: &FioJob) -> Result<Option<Urgent>, ConfigError> {
 }
 
 /// How calls are submitted and completed together. One call at a time is no group, and with a rate each is sent when it is due.
-fn group(it: &Settings, job: &mut Job) {
+fn group(settings: &Settings, job: &mut Job) {
     let depth = job.depth;
-    let fio::Batches { submit, complete, low } = it.batches;
+    let fio::Batches { submit, complete, low } = settings.batches;
     let has_rate = job.rate.is_some() || job.calls.rates.iter().any(Option::is_some);
     let submit = if has_rate { 1 } else { submit };
     let low = low.map_or(0, |low| depth.saturating_sub(low));
@@ -307,10 +312,10 @@ pub(crate) fn sizes(blocks: &Blocks) -> Sizes {
     }
 }
 
-fn places(it: &Settings) -> Distribution {
-    match it.distribution {
-        fio::Distribution::Random if it.random && it.random_map => Distribution::Once,
-        _ => distribution(&it.distribution),
+fn places(settings: &Settings) -> Distribution {
+    match settings.distribution {
+        fio::Distribution::Random if settings.random && settings.random_map => Distribution::Once,
+        _ => distribution(&settings.distribution),
     }
 }
 
@@ -328,14 +333,14 @@ pub(crate) fn distribution(written: &fio::Distribution) -> Distribution {
 }
 
 /// Rates: of the only direction as that of the job, else for each. An I/O of `rate_iops` counts as the smallest block.
-fn pace(it: &Settings, used: [bool; 3], job: &mut Job) {
+fn pace(settings: &Settings, used: [bool; 3], job: &mut Job) {
     let rate = |direction: usize| {
-        let least = it.blocks[direction].least();
-        let iops = it.rate_iops[direction].map(|iops| iops.saturating_mul(least));
-        [iops, it.rate[direction]].into_iter().flatten().min()
+        let least = settings.blocks[direction].least();
+        let iops = settings.rate_iops[direction].map(|iops| iops.saturating_mul(least));
+        [iops, settings.rate[direction]].into_iter().flatten().min()
     };
-    job.calls.poisson = it.poisson;
-    let fio::LeastRate { bytes, calls, cycle } = it.least_rate;
+    job.calls.poisson = settings.poisson;
+    let fio::LeastRate { bytes, calls, cycle } = settings.least_rate;
     if bytes.iter().chain(&calls).any(Option::is_some) {
         let used =
             |rates: [Option<u64>; 3]| std::array::from_fn(|at| rates[at].filter(|_| used[at]));

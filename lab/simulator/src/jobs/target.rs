@@ -185,10 +185,10 @@ impl<'a> Targets<'a> {
         }
     }
     fn offset(&self, job: &Job, clone: u32, whole: Option<u64>) -> Result<u64, ConfigError> {
-        let it = &job.settings;
-        let first = self.resolve(job, "offset", it.offset, whole)?;
-        let more = self.resolve(job, "offset_increment", it.offset_increment, whole)?;
-        let least = it.blocks.iter().map(|blocks| blocks.least()).min().unwrap_or(512);
+        let settings = &job.settings;
+        let first = self.resolve(job, "offset", settings.offset, whole)?;
+        let more = self.resolve(job, "offset_increment", settings.offset_increment, whole)?;
+        let least = settings.blocks.iter().map(|blocks| blocks.least()).min().unwrap_or(512);
         let offset = more.checked_mul(u64::from(clone)).and_then(|more| more.checked_add(first));
         let too_far = || self.file.error(job, "offset_increment", "the offset is out of range");
         Ok(offset.ok_or_else(too_far)? / least * least)

@@ -4,7 +4,6 @@ mod options;
 
 use super::*;
 use crate::outcome::{ClientOutcome, Outcome};
-use crate::scenario::Direction;
 
 fn experiment(text: &str, overrides: &Overrides) -> Experiment {
     parse("job.fio", text, overrides).unwrap_or_else(|error| panic!("{error}"))
@@ -25,7 +24,7 @@ fn refused(text: &str) -> String {
 
 /// Calls and bytes of reads, writes and trims.
 fn counts(client: &ClientOutcome) -> [(u64, u64); 3] {
-    client.directions.each_ref().map(|it| (it.calls, it.bytes))
+    client.directions.each_ref().map(|direction| (direction.calls, direction.bytes))
 }
 
 /// Goal: without `runtime` a job does as many bytes as its `size`, in all forms of `rw`, direct and buffered, whatever the sizes
@@ -53,8 +52,8 @@ fn size_ends_a_job() {
     ] {
         let outcome = run(&format!("[a]\nsize=1m\n{options}"));
         let got = counts(&outcome.clients[0]);
-        assert_eq!(got.map(|it| it.0), wanted, "{options}");
-        assert_eq!(got.map(|it| it.1), wanted.map(|calls| calls * 4096), "{options}");
+        assert_eq!(got.map(|(calls, _)| calls), wanted, "{options}");
+        assert_eq!(got.map(|(_, bytes)| bytes), wanted.map(|calls| calls * 4096), "{options}");
     }
     for options in
         ["rw=randrw\n", "rw=randrw\ndirect=1\nioengine=libaio\niodepth=16\n", "rw=rw\ndirect=1\n"]
@@ -75,7 +74,7 @@ fn size_ends_a_job() {
         "rw=randwrite\nrandom_distribution=zipf:1.2\n",
     ] {
         let outcome = run(&format!("[a]\nsize=1m\n{options}"));
-        let bytes: u64 = counts(&outcome.clients[0]).iter().map(|it| it.1).sum();
+        let bytes: u64 = counts(&outcome.clients[0]).iter().map(|(_, bytes)| bytes).sum();
         assert_eq!(bytes, mib, "{options}");
     }
     let odd = run("[a]\nsize=10k\n");
@@ -89,7 +88,7 @@ fn steps_follow_one_another() {
     let outcome =
         run("[first]\nrw=write\ndirect=1\nsize=8m\nnumjobs=2\n[second]\nstonewall\nrw=randread\n\
         size=8m\nramp_time=100ms\ntime_based\nruntime=500ms\nstartdelay=50ms\n");
-    let names: Vec<&str> = outcome.clients.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<&str> = outcome.clients.iter().map(|client| client.name.as_str()).collect();
     assert_eq!(names, ["first.0", "first.1", "second"]);
     let [first, other, second] = [0, 1, 2].map(|at| &outcome.clients[at]);
     assert_eq!((first.bytes, other.bytes), (8 << 20, 8 << 20));
@@ -107,7 +106,8 @@ fn rates_are_kept() {
         let text = format!("[a]\ndirect=1\nsize=64m\ntime_based\nruntime=2\n{options}");
         let outcome = run(&text);
         let seconds = outcome.clients[0].time.0 as f64 / 1e9;
-        counts(&outcome.clients[0]).map(|it| (it.0 as f64 / seconds, it.1 as f64 / seconds))
+        counts(&outcome.clients[0])
+            .map(|(calls, bytes)| (calls as f64 / seconds, bytes as f64 / seconds))
     };
     let near = |got: f64, wanted: f64| assert!((got / wanted - 1.0).abs() < 0.02, "{got} {wanted}");
     let mixed = rates("rw=randrw\nrwmixread=20\nrate_iops=2000,500\n");
@@ -178,8 +178,8 @@ fn cgroups_have_weights() {
     let settings = vec!["policy.bfq.low_latency=false".to_owned()];
     let outcome = run_with(text, &Overrides { stacks, settings, ..Overrides::default() });
     let of = |group: &str| {
-        let mine = outcome.clients.iter().filter(|it| it.group == group);
-        mine.map(|it| it.bytes).sum::<u64>() as f64
+        let mine = outcome.clients.iter().filter(|client| client.group == group);
+        mine.map(|client| client.bytes).sum::<u64>() as f64
     };
     let share = of("tenants/b") / of("tenants/a");
     assert!((2.0..4.0).contains(&share), "{share}");
@@ -203,7 +203,7 @@ fn files_are_places() {
     let clients = &experiment.variants[0].clients;
     let told: Vec<(Option<u64>, u64)> = clients
         .iter()
-        .map(|it| (it.place.map(|place| place.bytes()), it.file_size.bytes()))
+        .map(|client| (client.place.map(|place| place.bytes()), client.file_size.bytes()))
         .collect();
     assert_eq!(told[0], (None, 1 << 20));
     let shared = told[1].0.expect("a place");
@@ -272,16 +272,17 @@ fn settings_change_the_setting() {
 #[test]
 fn names_and_groups_are_fios() {
     let text = "[a b]\nsize=1m\nnumjobs=2\n[a b]\nsize=1m\nstonewall\n[c]\nsize=1m\nnew_group\n";
-    let it = experiment(text, &Overrides::default());
-    assert_eq!(it.variants[0].subjects, ["a b", "a b#2", "c"]);
-    let groups: Vec<u32> = it.jobs.as_ref().unwrap().jobs.iter().map(|job| job.group).collect();
+    let resolved = experiment(text, &Overrides::default());
+    assert_eq!(resolved.variants[0].subjects, ["a b", "a b#2", "c"]);
+    let groups: Vec<u32> =
+        resolved.jobs.as_ref().unwrap().jobs.iter().map(|job| job.group).collect();
     assert_eq!(groups, [0, 1, 2]);
     // A name may look like the one that another job gets.
     let jobs = ["a", "${N}", "a", "a", "${N}"].map(|name| format!("[x]\nname={name}\nsize=1m\n"));
     let environment = vec![("N".to_owned(), "a#2".to_owned())];
     let variables = fio::Variables { environment, ..fio::Variables::default() };
-    let it = experiment(&jobs.concat(), &Overrides { variables, ..Overrides::default() });
-    assert_eq!(it.variants[0].subjects, ["a", "a#2", "a#3", "a#4", "a#2#2"]);
+    let resolved = experiment(&jobs.concat(), &Overrides { variables, ..Overrides::default() });
+    assert_eq!(resolved.variants[0].subjects, ["a", "a#2", "a#3", "a#4", "a#2#2"]);
     let mixed =
         "[a]\nsize=2m\nrw=randrw\ndirect=1\nrandom_distribution=pareto:0.2\nstartdelay=0-1s\n";
     assert_eq!(run(mixed), run(mixed));
@@ -292,13 +293,13 @@ fn names_and_groups_are_fios() {
 fn directions_make_the_whole() {
     let client = &run("[a]\nsize=1m\nrw=randrw\ndirect=1\nlog_avg_msec=10\n").clients[0];
     let sum = |of: fn(&crate::outcome::DirectionOutcome) -> u64| {
-        Direction::ALL.iter().map(|it| of(&client.directions[it.index()])).sum::<u64>()
+        client.directions.iter().map(of).sum::<u64>()
     };
-    assert_eq!((sum(|it| it.bytes), sum(|it| it.calls)), (client.bytes, client.calls));
-    assert_eq!(sum(|it| it.latency.count()), client.latency.count());
-    let series: u64 = client.series.iter().map(|it| it.bytes).sum();
+    assert_eq!((sum(|side| side.bytes), sum(|side| side.calls)), (client.bytes, client.calls));
+    assert_eq!(sum(|side| side.latency.count()), client.latency.count());
+    let series: u64 = client.series.iter().map(|interval| interval.bytes).sum();
     assert_eq!(
-        (series, sum(|it| it.series.iter().map(|it| it.bytes).sum())),
+        (series, sum(|side| side.series.iter().map(|part| part.bytes).sum())),
         (client.bytes, series)
     );
 }

@@ -24,10 +24,10 @@ pub(super) struct Alone {
 impl Alone {
     pub(super) fn measure(bench: &Bench<'_>) -> Result<Self, PlanError> {
         bench.stage("what each load reaches with the drive to itself");
-        let mut loads: Vec<Load> = LADDER.iter().map(|keys| Load::of(keys)).collect();
+        let mut loads: Vec<Load> = LADDER.iter().map(|keys| Load::from_keys(keys)).collect();
         for neighbours in &bench.neighbours {
-            loads.push(Load::of(neighbours.keys));
-            loads.push(Load::of(neighbours.second.unwrap_or(neighbours.keys)));
+            loads.push(Load::from_keys(neighbours.keys));
+            loads.push(Load::from_keys(neighbours.second.unwrap_or(neighbours.keys)));
         }
         let stack = TABLE.stack("none-none").expect("in the table");
         let space = SPACE.min(bench.capacity_bytes / 2);
@@ -51,14 +51,14 @@ impl Alone {
     /// The slowest load that the promise of a group covers: one that reaches what its contract says it reaches alone, or else a
     /// small read after the other.
     pub(super) fn slowest(&self, alone: Option<u64>) -> Load {
-        let Some(wanted) = alone else { return Load::of(LADDER[0]) };
+        let Some(wanted) = alone else { return Load::from_keys(LADDER[0]) };
         let reaching =
             |rate: u64| rate.saturating_mul(100) >= wanted.saturating_mul(REACHED_PERCENT);
         let rungs = self.ladder.iter().zip(LADDER);
         let slowest =
             rungs.clone().filter(|(rate, _)| reaching(**rate)).min_by_key(|(rate, _)| **rate);
         let fastest = || rungs.clone().max_by_key(|(rate, _)| **rate);
-        Load::of(slowest.or_else(fastest).expect("the ladder has rungs").1)
+        Load::from_keys(slowest.or_else(fastest).expect("the ladder has rungs").1)
     }
     /// Does the promise of a group cover a load that reaches this alone?
     pub(super) fn covers(&self, alone: Option<u64>, rate: u64) -> bool {

@@ -120,7 +120,7 @@ impl<'a> Bench<'a> {
                 if index >= count {
                     return;
                 }
-                let result = self.one(&runs[index / seeds.len()], seeds[index % seeds.len()]);
+                let result = self.run_once(&runs[index / seeds.len()], seeds[index % seeds.len()]);
                 *slots[index].lock().expect("nothing panics while it holds a slot") = Some(result);
                 self.made.fetch_add(1, Ordering::Relaxed);
                 (self.runner.finished)();
@@ -143,7 +143,7 @@ impl<'a> Bench<'a> {
         let mut all = all.into_iter();
         Ok(runs.iter().map(|_| all.by_ref().take(seeds.len()).collect()).collect())
     }
-    fn one(&self, run: &Run, seed: u64) -> Result<Ran, String> {
+    fn run_once(&self, run: &Run, seed: u64) -> Result<Ran, String> {
         let scenario = Scenario {
             drive: self.drive.clone(),
             stack: run.stack.clone(),

@@ -182,7 +182,7 @@ impl Packer<'_> {
             Some(set) => {
                 let mixes = mixes(&set, self.alone);
                 let mut order: Vec<usize> = (0..mixes.len()).collect();
-                holds((self.bench, Tested::All), &set, &mixes, &mut order)?
+                holds(self.bench, Tested::All, &set, &mixes, &mut order)?
             }
             None => {
                 self.refused += 1;

@@ -43,7 +43,7 @@ pub(super) fn edge(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Option
     let what = if of_latencies { Tested::All } else { Tested::Minimums };
     let scaled = |factor: u64| set.with_contracts(|group| scale(group, factor, of_latencies));
     let mut order: Vec<usize> = (0..mixes.len()).collect();
-    let mut kept = |factor: u64| holds((bench, what), &scaled(factor), mixes, &mut order);
+    let mut kept = |factor: u64| holds(bench, what, &scaled(factor), mixes, &mut order);
     let (mut low, mut high) = (ONE, ONE);
     if kept(ONE)? {
         loop {
@@ -86,10 +86,10 @@ pub(super) fn edge(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Option
     let breaches = tested.iter().zip(&ran).flat_map(|(mix, ran)| {
         ran.iter()
             .flat_map(|ran| mix.breaches(&set, ran))
-            .filter(|it| what.has(it))
+            .filter(|breach| what.covers(breach))
             .collect::<Vec<_>>()
     });
-    let first = Verdict::of(breaches).breaches.into_iter().next();
+    let first = Verdict::from_breaches(breaches).breaches.into_iter().next();
     Ok(Some(Edge { of_latencies, holds_permille: low, breaks_permille: Some(high), first }))
 }
 

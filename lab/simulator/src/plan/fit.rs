@@ -68,12 +68,12 @@ impl Verdict {
             names.map(|name| Breach { group: name.to_owned(), ..breach.clone() }).collect()
         };
         let more: Vec<Breach> = self.breaches.iter().flat_map(equals).collect();
-        Self::of(self.breaches.into_iter().chain(more))
+        Self::from_breaches(self.breaches.into_iter().chain(more))
     }
-    pub(super) fn of(breaches: impl IntoIterator<Item = Breach>) -> Self {
+    pub(super) fn from_breaches(breaches: impl IntoIterator<Item = Breach>) -> Self {
         let mut worst: Vec<Breach> = Vec::new();
         for breach in breaches {
-            match worst.iter_mut().find(|it| it.group == breach.group) {
+            match worst.iter_mut().find(|known| known.group == breach.group) {
                 Some(known) if known.kept <= breach.kept => {}
                 Some(known) => *known = breach,
                 None => worst.push(breach),
@@ -104,7 +104,7 @@ pub(super) fn fit(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Fit, Pl
         let breaches = |(mix, ran): &&Tried<'_>| -> Vec<Breach> {
             ran.iter().flat_map(|ran| mix.breaches(set, ran)).collect()
         };
-        Verdict::of(tried.iter().flat_map(breaches))
+        Verdict::from_breaches(tried.iter().flat_map(breaches))
     };
     let (worst, expected) = (verdict(&worst).with_equals(set), verdict(&expected));
     let is_shown = |group: &&GroupSpec| {
@@ -119,7 +119,8 @@ pub(super) fn fit(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Fit, Pl
     };
     let mut rows: Vec<Row> = set.groups.iter().filter(is_shown).map(row).collect();
     // In the order of the file, outer groups before those inside.
-    let place = |row: &Row| set.clients.iter().position(|it| is_within(&it.group, &row.group));
+    let place =
+        |row: &Row| set.clients.iter().position(|client| is_within(&client.group, &row.group));
     rows.sort_by_key(|row| (place(row), row.group.len()));
     Ok(Fit { rows, worst, expected })
 }
@@ -138,14 +139,15 @@ fn maxima(set: &Set, bench: &Bench<'_>) -> Result<Vec<u64>, PlanError> {
     let runs: Vec<Run> = (0..set.clients.len()).map(run).collect();
     let ran = bench.run(&runs)?;
     let rate = |(client, ran): (&Client, &Vec<Ran>)| {
-        let rates = ran.iter().filter_map(|ran| of(ran, &client.group)).map(|it| it.rate);
+        let rates =
+            ran.iter().filter_map(|ran| measured_of(ran, &client.group)).map(|got| got.rate);
         rates.max().unwrap_or(0)
     };
     Ok(set.clients.iter().zip(&ran).map(rate).collect())
 }
 
-fn of<'a>(ran: &'a Ran, group: &str) -> Option<&'a Measured> {
-    ran.as_ref().ok()?.iter().find(|it| it.group == group)
+fn measured_of<'a>(ran: &'a Ran, group: &str) -> Option<&'a Measured> {
+    ran.as_ref().ok()?.iter().find(|measured| measured.group == group)
 }
 
 fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row {
@@ -164,7 +166,7 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
     let measured = |mix: &Mix, ran: &Ran| {
         let own = mix.own.as_ref().map(|own| set.clients[own.client].group.as_str());
         let name = if class.is_some() { own.unwrap_or(&group.name) } else { &group.name };
-        of(ran, name).cloned()
+        measured_of(ran, name).cloned()
     };
     let worst = |kind: Option<Kind>, value: &dyn Fn(&Measured) -> Option<u64>, least: bool| {
         let mut worst: Option<Found> = None;
@@ -181,7 +183,7 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
         }
         worst
     };
-    let rate_of = |it: &Measured| Some(it.rate);
+    let rate_of = |measured: &Measured| Some(measured.rate);
     let slowest = worst(Some(Kind::Slowest), &rate_of, true);
     let (guaranteed, slowest) = match (client, worst(Some(Kind::Expected), &rate_of, true)) {
         (None, _) => (worst(None, &rate_of, true), None),
@@ -191,10 +193,11 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
     let latency = group
         .contract
         .latency
-        .and_then(|_| worst(Some(Kind::Probe), &|it| it.p99.map(|time| time.0), false));
+        .and_then(|_| worst(Some(Kind::Probe), &|measured| measured.p99.map(|time| time.0), false));
     let expected = tried.iter().filter(|(mix, _)| mix.own.is_none()).flat_map(|(_, ran)| ran);
-    let expected: Vec<&Measured> = expected.filter_map(|ran| of(ran, &group.name)).collect();
-    let mean = expected.iter().map(|it| it.rate).sum::<u64>() / expected.len().max(1) as u64;
+    let expected: Vec<&Measured> =
+        expected.filter_map(|ran| measured_of(ran, &group.name)).collect();
+    let mean = expected.iter().map(|got| got.rate).sum::<u64>() / expected.len().max(1) as u64;
     Row {
         group: group.name.clone(),
         promised: promised(group),
@@ -205,7 +208,7 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
         slowest,
         latency,
         expected: mean,
-        expected_p99_ns: expected.iter().filter_map(|it| it.p99).max().map(|time| time.0),
+        expected_p99_ns: expected.iter().filter_map(|got| got.p99).max().map(|time| time.0),
         maximum: place.map(|place| maxima[place]),
         breach: None,
     }

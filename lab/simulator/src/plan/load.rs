@@ -105,7 +105,7 @@ pub struct Load {
 
 impl Load {
     /// From the keys of a client, which are good.
-    pub(super) fn of(keys: &str) -> Self {
+    pub(super) fn from_keys(keys: &str) -> Self {
         let source = Source::new("a load", keys);
         let read = || {
             let mut file: ClientFile = source.parse()?;
@@ -135,7 +135,8 @@ impl Load {
     /// With a pause between calls.
     pub(super) fn set_think(&mut self, think: Nanos) {
         self.specs.iter_mut().for_each(|spec| spec.job.think = think);
-        self.text = self.specs.first().map_or_else(String::new, |it| words(it, self.specs.len()));
+        self.text =
+            self.specs.first().map_or_else(String::new, |spec| words(spec, self.specs.len()));
     }
     /// Its processes in this group, whose volumes have so many bytes.
     pub(super) fn in_group(&self, group: &str, space_bytes: u64) -> Vec<ClientSpec> {
@@ -309,13 +310,15 @@ mod tests {
     fn loads_of_a_plan_are_read() {
         for neighbours in NEIGHBOURS {
             for keys in [Some(neighbours.keys), neighbours.second].into_iter().flatten() {
-                assert!(!Load::of(keys).specs.is_empty(), "{}", neighbours.name);
+                assert!(!Load::from_keys(keys).specs.is_empty(), "{}", neighbours.name);
             }
         }
-        let told: Vec<String> = LADDER.iter().map(|keys| Load::of(keys).text).collect();
+        let told: Vec<String> = LADDER.iter().map(|keys| Load::from_keys(keys).text).collect();
         assert_eq!(told[..2], ["randread 4KiB", "randread 4KiB depth 4"]);
-        assert_eq!(Load::of(NEIGHBOURS[7].keys).text, "4 x write 4KiB buffered fdatasync 1");
-        assert!(Load::of(NEIGHBOURS[8].keys).is_paced() && !Load::of(SLOWEST).is_paced());
+        assert_eq!(Load::from_keys(NEIGHBOURS[7].keys).text, "4 x write 4KiB buffered fdatasync 1");
+        assert!(
+            Load::from_keys(NEIGHBOURS[8].keys).is_paced() && !Load::from_keys(SLOWEST).is_paced()
+        );
     }
 
     /// Goal: expected loads are read with the keys of an experiment, and mistakes name their place and what is allowed. Method:

@@ -60,7 +60,7 @@ pub(super) fn mixes(set: &Set, alone: &Alone) -> Vec<Mix> {
             continue;
         }
         seen.push(class);
-        for own in owns(set, alone, (index, client)) {
+        for own in owns(set, alone, index, client) {
             let others = set.clients.len() - 1;
             if others == 0 {
                 mixes.push(worst(set, alone, own, None));
@@ -77,7 +77,7 @@ pub(super) fn mixes(set: &Set, alone: &Alone) -> Vec<Mix> {
 }
 
 /// What a client does in worst mixes.
-fn owns(set: &Set, alone: &Alone, (index, client): (usize, &Client)) -> Vec<Own> {
+fn owns(set: &Set, alone: &Alone, index: usize, client: &Client) -> Vec<Own> {
     let contract = set.contract(&client.group);
     let slowest = alone.slowest(contract.alone);
     let own = |load, kind| Own { client: index, load, kind };
@@ -92,7 +92,7 @@ fn owns(set: &Set, alone: &Alone, (index, client): (usize, &Client)) -> Vec<Own>
         owns.push(own(slowest, Kind::Slowest));
     }
     if let Some(latency) = contract.latency {
-        let mut load = Load::of(LADDER[0]);
+        let mut load = Load::from_keys(LADDER[0]);
         let pause = PAUSE.max(latency * PAUSE_LATENCIES);
         load.set_think(pause);
         owns.push(own(load, Kind::Probe));
@@ -166,9 +166,9 @@ impl Mix {
                     let neighbours = neighbours.as_ref().expect("there are others");
                     match neighbours.second {
                         Some(second) if is_second(neighbours, index, own.client) => {
-                            Load::of(second)
+                            Load::from_keys(second)
                         }
-                        _ => Load::of(neighbours.keys),
+                        _ => Load::from_keys(neighbours.keys),
                     }
                 }
             };
@@ -188,7 +188,8 @@ impl Mix {
         };
         let mut found = Vec::new();
         for group in set.promised() {
-            let Some(got) = measured.iter().find(|it| it.group == group.name) else { continue };
+            let got = measured.iter().find(|measured| measured.group == group.name);
+            let Some(got) = got else { continue };
             if got.broken > 0 && self.minimums.contains(&group.name) {
                 found.push(Breach::minimum(self, group, got));
             }
@@ -292,7 +293,7 @@ pub(super) enum Tested {
 }
 
 impl Tested {
-    pub(super) fn has(self, breach: &Breach) -> bool {
+    pub(super) fn covers(self, breach: &Breach) -> bool {
         self == Self::All || breach.group.is_empty() || breach.broken[1] > 0
     }
 }
@@ -300,7 +301,8 @@ impl Tested {
 /// Is every promise kept in these mixes? Ends at the first that breaks one; `order` says which are run first, and gets the
 /// breaker to its front.
 pub(super) fn holds(
-    (bench, what): (&Bench<'_>, Tested),
+    bench: &Bench<'_>,
+    what: Tested,
     set: &Set,
     mixes: &[Mix],
     order: &mut Vec<usize>,
@@ -312,7 +314,9 @@ pub(super) fn holds(
         let runs: Vec<Run> = some.iter().map(|index| mixes[*index].run(set)).collect();
         let ran = bench.run(&runs)?;
         let broke = some.iter().zip(&ran).find(|(index, ran)| {
-            ran.iter().any(|ran| mixes[**index].breaches(set, ran).iter().any(|it| what.has(it)))
+            ran.iter().any(|ran| {
+                mixes[**index].breaches(set, ran).iter().any(|breach| what.covers(breach))
+            })
         });
         if let Some((index, _)) = broke {
             let index = *index;

@@ -99,7 +99,7 @@ impl Set {
         })
     }
     pub(super) fn contract(&self, group: &str) -> &Contract {
-        let found = self.groups.iter().find(|it| it.name == group);
+        let found = self.groups.iter().find(|known| known.name == group);
         &found.expect("every client's group is there").contract
     }
     /// Groups with something to promise.
@@ -129,7 +129,8 @@ impl Set {
     }
     /// Does the admission of `promise` take it?
     pub(super) fn is_attainable(&self, bench: &Bench<'_>) -> bool {
-        let groups = self.groups.iter().map(|it| (it.name.clone(), it.contract.clone())).collect();
+        let groups =
+            self.groups.iter().map(|group| (group.name.clone(), group.contract.clone())).collect();
         check_attainable(&bench.reaches, &groups).is_ok()
     }
     /// The groups of clients that are equal to the one of this group, itself included.

@@ -136,7 +136,7 @@ pub(super) fn notes(plan: &Plan) -> Vec<String> {
                 .map(|found| found.mix.as_str())
         })
         .collect();
-    for neighbours in plan.neighbours.iter().filter(|it| used.contains(&it.name)) {
+    for neighbours in plan.neighbours.iter().filter(|neighbours| used.contains(&neighbours.name)) {
         notes.push(format!("{}: {}", neighbours.name, neighbours.about));
     }
     notes
@@ -230,13 +230,14 @@ fn edge(edge: &Edge) -> String {
 
 /// The table of drives.
 pub(super) fn approaches(plan: &Plan) -> Cells {
-    let row = |it: &Approach| {
-        let drives = it.drives.map_or("-".to_owned(), |drives| drives.to_string());
-        let packing = match &it.impossible {
+    let row = |approach: &Approach| {
+        let Approach { name, stack, about, packing, .. } = approach;
+        let drives = approach.drives.map_or("-".to_owned(), |drives| drives.to_string());
+        let packing = match &approach.impossible {
             Some(client) => format!("{client} is not kept on a drive of its own"),
-            None => it.packing.iter().map(|drive| names(drive)).collect::<Vec<_>>().join(" | "),
+            None => packing.iter().map(|drive| names(drive)).collect::<Vec<_>>().join(" | "),
         };
-        vec![it.name.to_owned(), it.stack.to_owned(), it.about.to_owned(), drives, packing]
+        vec![(*name).to_owned(), (*stack).to_owned(), (*about).to_owned(), drives, packing]
     };
     let header = vec!["drives needed with", "stack", "", "drives", "clients of each"];
     Cells { header, rows: plan.approaches.iter().map(row).collect(), right: vec![3] }

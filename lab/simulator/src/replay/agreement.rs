@@ -41,9 +41,9 @@ fn errors(replayed: &GroupResult, recorded: &GroupResult) -> Errors {
     let of = |what: fn(&GroupResult) -> u64| percent(what(replayed) as f64, what(recorded) as f64);
     Errors {
         name: recorded.name.clone(),
-        mean_percent: of(|it| it.latency.mean),
-        p50_percent: of(|it| it.latency.p50),
-        p99_percent: of(|it| it.latency.p99),
+        mean_percent: of(|group| group.latency.mean),
+        p50_percent: of(|group| group.latency.p50),
+        p99_percent: of(|group| group.latency.p99),
         total_percent: percent(replayed.bytes_per_second, recorded.bytes_per_second),
     }
 }

@@ -66,10 +66,10 @@ fn push_table(html: &mut String, played: &[Played]) {
 fn chart(name: &str, played: &[Played], of: impl Fn(&Played) -> Option<GroupResult>) -> String {
     let curves: Vec<(String, Vec<(u64, f64)>)> = played
         .iter()
-        .map(|it| {
-            let points = of(it).map(|group| group.distribution).unwrap_or_default();
+        .map(|replay| {
+            let points = of(replay).map(|group| group.distribution).unwrap_or_default();
             let points = points.into_iter().map(|(part, nanos)| (nanos, part as f64 / 1e6));
-            (it.stack.clone(), points.collect())
+            (replay.stack.clone(), points.collect())
         })
         .collect();
     format!(

@@ -125,7 +125,8 @@ pub fn run(request: &Request) -> Result<Replayed, RequestError> {
         results.push(played);
     }
     let notes = told.iter().map(|(what, count)| Note { count, what }).collect();
-    let names = request.traces.iter().map(|it| printable(&it.display().to_string()).into_owned());
+    let names =
+        request.traces.iter().map(|path| printable(&path.display().to_string()).into_owned());
     let (traces, mode) = (names.collect(), request.mode.word());
     let scale = request.scale as f64 / 1000.0;
     Ok(Replayed { traces, drive: plan.drive, mode, scale, agreement: agreed, results, notes, told })
@@ -177,14 +178,15 @@ fn plan(request: &Request) -> Result<Plan, RequestError> {
     };
     let recorded_drive =
         metadata.value(Metadata::BACK).and_then(|back| back.strip_prefix(EMULATED));
-    let recorded_drive = recorded_drive.map(|it| it.split_once('@').map_or(it, |(name, _)| name));
+    let recorded_drive =
+        recorded_drive.map(|drive| drive.split_once('@').map_or(drive, |(name, _)| name));
     let drive = request.drive.as_deref().or(recorded_drive).ok_or_else(|| {
         let text = "the trace does not name an emulated drive; add --drive NAME (see `iofair list drives`)";
         RequestError::Refused(text.to_owned())
     })?;
     let mut stacks = Vec::new();
     let same_drive = recorded_drive == Some(drive);
-    stacks.extend(recorded.as_ref().map(|it| it.drive.stack.clone()));
+    stacks.extend(recorded.as_ref().map(|contracts| contracts.drive.stack.clone()));
     let has_recorded = !stacks.is_empty();
     let named = request.stacks.iter().map(String::as_str);
     let default = STACKS.into_iter().filter(|_| request.stacks.is_empty() && !has_recorded);
@@ -197,7 +199,7 @@ fn plan(request: &Request) -> Result<Plan, RequestError> {
     let groups = groups.map(|contracts| contracts.groups.as_slice()).unwrap_or_default();
     let setup = Setup {
         stack: stacks[0].clone(),
-        groups: groups.iter().map(|it| (it.name.clone(), it.contract.clone())).collect(),
+        groups: groups.iter().map(|group| (group.name.clone(), group.contract.clone())).collect(),
         mapping: mapping(request, written.as_ref())?,
         mode: request.mode,
         speed: request.scale,
@@ -218,7 +220,7 @@ fn mapping(request: &Request, contracts: Option<&Contracts>) -> Result<Mapping, 
         };
         mapping.add(pattern, group);
     }
-    for volume in contracts.map(|it| it.volumes.as_slice()).unwrap_or_default() {
+    for volume in contracts.map(|contracts| contracts.volumes.as_slice()).unwrap_or_default() {
         mapping.add(&volume.name, &volume.group);
     }
     Ok(mapping)

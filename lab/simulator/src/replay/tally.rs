@@ -108,16 +108,16 @@ struct Amounts {
 }
 
 impl Amounts {
-    fn count(&mut self, it: &Counted) {
+    fn count(&mut self, request: &Counted) {
         self.requests += 1;
-        match it.operation {
-            Operation::Read => self.read += it.bytes,
+        match request.operation {
+            Operation::Read => self.read += request.bytes,
             Operation::Flush => {}
             Operation::Discard => {
                 self.trims += 1;
-                self.trimmed = self.trimmed.saturating_add(it.bytes);
+                self.trimmed = self.trimmed.saturating_add(request.bytes);
             }
-            _ => self.written += it.bytes,
+            _ => self.written += request.bytes,
         }
     }
     fn merge(&mut self, other: &Self) {
@@ -215,37 +215,37 @@ impl Tally {
         }
     }
     /// A request is sent.
-    pub(super) fn arrive(&mut self, now: Instant, it: &Counted) {
+    pub(super) fn arrive(&mut self, now: Instant, request: &Counted) {
         self.turn(now);
-        if it.has_length() {
-            for index in 0..self.groups[it.group].chain.len() {
-                let group = self.groups[it.group].chain[index];
+        if request.has_length() {
+            for index in 0..self.groups[request.group].chain.len() {
+                let group = self.groups[request.group].chain[index];
                 let group = &mut self.groups[group];
-                group.meter.arrive(now, group.contract.minimum(), it.bytes);
+                group.meter.arrive(now, group.contract.minimum(), request.bytes);
             }
         }
     }
     /// A request has ended, and nobody waits for it any more. One that has failed counts for nothing else.
-    pub(super) fn end(&mut self, now: Instant, it: &Counted) {
+    pub(super) fn end(&mut self, now: Instant, request: &Counted) {
         self.turn(now);
         self.last = self.last.max(now);
-        if it.has_length() {
-            for index in 0..self.groups[it.group].chain.len() {
-                let group = self.groups[it.group].chain[index];
+        if request.has_length() {
+            for index in 0..self.groups[request.group].chain.len() {
+                let group = self.groups[request.group].chain[index];
                 let group = &mut self.groups[group];
-                group.meter.complete(now, group.contract.minimum(), it.bytes);
+                group.meter.complete(now, group.contract.minimum(), request.bytes);
             }
         }
     }
     /// A request is complete; after which time may be unknown.
-    pub(super) fn complete(&mut self, now: Instant, it: &Counted, latency: Option<Nanos>) {
-        self.end(now, it);
-        let group = &mut self.groups[it.group];
-        group.amounts.count(it);
+    pub(super) fn complete(&mut self, now: Instant, request: &Counted, latency: Option<Nanos>) {
+        self.end(now, request);
+        let group = &mut self.groups[request.group];
+        group.amounts.count(request);
         let Some(latency) = latency else { return };
         self.all.record(latency.0);
         group.latency.record(latency.0);
-        if it.operation == Operation::Read {
+        if request.operation == Operation::Read {
             group.reads += 1;
             let late = group.contract.latency.is_some_and(|target| latency > target);
             group.late_reads += u64::from(late);
@@ -274,10 +274,12 @@ impl Tally {
         groups.sort_by(|a, b| a.name.cmp(&b.name));
         let sum =
             |of: fn(&GroupResult) -> Option<u64>| groups.iter().filter_map(of).reduce(|a, b| a + b);
+        let latency_kept =
+            groups.iter().filter_map(|group| group.latency_kept).reduce(|a, b| a && b);
         let all = GroupResult {
-            broken_seconds: sum(|it| it.broken_seconds),
-            late_reads: sum(|it| it.late_reads),
-            latency_kept: groups.iter().filter_map(|it| it.latency_kept).reduce(|a, b| a && b),
+            broken_seconds: sum(|group| group.broken_seconds),
+            late_reads: sum(|group| group.late_reads),
+            latency_kept,
             ..amounts.result("all".into(), seconds, &self.all)
         };
         Played { stack: stack.to_owned(), seconds, all, groups, late, streams }
@@ -328,20 +330,20 @@ impl Recorded {
         Self { tally: Tally::new(), ahead, requests, number: 0, unknown: 0, failed: 0 }
     }
     /// A request with its recorded completion.
-    pub(super) fn add(&mut self, at: Instant, completion: Option<Completion>, it: Counted) {
+    pub(super) fn add(&mut self, at: Instant, completion: Option<Completion>, request: Counted) {
         self.advance(at);
-        self.tally.arrive(at, &it);
-        let failed = completion.is_some_and(|it| it.failed);
+        self.tally.arrive(at, &request);
+        let failed = completion.is_some_and(|completion| completion.failed);
         self.failed += u64::from(failed);
         let Some(completion) = completion.filter(|_| self.ahead.len() < RECORDED_MAX) else {
             if failed {
-                return self.tally.end(at, &it);
+                return self.tally.end(at, &request);
             }
             self.unknown += 1;
-            return self.tally.complete(at, &it, None);
+            return self.tally.complete(at, &request, None);
         };
         self.number += 1;
-        self.requests.insert(self.number, (it, completion));
+        self.requests.insert(self.number, (request, completion));
         let done = Instant(at.0.saturating_add(completion.latency.0));
         self.ahead.push(Reverse((done, self.number)));
     }
@@ -351,11 +353,11 @@ impl Recorded {
                 break;
             }
             self.ahead.pop();
-            let (it, Completion { latency, failed }) =
+            let (request, Completion { latency, failed }) =
                 self.requests.remove(&number).expect("it was put there");
             match failed {
-                true => self.tally.end(at, &it),
-                false => self.tally.complete(at, &it, Some(latency)),
+                true => self.tally.end(at, &request),
+                false => self.tally.complete(at, &request, Some(latency)),
             }
         }
     }

@@ -57,7 +57,7 @@ pub(super) fn promises(group: &GroupResult) -> String {
 /// The rows of the table: everything together first, then group by group, each under every stack.
 pub(super) fn rows(played: &[Played]) -> Vec<[String; 11]> {
     let mut names: Vec<&str> = Vec::new();
-    let all = played.iter().flat_map(|it| &it.groups);
+    let all = played.iter().flat_map(|replay| &replay.groups);
     for group in all {
         if !names.contains(&group.name.as_str()) {
             names.push(&group.name);
@@ -74,11 +74,11 @@ pub(super) fn rows(played: &[Played]) -> Vec<[String; 11]> {
         let (name, stack) = (group.name.clone(), stack.to_owned());
         [name, stack, requests, rate, mean, p50, p99, p999, max, trims(group), promises(group)]
     };
-    rows.extend(played.iter().map(|it| row(&it.stack, &it.all)));
+    rows.extend(played.iter().map(|replay| row(&replay.stack, &replay.all)));
     for name in names {
-        for it in played {
-            let group = it.groups.iter().find(|group| group.name == name);
-            rows.extend(group.map(|group| row(&it.stack, group)));
+        for replay in played {
+            let group = replay.groups.iter().find(|group| group.name == name);
+            rows.extend(group.map(|group| row(&replay.stack, group)));
         }
     }
     rows
@@ -92,11 +92,11 @@ pub(super) fn agreement_text(agreement: &Agreement) -> String {
         agreement.stack, all.mean_percent, all.p99_percent, all.total_percent
     );
     if agreement.groups.len() > 1 {
-        for it in &agreement.groups {
+        for group in &agreement.groups {
             let _ = writeln!(
                 text,
                 "  {}: mean latency {:+.1} %, p99 {:+.1} %, total {:+.1} %",
-                it.name, it.mean_percent, it.p99_percent, it.total_percent
+                group.name, group.mean_percent, group.p99_percent, group.total_percent
             );
         }
     }
@@ -107,10 +107,10 @@ pub(super) fn agreement_text(agreement: &Agreement) -> String {
 pub(super) fn notes_text(played: &[Played], notes: &Notes) -> Vec<String> {
     let mut lines: Vec<String> =
         notes.iter().map(|(what, count)| format!("{count}: {what}")).collect();
-    for it in played.iter().filter(|it| it.late > 0) {
+    for replay in played.iter().filter(|replay| replay.late > 0) {
         lines.push(format!(
             "{} under {}: requests sent late, because the engine was full; the wait counts as latency",
-            it.late, it.stack
+            replay.late, replay.stack
         ));
     }
     lines

@@ -192,7 +192,8 @@ pub fn beside(lab: &Results, live: &Results, notes: Vec<String>) -> Beside {
 }
 
 fn clients(names: &[String], of: impl Fn(&Quantity) -> Pair) -> Vec<ClientRow> {
-    let rates: Vec<Pair> = names.iter().map(|n| of(&Quantity::of(n, Metric::Rate))).collect();
+    let rates: Vec<Pair> =
+        names.iter().map(|n| of(&Quantity::of_client(n, Metric::Rate))).collect();
     let all = rates.iter().fold((0.0, 0.0), |sum, rate| (sum.0 + rate.lab, sum.1 + rate.live));
     let percent = |part: f64, all: f64| if all > 0.0 { part / all * 100.0 } else { 0.0 };
     let row = |(name, rate): (&String, &Pair)| ClientRow {
@@ -200,8 +201,8 @@ fn clients(names: &[String], of: impl Fn(&Quantity) -> Pair) -> Vec<ClientRow> {
         rate: *rate,
         share_percent: (names.len() > 1)
             .then(|| Pair { lab: percent(rate.lab, all.0), live: percent(rate.live, all.1) }),
-        mean_ms: of(&Quantity::of(name, Metric::Mean)),
-        p99_ms: of(&Quantity::of(name, Metric::P99)),
+        mean_ms: of(&Quantity::of_client(name, Metric::Mean)),
+        p99_ms: of(&Quantity::of_client(name, Metric::P99)),
     };
     names.iter().zip(&rates).map(row).collect()
 }
@@ -232,8 +233,8 @@ const TITLES: [&str; 11] =
 fn cells(run: &RunRow, mark: &str) -> Vec<Vec<String>> {
     let line = |client: &ClientRow| {
         let ClientRow { name, rate, share_percent, mean_ms, p99_ms } = client;
-        let share = share_percent.as_ref().map_or([const { String::new() }; 3], |it| {
-            [number(it.lab), number(it.live), ratio(it, SHARES_WITHIN, mark)]
+        let share = share_percent.as_ref().map_or([const { String::new() }; 3], |share| {
+            [number(share.lab), number(share.live), ratio(share, SHARES_WITHIN, mark)]
         });
         let [share, share_live, share_ratio] = share;
         vec![
@@ -300,16 +301,16 @@ fn new_table(titles: &[&str], left: usize) -> Table {
 }
 
 /// An experiment as text; what misses its aim has an exclamation mark.
-pub fn beside_table(it: &Beside) -> String {
-    let mut text = format!("{}\n  {}\n  {}\n", it.title, it.source, it.conditions);
-    for note in &it.notes {
+pub fn beside_table(beside: &Beside) -> String {
+    let mut text = format!("{}\n  {}\n  {}\n", beside.title, beside.source, beside.conditions);
+    for note in &beside.notes {
         text.push_str(&format!("  {note}\n"));
     }
     text.push('\n');
     let titles = [&["variant", "stack"][..], &TITLES].concat();
     let mut table = new_table(&titles, 3);
     let mut last = None;
-    for run in &it.runs {
+    for run in &beside.runs {
         for (number, mut line) in cells(run, "!").into_iter().enumerate() {
             let variant = if last == Some(&run.variant) { "" } else { &run.variant };
             let stack = if number == 0 { &run.stack } else { "" };
@@ -323,10 +324,10 @@ pub fn beside_table(it: &Beside) -> String {
         lines.lines().map(|line| line.trim_end().to_owned() + "\n").collect::<String>()
     };
     text.push_str(&trimmed(&table));
-    if !it.claims.is_empty() {
+    if !beside.claims.is_empty() {
         let titles = ["variant", "claim", "band", "lab", "live", "in the lab", "live"];
         let mut table = new_table(&titles, 2);
-        for claim in &it.claims {
+        for claim in &beside.claims {
             table.add_row(vec![
                 claim.variant.clone(),
                 claim.text.clone(),
@@ -339,8 +340,8 @@ pub fn beside_table(it: &Beside) -> String {
         }
         text.push_str(&format!("\n{}", trimmed(&table)));
     }
-    text.push_str(&format!("\n{}\n", it.verdict()));
-    let alike = it.claims_alike();
+    text.push_str(&format!("\n{}\n", beside.verdict()));
+    let alike = beside.claims_alike();
     if alike.of > 0 {
         text.push_str(&format!("{} of {} verdicts match\n", alike.within, alike.of));
     }
@@ -350,8 +351,8 @@ pub fn beside_table(it: &Beside) -> String {
 /// Experiments as a page; `head` stands above all.
 pub fn beside_markdown(head: &str, all: &[Beside]) -> String {
     let mut text = head.to_owned();
-    let shares = all.iter().map(|it| it.shares).fold(Count::default(), Count::plus);
-    let latencies = all.iter().map(|it| it.latencies).fold(Count::default(), Count::plus);
+    let shares = all.iter().map(|beside| beside.shares).fold(Count::default(), Count::plus);
+    let latencies = all.iter().map(|beside| beside.latencies).fold(Count::default(), Count::plus);
     let alike = all.iter().map(Beside::claims_alike).fold(Count::default(), Count::plus);
     text.push_str(&format!(
         "**{}**; {} of {} verdicts on published claims match.\n\n",
@@ -360,24 +361,25 @@ pub fn beside_markdown(head: &str, all: &[Beside]) -> String {
         alike.of
     ));
     text.push_str("| experiment | shares | latencies | verdicts |\n|---|---|---|---|\n");
-    for it in all {
+    for beside in all {
         let of = |count: Count| format!("{} of {}", count.within, count.of);
-        let alike = of(it.claims_alike());
-        let (shares, latencies) = (of(it.shares), of(it.latencies));
-        text.push_str(&format!("| {} | {shares} | {latencies} | {alike} |\n", it.experiment));
+        let alike = of(beside.claims_alike());
+        let (shares, latencies) = (of(beside.shares), of(beside.latencies));
+        text.push_str(&format!("| {} | {shares} | {latencies} | {alike} |\n", beside.experiment));
     }
-    all.iter().for_each(|it| section(&mut text, it));
+    all.iter().for_each(|beside| section(&mut text, beside));
     text
 }
 
-fn section(text: &mut String, it: &Beside) {
-    text.push_str(&format!("\n## {}\n\n{}. {}.\n", it.experiment, it.title, it.conditions));
-    for note in &it.notes {
+fn section(text: &mut String, beside: &Beside) {
+    let Beside { experiment, title, conditions, .. } = beside;
+    text.push_str(&format!("\n## {experiment}\n\n{title}. {conditions}.\n"));
+    for note in &beside.notes {
         text.push_str(&format!("{note}.\n"));
     }
-    let unit = it.rate_unit;
+    let unit = beside.rate_unit;
     let mut variant = None;
-    for run in &it.runs {
+    for run in &beside.runs {
         if variant != Some(&run.variant) {
             variant = Some(&run.variant);
             let name =
@@ -392,7 +394,7 @@ fn section(text: &mut String, it: &Beside) {
             text.push_str(&format!("| {stack} | {} |\n", line.join(" | ")));
         }
     }
-    let differs = it.claims.iter().filter(|claim| claim.lab != claim.live);
+    let differs = beside.claims.iter().filter(|claim| claim.lab != claim.live);
     let differs: Vec<&ClaimPair> = differs.collect();
     if differs.is_empty() {
         return;
@@ -462,22 +464,22 @@ value = "3MB/s"
     fn worlds_are_compared() {
         let lab = results([9, 3], [1_000_000, 1_000_000]);
         let live = results([8, 2], [1_000_000, 1_500_000]);
-        let it = beside(&lab, &live, vec!["a note".to_owned()]);
-        let run = &it.runs[0];
+        let compared = beside(&lab, &live, vec!["a note".to_owned()]);
+        let run = &compared.runs[0];
         assert_eq!(run.clients[0].share_percent, Some(Pair { lab: 75.0, live: 80.0 }));
         assert_eq!(
-            (it.shares, it.latencies),
+            (compared.shares, compared.latencies),
             (Count { within: 1, of: 2 }, Count { within: 2, of: 4 })
         );
-        let claim = &it.claims[0];
+        let claim = &compared.claims[0];
         assert_eq!((claim.lab, claim.live), (Verdict::Holds, Verdict::DoesNotHold));
-        let text = beside_table(&it);
+        let text = beside_table(&compared);
         assert!(text.contains("1 of 2 shares within 10 %, 2 of 4 latencies within 25 %"), "{text}");
         assert!(text.contains("!0.80!") && text.contains("a note"), "{text}");
-        let page = beside_markdown("# Live\n", std::slice::from_ref(&it));
+        let page = beside_markdown("# Live\n", std::slice::from_ref(&compared));
         assert!(page.contains("| e | 1 of 2 | 2 of 4 | 0 of 1 |"), "{page}");
         assert!(page.contains("**0.80**") && page.contains("Verdicts that differ"), "{page}");
-        let json = serde_json::to_value(&it).expect("plain numbers");
+        let json = serde_json::to_value(&compared).expect("plain numbers");
         assert_eq!(json["runs"][0]["clients"][1]["mean_ms"]["ratio"], 1.5);
     }
 }

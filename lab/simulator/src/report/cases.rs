@@ -12,7 +12,7 @@ use crate::experiment::{Claim, Experiment, Spot, Verdict};
 pub const CASES: &str = "reproduction/experiments/search";
 
 fn spots<'a>(experiment: &'a Experiment, claim: &'a Claim) -> impl Iterator<Item = Spot> + 'a {
-    claim.places.iter().map(|place| Spot::of(experiment, place))
+    claim.places.iter().map(|place| Spot::from_place(experiment, place))
 }
 
 /// Where the numbers of the table stand.

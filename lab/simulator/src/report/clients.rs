@@ -57,16 +57,16 @@ impl ClientRow {
         let entitlements = entitlements(&results.experiment.variants[variant]).into_iter();
         let row = |(name, part): (String, f64)| Self {
             entitlement: part,
-            ..Self::new(results, (variant, stack), &name)
+            ..Self::new(results, variant, stack, &name)
         };
         entitlements.map(row).collect()
     }
 
-    fn new(results: &Results, (variant, stack): (usize, usize), name: &str) -> Self {
-        let of = |metric| results.statistics(variant, stack, &Quantity::of(name, metric));
+    fn new(results: &Results, variant: usize, stack: usize, name: &str) -> Self {
+        let of = |metric| results.statistics(variant, stack, &Quantity::of_client(name, metric));
         let (drive, longest) = (of(Metric::Drive), of(Metric::Max));
         let repeats = results.repeats(variant, stack);
-        let mine = |it: &&ClientOutcome| is_process_of(&it.name, name);
+        let mine = |client: &&ClientOutcome| is_process_of(&client.name, name);
         let outcomes = || repeats.iter().flat_map(|outcome| &outcome.clients).filter(mine);
         Self {
             name: name.to_owned(),
@@ -79,11 +79,11 @@ impl ClientRow {
             p99: of(Metric::P99),
             longest: longest.max,
             syncs: syncs(outcomes()),
-            calls: outcomes().map(|it| it.calls).sum(),
-            drive_bytes: outcomes().map(|it| it.drive_bytes).sum(),
+            calls: outcomes().map(|client| client.calls).sum(),
+            drive_bytes: outcomes().map(|client| client.drive_bytes).sum(),
             minimum: minimum(results, variant, name),
             entitlement: 0.0,
-            distribution: distribution(results, (variant, stack), name),
+            distribution: distribution(results, variant, stack, name),
             series: results.series(variant, stack, name),
             longest_series: results.longest_series(variant, stack, name),
         }
@@ -112,31 +112,27 @@ impl ClientRow {
 
 fn syncs<'a>(outcomes: impl Iterator<Item = &'a ClientOutcome>) -> Option<[f64; 4]> {
     let mut all = Histogram::new();
-    outcomes.for_each(|it| all.merge(&it.sync_latency));
+    outcomes.for_each(|client| all.merge(&client.sync_latency));
     let nanos = [all.mean(), all.quantile(500_000), all.quantile(990_000), all.max()];
-    (all.count() > 0).then(|| nanos.map(|it| it as f64 / 1e6))
+    (all.count() > 0).then(|| nanos.map(|nanos| nanos as f64 / 1e6))
 }
 
 /// The guaranteed minimum of all groups of a client's processes, in the unit of its rate.
 fn minimum(results: &Results, variant: usize, name: &str) -> f64 {
-    let it = &results.experiment.variants[variant];
+    let variant = &results.experiment.variants[variant];
     let mut groups: Vec<&str> = Vec::new();
-    for client in it.clients.iter().filter(|client| is_process_of(&client.name, name)) {
+    for client in variant.clients.iter().filter(|client| is_process_of(&client.name, name)) {
         if !groups.contains(&client.group.as_str()) {
             groups.push(&client.group);
         }
     }
     let min = |group: &&crate::scenario::GroupSpec| group.contract.min;
-    let mine = it.groups.iter().filter(|group| groups.contains(&group.name.as_str()));
+    let mine = variant.groups.iter().filter(|group| groups.contains(&group.name.as_str()));
     let bytes: u64 = mine.filter_map(|group| min(&group)).sum();
     bytes as f64 / results.experiment.units.of_client()
 }
 
-fn distribution(
-    results: &Results,
-    (variant, stack): (usize, usize),
-    name: &str,
-) -> Vec<(u64, f64)> {
+fn distribution(results: &Results, variant: usize, stack: usize, name: &str) -> Vec<(u64, f64)> {
     let mut all = Histogram::new();
     for outcome in results.repeats(variant, stack) {
         all.merge(&merged(outcome, |process| is_process_of(process, name)));
@@ -156,9 +152,9 @@ fn entitlements(variant: &Variant) -> Vec<(String, f64)> {
         path.rsplit_once('/').map_or("", |(parent, _)| parent)
     }
     let lone = f64::from(WEIGHT_DEFAULT);
-    let weights = variant.groups.iter().map(|it| (it.name.as_str(), it.contract.weight));
+    let weights = variant.groups.iter().map(|group| (group.name.as_str(), group.contract.weight));
     let weights: BTreeMap<&str, u32> = weights.collect();
-    let weight = |group: &str| weights.get(group).map_or(lone, |it| f64::from(*it));
+    let weight = |group: &str| weights.get(group).map_or(lone, |weight| f64::from(*weight));
     // The weights of all that is in a group.
     let mut inside: BTreeMap<&str, f64> = BTreeMap::new();
     let mut known: BTreeSet<&str> = BTreeSet::new();
@@ -181,8 +177,8 @@ fn entitlements(variant: &Variant) -> Vec<(String, f64)> {
         part
     };
     let of = |name: &String| {
-        let mine = variant.clients.iter().filter(|it| is_process_of(&it.name, name));
-        (name.clone(), mine.map(|it| part(&it.group) * f64::from(it.processes)).sum())
+        let mine = variant.clients.iter().filter(|client| is_process_of(&client.name, name));
+        (name.clone(), mine.map(|client| part(&client.group) * f64::from(client.processes)).sum())
     };
     variant.subjects.iter().map(of).collect()
 }

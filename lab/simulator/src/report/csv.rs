@@ -26,7 +26,7 @@ const HEADER: [&str; 18] = [
 /// The keys of all sweeps, in the order in which they come.
 fn swept(results: &[Results]) -> Vec<&str> {
     let mut keys: Vec<&str> = Vec::new();
-    let variants = results.iter().flat_map(|it| &it.experiment.variants);
+    let variants = results.iter().flat_map(|result| &result.experiment.variants);
     for (key, _) in variants.flat_map(|variant| &variant.swept) {
         if !keys.contains(&key.as_str()) {
             keys.push(key);

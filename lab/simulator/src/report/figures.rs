@@ -43,25 +43,25 @@ pub(super) fn rates(html: &mut String, summary: &Summary) {
     if clients.len() > CHARTS_MAX {
         for rows in summary.rows.chunk_by(|a, b| a.variant == b.variant) {
             let title = if rows[0].variant.is_empty() { "clients" } else { &rows[0].variant };
-            chart(html, (&format!("{title}: rates"), unit), &by_client(summary, &clients, rows));
+            chart(html, &format!("{title}: rates"), unit, &by_client(summary, &clients, rows));
         }
     } else {
         for name in &clients {
             let of_client = |row: &Row| row.client(name).map(|client| client.rate);
             let subject = |subject: &Subject| *subject == Subject::Client((*name).to_owned());
             let all = groups(summary, of_client, subject);
-            chart(html, (&format!("{name}: rate"), unit), &all);
+            chart(html, &format!("{name}: rate"), unit, &all);
             let mut rows = summary.rows.iter().filter_map(|row| row.client(name));
             if rows.any(ClientRow::uses_cache) {
                 let at_drive = |row: &Row| row.client(name).and_then(|client| client.drive);
                 let all = groups(summary, at_drive, |_| false);
-                chart(html, (&format!("{name}: at the drive"), unit), &all);
+                chart(html, &format!("{name}: at the drive"), unit, &all);
             }
         }
     }
     let of_total = |row: &Row| Some(row.total);
     let total = groups(summary, of_total, |s| *s == Subject::Total);
-    chart(html, ("total: rate of the drive", unit), &total);
+    chart(html, "total: rate of the drive", unit, &total);
     html.push_str("</div>\n");
 }
 
@@ -75,7 +75,7 @@ fn by_client(summary: &Summary, clients: &[&str], rows: &[Row]) -> Vec<Group> {
     clients.iter().map(group).collect()
 }
 
-fn chart(html: &mut String, (title, unit): (&str, &str), groups: &[Group]) {
+fn chart(html: &mut String, title: &str, unit: &str, groups: &[Group]) {
     if groups.iter().all(|group| group.bars.is_empty()) {
         return;
     }
@@ -93,8 +93,8 @@ fn groups(
         if groups.last().is_none_or(|group| group.label != row.variant) {
             groups.push(Group { label: row.variant.clone(), bars: Vec::new() });
         }
-        if let Some(it) = value(row) {
-            let bar = bar(summary, row, it, &subject);
+        if let Some(statistics) = value(row) {
+            let bar = bar(summary, row, statistics, &subject);
             groups.last_mut().expect("pushed above").bars.push(bar);
         }
     }
@@ -102,7 +102,12 @@ fn groups(
 }
 
 /// A value with what is claimed about it.
-fn bar(summary: &Summary, row: &Row, it: Statistics, subject: &impl Fn(&Subject) -> bool) -> Bar {
+fn bar(
+    summary: &Summary,
+    row: &Row,
+    statistics: Statistics,
+    subject: &impl Fn(&Subject) -> bool,
+) -> Bar {
     let mine = |claim: &&ClaimRow| {
         claim.is_rate
             && claim.variant == row.variant
@@ -112,17 +117,17 @@ fn bar(summary: &Summary, row: &Row, it: Statistics, subject: &impl Fn(&Subject)
     let claims = || summary.claims.iter().filter(mine);
     let published_value = claims().find_map(|claim| claim.published);
     let unit = summary.rate_unit;
-    let mut tip = format!("{} {}: {} {unit}", row.variant, row.stack, measured(&it));
+    let mut tip = format!("{} {}: {} {unit}", row.variant, row.stack, measured(&statistics));
     if let Some(value) = published_value {
         let _ = write!(tip, ", published {}", published(value));
     }
-    let half = it.confidence_95.filter(|half| *half > 0.0 && half.is_finite());
+    let half = statistics.confidence_95.filter(|half| *half > 0.0 && half.is_finite());
     Bar {
-        value: it.mean,
-        label: number(if it.mean.is_finite() { it.mean } else { 0.0 }),
-        range: match differs_too_much(&it) {
-            true => Some((it.min, it.max)),
-            false => half.map(|half| ((it.mean - half).max(0.0), it.mean + half)),
+        value: statistics.mean,
+        label: number(if statistics.mean.is_finite() { statistics.mean } else { 0.0 }),
+        range: match differs_too_much(&statistics) {
+            true => Some((statistics.min, statistics.max)),
+            false => half.map(|half| ((statistics.mean - half).max(0.0), statistics.mean + half)),
         },
         published: published_value,
         band: claims().find_map(|claim| claim.low.zip(claim.high)),
@@ -134,7 +139,7 @@ fn bar(summary: &Summary, row: &Row, it: Statistics, subject: &impl Fn(&Subject)
 /// The table of all numbers, a line for each client and one for the drive.
 pub(super) fn numbers(html: &mut String, summary: &Summary) {
     let (variants, unit) = (summary.has_variants(), summary.rate_unit);
-    let columns = Columns::of(summary);
+    let columns = Columns::for_summary(summary);
     let mut titles = Vec::new();
     if columns.jobs {
         titles.extend(JOB_TITLES);
@@ -214,7 +219,7 @@ pub(super) fn latencies(html: &mut String, summary: &Summary) {
             escape(name)
         );
         for rows in summary.rows.chunk_by(|a, b| a.variant == b.variant) {
-            latency(html, summary, (name, seconds), rows);
+            latency(html, summary, name, seconds, rows);
         }
         html.push_str("</div>");
         if seconds.is_some() {
@@ -225,18 +230,13 @@ pub(super) fn latencies(html: &mut String, summary: &Summary) {
 }
 
 /// Charts of one client and variant; `seconds`: the interval of what is drawn over time.
-fn latency(
-    html: &mut String,
-    summary: &Summary,
-    (name, seconds): (&str, Option<f64>),
-    rows: &[Row],
-) {
+fn latency(html: &mut String, summary: &Summary, name: &str, seconds: Option<f64>, rows: &[Row]) {
     let mine = || rows.iter().filter_map(|row| Some((row, row.client(name)?)));
     let curves: Vec<_> = mine()
-        .map(|(row, it)| Curve {
+        .map(|(row, client)| Curve {
             name: &row.stack,
             colour: colour(summary, &row.stack),
-            points: &it.distribution,
+            points: &client.distribution,
         })
         .collect();
     if curves.iter().all(|curve| curve.points.is_empty()) {
@@ -247,11 +247,11 @@ fn latency(
     let _ = write!(html, "<div><h3>{}</h3>{svg}</div>", escape(title));
     let Some(seconds) = seconds else { return };
     let lines: Vec<_> = mine()
-        .map(|(row, it)| Line {
+        .map(|(row, client)| Line {
             name: &row.stack,
             colour: colour(summary, &row.stack),
-            means: &it.series,
-            longest: &it.longest_series,
+            means: &client.series,
+            longest: &client.longest_series,
         })
         .collect();
     let svg = timeline(&format!("latency of {name} over time, {title}"), seconds, &lines);

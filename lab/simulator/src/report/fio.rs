@@ -28,7 +28,7 @@ struct Entry<'a> {
 }
 
 /// One run as fio's `json+` has it.
-pub fn fio_json(results: &Results, (stack, repeat): (usize, usize)) -> String {
+pub fn fio_json(results: &Results, stack: usize, repeat: usize) -> String {
     let experiment = &results.experiment;
     let outcome = &results.repeats(0, stack)[repeat];
     let options = |all: &[(String, String)]| -> Map<String, Value> {
@@ -173,7 +173,7 @@ fn direction(sides: &[&DirectionOutcome], time: Nanos, interval: Option<Nanos>) 
     put("lat_ns", latencies(&latency, false));
     let of = |value: &dyn Fn(&Interval) -> f64| samples(sides, time, interval, value);
     for (name, values) in
-        [("bw", of(&|it| it.bytes as f64 / 1024.0)), ("iops", of(&|it| it.calls as f64))]
+        [("bw", of(&|part| part.bytes as f64 / 1024.0)), ("iops", of(&|part| part.calls as f64))]
     {
         let (mean, deviation) = mean_and_deviation(&values);
         let least = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
@@ -197,7 +197,7 @@ fn samples(
     interval: Option<Nanos>,
     value: &dyn Fn(&Interval) -> f64,
 ) -> Vec<f64> {
-    let Some(interval) = interval.filter(|it| it.0 > 0) else { return Vec::new() };
+    let Some(interval) = interval.filter(|interval| interval.0 > 0) else { return Vec::new() };
     if sides.iter().all(|side| side.calls == 0) {
         return Vec::new();
     }
@@ -262,7 +262,7 @@ fn shares(of: &Histogram, scale: u64, bounds: &[u64]) -> Value {
     let mut all = Map::new();
     let share = |low: u64, high: u64| {
         let inside = of.buckets().filter(|(upper, _)| (low..high).contains(&middle(*upper)));
-        inside.map(|it| it.1).sum::<u64>() as f64 / count * 100.0
+        inside.map(|bin| bin.1).sum::<u64>() as f64 / count * 100.0
     };
     for bound in bounds {
         let high = bound * scale;
@@ -277,9 +277,9 @@ fn shares(of: &Histogram, scale: u64, bounds: &[u64]) -> Value {
 
 /// The logs of a run: names and contents. Each client has those of `write_bw_log`, `write_iops_log` and `write_lat_log`, with
 /// an entry for each interval and direction.
-pub fn fio_logs(results: &Results, (stack, repeat): (usize, usize)) -> Vec<(String, String)> {
+pub fn fio_logs(results: &Results, stack: usize, repeat: usize) -> Vec<(String, String)> {
     let outcome = &results.repeats(0, stack)[repeat];
-    let Some(interval) = results.experiment.interval.filter(|it| it.0 > 0) else {
+    let Some(interval) = results.experiment.interval.filter(|interval| interval.0 > 0) else {
         return Vec::new();
     };
     let mut logs = Vec::new();
@@ -288,17 +288,18 @@ pub fn fio_logs(results: &Results, (stack, repeat): (usize, usize)) -> Vec<(Stri
         let name: String = client.name.chars().map(plain).collect();
         let time = client.time_in(outcome);
         let mut texts = [String::new(), String::new(), String::new()];
-        let longest = client.directions.iter().map(|it| it.series.len()).max().unwrap_or(0);
+        let longest = client.directions.iter().map(|side| side.series.len()).max().unwrap_or(0);
         for at in 0..longest {
             let (from, until) = (interval * at as u64, (interval * (at as u64 + 1)).min(time));
             let length = until.saturating_sub(from);
             for (number, side) in client.directions.iter().enumerate() {
-                let Some(it) = side.series.get(at).filter(|it| it.calls > 0) else { continue };
+                let part = side.series.get(at).filter(|part| part.calls > 0);
+                let Some(part) = part else { continue };
                 let millis = until.0 / 1_000_000;
                 let values = [
-                    per_second(it.bytes, length) as u64 >> 10,
-                    per_second(it.calls, length) as u64,
-                    it.latency / it.calls,
+                    per_second(part.bytes, length) as u64 >> 10,
+                    per_second(part.calls, length) as u64,
+                    part.latency / part.calls,
                 ];
                 for (text, value) in texts.iter_mut().zip(values) {
                     *text += &format!("{millis}, {value}, {number}, 0, 0\n");

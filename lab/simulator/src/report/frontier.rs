@@ -66,7 +66,7 @@ fn rows(results: &Results) -> Vec<Row> {
     for (v, variant) in experiment.variants.iter().enumerate() {
         let Some(minimum) = minimum(experiment, v) else { continue };
         for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
-            let of = |metric| results.statistics(v, s, &Quantity::of(TARGET, metric));
+            let of = |metric| results.statistics(v, s, &Quantity::of_client(TARGET, metric));
             let milliseconds = |latency: &Histogram, per_million| match latency.count() {
                 0 => f64::INFINITY,
                 _ => rounded(latency.quantile(per_million) as f64 / 1e6),
@@ -76,7 +76,8 @@ fn rows(results: &Results) -> Vec<Row> {
             let mut seeds_kept = 0;
             for outcome in results.repeats(v, s) {
                 latency.merge(&merged(outcome, |name| is_process_of(name, TARGET)));
-                let least = Quantity::of(TARGET, Metric::Least).read(outcome, experiment.units);
+                let least =
+                    Quantity::of_client(TARGET, Metric::Least).read(outcome, experiment.units);
                 seeds_kept += u32::from(least >= KEPT * minimum);
             }
             rows.push(Row {

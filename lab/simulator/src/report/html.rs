@@ -19,7 +19,7 @@ use crate::experiment::Verdict;
 /// The page of these experiments.
 pub fn page(title: &str, summaries: &[Summary]) -> String {
     let mut html = String::new();
-    kinds(&mut html, &Tally::of_all(summaries));
+    kinds(&mut html, &Tally::from_summaries(summaries));
     if summaries.len() > 1 {
         overview(&mut html, summaries);
     }

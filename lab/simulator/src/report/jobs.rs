@@ -41,10 +41,10 @@ pub fn jobs_table(results: &Results, summary: &Summary) -> String {
         let count = runs.len().max(1) as f64;
         let sum =
             |of: &dyn Fn(&crate::outcome::Outcome) -> f64| runs.iter().map(of).sum::<f64>() / count;
-        let seconds = sum(&|it| it.time.0 as f64 / 1e9);
-        let busy = sum(&|it| it.drive.busy.0 as f64 / it.time.0.max(1) as f64 * 100.0);
-        let read = sum(&|it| it.drive.read_bytes as f64 / 1e6);
-        let written = sum(&|it| it.drive.written_bytes as f64 / 1e6);
+        let seconds = sum(&|run| run.time.0 as f64 / 1e9);
+        let busy = sum(&|run| run.drive.busy.0 as f64 / run.time.0.max(1) as f64 * 100.0);
+        let read = sum(&|run| run.drive.read_bytes as f64 / 1e6);
+        let written = sum(&|run| run.drive.written_bytes as f64 / 1e6);
         text += &format!(
             "{name}: the run took {} s; the drive was busy for {} % of it, read {} MB and wrote {} MB\n",
             number(seconds),
@@ -52,7 +52,7 @@ pub fn jobs_table(results: &Results, summary: &Summary) -> String {
             number(read),
             number(written)
         );
-        if runs.iter().any(|it| it.time >= variant.time) {
+        if runs.iter().any(|run| run.time >= variant.time) {
             text += &format!("{name}: jobs that had not ended were ended after {}\n", variant.time);
         }
     }
@@ -67,9 +67,9 @@ pub fn jobs_table(results: &Results, summary: &Summary) -> String {
 
 /// Jobs that ended because they got less than their least rate.
 fn too_slow(results: &Results) -> Vec<&str> {
-    let outcomes = (0..results.experiment.stacks.len()).flat_map(|it| results.repeats(0, it));
-    let slow = outcomes.flat_map(|it| &it.clients).filter(|it| it.too_slow);
-    let slow: Vec<&str> = slow.map(|it| it.name.as_str()).collect();
+    let outcomes = (0..results.experiment.stacks.len()).flat_map(|stack| results.repeats(0, stack));
+    let slow = outcomes.flat_map(|outcome| &outcome.clients).filter(|client| client.too_slow);
+    let slow: Vec<&str> = slow.map(|client| client.name.as_str()).collect();
     let jobs = results.experiment.variants[0].subjects.iter().map(String::as_str);
     jobs.filter(|job| slow.iter().any(|client| is_process_of(client, job))).collect()
 }

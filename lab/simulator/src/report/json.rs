@@ -117,7 +117,7 @@ fn per_second(count: u64, nanos: u64) -> u64 {
 }
 
 impl Latency {
-    fn of(latency: &Histogram) -> Self {
+    fn from_histogram(latency: &Histogram) -> Self {
         Self {
             mean: latency.mean(),
             p50: latency.quantile(500_000),
@@ -139,7 +139,7 @@ fn client<'a>(client: &'a ClientOutcome, run: &Outcome) -> Client<'a> {
         calls: side.calls,
         bytes_per_s: per_second(side.bytes, nanos),
         iops: per_second(side.calls, nanos),
-        latency_ns: Latency::of(&side.latency),
+        latency_ns: Latency::from_histogram(&side.latency),
     };
     Client {
         name: &client.name,
@@ -147,9 +147,9 @@ fn client<'a>(client: &'a ClientOutcome, run: &Outcome) -> Client<'a> {
         bytes_per_s: per_second(client.bytes, nanos),
         drive_bytes_per_s: client.drive_bytes.map(|bytes| per_second(bytes, nanos)),
         iops: per_second(client.calls, nanos),
-        latency_ns: Latency::of(&client.latency),
+        latency_ns: Latency::from_histogram(&client.latency),
         seconds: own.then_some(nanos as f64 / 1e9),
-        directions: used.map(|(name, it)| (name, side(it))).collect(),
+        directions: used.map(|(name, direction)| (name, side(direction))).collect(),
         too_slow: client.too_slow,
     }
 }
@@ -177,7 +177,7 @@ fn runs(results: &Results) -> Vec<Run<'_>> {
                         iops: per_second(drive.commands, time.0),
                         busy_percent: drive.busy.0 as f64 / time.0 as f64 * 100.0,
                     },
-                    clients: outcome.clients.iter().map(|it| client(it, outcome)).collect(),
+                    clients: outcome.clients.iter().map(|each| client(each, outcome)).collect(),
                     trace_hash: format!("{:016x}", outcome.trace_hash),
                 });
             }
@@ -195,7 +195,7 @@ fn statistics(results: &Results) -> Vec<Number<'_>> {
             let mut quantities = vec![Quantity::TOTAL, busy];
             for name in &variant.subjects {
                 let metrics = [Metric::Rate, Metric::Mean, Metric::P50, Metric::P99, Metric::Max];
-                quantities.extend(metrics.map(|metric| Quantity::of(name, metric)));
+                quantities.extend(metrics.map(|metric| Quantity::of_client(name, metric)));
             }
             numbers.extend(quantities.iter().map(|quantity| Number {
                 variant: &variant.name,
@@ -226,7 +226,7 @@ pub fn json_of_one(results: &Results) -> String {
         units: experiment.units,
         runs: runs(results),
         statistics: statistics(results),
-        headline: Tally::of_all([&summary]).headline(),
+        headline: Tally::from_summaries([&summary]).headline(),
         expect: &summary.claims,
         dedicated: dedicated::sizings(results),
     });

@@ -42,7 +42,7 @@ pub fn markdown(summaries: &[Summary], pages: Option<&str>) -> String {
     let drawn = are_drawn(summaries);
     text.push_str(if drawn { DRAWS } else { "" });
     overview(&mut text, summaries, pages);
-    let is_here = |it: &&Summary| pages.is_none() || !has_page(it);
+    let is_here = |summary: &&Summary| pages.is_none() || !has_page(summary);
     let here: Vec<&Summary> = summaries.iter().filter(is_here).collect();
     misses(&mut text, &here);
     for summary in here.iter().filter(|summary| !summary.claims.is_empty()) {
@@ -54,11 +54,11 @@ pub fn markdown(summaries: &[Summary], pages: Option<&str>) -> String {
 
 /// Whether any claim was judged by draws.
 pub(super) fn are_drawn(summaries: &[Summary]) -> bool {
-    summaries.iter().any(|it| it.claims.iter().any(|claim| claim.draws.is_some()))
+    summaries.iter().any(|summary| summary.claims.iter().any(|claim| claim.draws.is_some()))
 }
 
 fn overview(text: &mut String, summaries: &[Summary], pages: Option<&str>) {
-    let all = Tally::of_all(summaries);
+    let all = Tally::from_summaries(summaries);
     text.push_str(&format!("**{}.** All claims:\n\n", tally::headline(&all)));
     text.push_str(&format!("| {} |\n|---|---|---|---|\n", tally::TITLES.join(" | ")));
     for row in all.rows() {
@@ -73,7 +73,7 @@ fn overview(text: &mut String, summaries: &[Summary], pages: Option<&str>) {
     text.push_str(&format!("\n| Experiment {titles}|---|---|---|---|---|---|\n"));
     for summary in summaries.iter().filter(|summary| !summary.claims.is_empty()) {
         let (name, title) = (&summary.name, escape(&summary.title));
-        let cells = cells(&Tally::of_all([summary]));
+        let cells = cells(&Tally::from_summaries([summary]));
         let target = match pages.filter(|_| has_page(summary)) {
             Some(folder) => format!("{folder}/{}.md", slug(name)),
             None => format!("#{}", anchor(name)),
@@ -133,7 +133,9 @@ pub(super) fn reasons(text: &mut String, reasons: &[(&str, Vec<String>)]) {
 }
 
 fn misses(text: &mut String, summaries: &[&Summary]) {
-    let claims = summaries.iter().flat_map(|it| it.claims.iter().map(|claim| (&it.name, claim)));
+    let claims = summaries
+        .iter()
+        .flat_map(|summary| summary.claims.iter().map(|claim| (&summary.name, claim)));
     let missed = by_reason(claims.map(|(name, claim)| {
         let says = match claim.variant.as_str() {
             "" => format!("{name}: {}", claim.text),

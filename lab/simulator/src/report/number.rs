@@ -35,21 +35,23 @@ pub(crate) fn short(value: f64) -> String {
 
 /// A mean with half its confidence interval, when there is one that shows; the least and the most of the repeats when the
 /// interval is wider than the value.
-pub(super) fn measured(it: &Statistics) -> String {
-    let half = it.confidence_95.unwrap_or(0.0);
+pub(super) fn measured(value: &Statistics) -> String {
+    let half = value.confidence_95.unwrap_or(0.0);
     match () {
-        () if differs_too_much(it) => format!("{} to {}", number(it.min), number(it.max)),
-        () if half.is_finite() && half > 0.0 && number(half) != number(0.0) => {
-            format!("{} ± {}", number(it.mean), number(half))
+        () if differs_too_much(value) => {
+            format!("{} to {}", number(value.min), number(value.max))
         }
-        () => number(it.mean),
+        () if half.is_finite() && half > 0.0 && number(half) != number(0.0) => {
+            format!("{} ± {}", number(value.mean), number(half))
+        }
+        () => number(value.mean),
     }
 }
 
 /// Whether the repeats differ so much that the confidence interval is wider than the value.
-pub(super) fn differs_too_much(it: &Statistics) -> bool {
-    let shows = number(it.min) != number(it.max);
-    shows && it.confidence_95.is_some_and(|half| half * 2.0 > it.mean.abs())
+pub(super) fn differs_too_much(value: &Statistics) -> bool {
+    let shows = number(value.min) != number(value.max);
+    shows && value.confidence_95.is_some_and(|half| half * 2.0 > value.mean.abs())
 }
 
 /// A band in words.
@@ -70,7 +72,7 @@ mod tests {
     /// and a single one.
     #[test]
     fn repeats_that_differ_too_much_are_a_range() {
-        let text = |samples: &[f64]| measured(&Statistics::of(samples));
+        let text = |samples: &[f64]| measured(&Statistics::from_samples(samples));
         assert_eq!(text(&[10.0, 10.04]), "10.0 ± 0.254");
         assert_eq!(text(&[253.0, 470.0]), "253 to 470");
         assert_eq!((text(&[5.0, 5.0]), text(&[7.0])), ("5.00".into(), "7.00".into()));

@@ -1,7 +1,7 @@
 //! The pictures of `reproduction/evidence/frontier.csv` in reproduction/promise.md: for each drive and workload, what the promised client gets
 //! against what all clients get, a dot a stack.
 
-use iofair_draw::{Axis, COLOURS, Mark, Plot, fill, picture};
+use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, fill, picture};
 
 use super::frontier::{Row, STACK, read, workloads};
 use super::number::short;
@@ -27,7 +27,8 @@ pub fn pareto_pictures(csv: &str) -> Result<Vec<(String, String)>, String> {
     let legend = [(STACK, COLOURS[0]), ("on the frontier", COLOURS[1]), ("others", COLOURS[2])];
     let draw = |(drive, panels): (&str, Vec<Plot>)| {
         let title = format!("{drive}: every stack, a dot each; up and right is better");
-        let svg = picture(&title, &legend, (2, 430.0, 210.0), &panels);
+        let svg =
+            picture(&title, &legend, Grid { columns: 2, width: 430.0, height: 210.0 }, &panels);
         (format!("pareto-{}.svg", slug(drive)), svg)
     };
     Ok(drives.into_iter().map(draw).collect())
@@ -41,7 +42,7 @@ fn panels(rows: &[Row]) -> [Plot; 2] {
     let most_total = rows.iter().map(|row| row.total).fold(0.0, f64::max);
     let panel = |title: String, y: Axis, of: &dyn Fn(&Row) -> f64| {
         let x = Axis::linear("total, MB/s", most_total);
-        Plot { title, marks: dots(rows, of, (&x, &y)), x, y }
+        Plot { title, marks: dots(rows, of, &x, &y), x, y }
     };
     let title = format!("{}, minimum {} MB/s", rows[0].variant, short(rows[0].minimum));
     let parts = Axis::log("rate / minimum", PART_LEAST, rows.iter().map(part).fold(1.0, f64::max));
@@ -53,7 +54,7 @@ fn panels(rows: &[Row]) -> [Plot; 2] {
 
 /// A dot a stack, at its total and at what `of` says: ours above those on the frontier, which are named and which no other
 /// stack beats in both, above the rest.
-fn dots(rows: &[Row], of: &dyn Fn(&Row) -> f64, (x, y): (&Axis, &Axis)) -> Vec<Mark> {
+fn dots(rows: &[Row], of: &dyn Fn(&Row) -> f64, x: &Axis, y: &Axis) -> Vec<Mark> {
     let place = |row: &Row| (x.place(row.total), y.place(of(row)));
     let is_beaten = |row: &Row| {
         let (right, up) = place(row);

@@ -17,12 +17,12 @@ pub(super) const KEPT: f64 = 0.97;
 
 /// The four numbers of a run: the target's rate, its 99th percentile and longest call, and the drive's total.
 fn quantities() -> [Quantity; 4] {
-    let mine = |metric| Quantity::of(TARGET, metric);
+    let mine = |metric| Quantity::of_client(TARGET, metric);
     [mine(Metric::Rate), mine(Metric::P99), mine(Metric::Max), Quantity::TOTAL]
 }
 
 fn spot(experiment: &Experiment, variant: usize, stack: usize, quantity: Quantity) -> Spot {
-    Spot::of(experiment, &Place { variant, stack, quantity })
+    Spot::from_place(experiment, &Place { variant, stack, quantity })
 }
 
 /// Where the numbers of the table stand.
@@ -41,9 +41,9 @@ pub fn promises_spots(experiments: &[Experiment]) -> BTreeSet<Spot> {
 
 /// The target's minimum in MB/s; none where it has none.
 pub(super) fn minimum(experiment: &Experiment, variant: usize) -> Option<f64> {
-    let it = &experiment.variants[variant];
-    let target = it.clients.iter().find(|client| client.name == TARGET)?;
-    let group = it.groups.iter().find(|group| group.name == target.group)?;
+    let variant = &experiment.variants[variant];
+    let target = variant.clients.iter().find(|client| client.name == TARGET)?;
+    let group = variant.groups.iter().find(|group| group.name == target.group)?;
     let minimum = group.contract.min.filter(|minimum| *minimum > 0)?;
     Some(minimum as f64 / 1e6)
 }

@@ -51,21 +51,22 @@ pub(super) fn requests(html: &mut String, summary: &Summary) {
     html.push_str("</details>\n");
 }
 
-fn words(it: &Timeline) -> String {
-    let operation = match it.operation {
+fn words(request: &Timeline) -> String {
+    let operation = match request.operation {
         Operation::Read => "read",
         Operation::Write => "write",
         Operation::Flush => "flush",
         Operation::Discard => "trim",
         Operation::WriteZeroes => "write zeroes",
     };
-    let back = if it.written_back { ", written back" } else { "" };
-    let kib = if it.bytes > 0 {
-        format!(" {} KiB", short(it.bytes as f64 / 1024.0))
+    let back = if request.written_back { ", written back" } else { "" };
+    let kib = if request.bytes > 0 {
+        format!(" {} KiB", short(request.bytes as f64 / 1024.0))
     } else {
         String::new()
     };
-    format!("{}: {operation}{kib}{back} at {} s", it.process, short(it.submitted.0 as f64 / 1e9))
+    let at = short(request.submitted.0 as f64 / 1e9);
+    format!("{}: {operation}{kib}{back} at {at} s", request.process)
 }
 
 fn chart(title: &str, requests: &[Timeline]) -> String {

@@ -22,9 +22,10 @@ pub struct Draws {
 
 impl Draws {
     /// Of the number of a claim in each draw.
-    pub fn of(claim: &Claim, numbers: &[f64]) -> Self {
+    pub fn for_claim(claim: &Claim, numbers: &[f64]) -> Self {
         let held = numbers.iter().filter(|number| claim.verdict(**number) == Verdict::Holds);
-        let mut sorted: Vec<f64> = numbers.iter().copied().filter(|it| !it.is_nan()).collect();
+        let mut sorted: Vec<f64> =
+            numbers.iter().copied().filter(|number| !number.is_nan()).collect();
         sorted.sort_by(f64::total_cmp);
         let at = |percent: usize| match sorted.len() {
             0 => f64::NAN,
@@ -56,7 +57,7 @@ pub struct Row {
 
 /// What a row is about.
 pub fn claim_of(experiment: &Experiment, claim: &Claim) -> [String; 5] {
-    let end = |end: Option<f64>| end.map(|it| it.to_string()).unwrap_or_default();
+    let end = |end: Option<f64>| end.map(|end| end.to_string()).unwrap_or_default();
     let variant = experiment.variants[claim.places[0].variant].name.clone();
     [experiment.name.clone(), variant, claim.text.clone(), end(claim.low), end(claim.high)]
 }
@@ -126,7 +127,7 @@ mod tests {
         let experiment = example();
         let claim = &experiment.claims[0];
         let numbers: Vec<f64> = (0..20).map(f64::from).collect();
-        let draws = Draws::of(claim, &numbers);
+        let draws = Draws::for_claim(claim, &numbers);
         assert_eq!((draws.held, draws.of), (3, 20), "9, 10 and 11");
         assert_eq!((draws.p5, draws.p50, draws.p95), (0.0, 9.0, 18.0));
         assert!(!draws.holds() && draws.text() == "holds in 15 % of 20 draws");
@@ -144,7 +145,7 @@ mod tests {
         let counts = [79, 80, 81].map(|held| draws(held, 100).holds());
         assert_eq!((counts, draws(0, 0).holds()), ([false, true, true], false));
         assert_eq!(draws(159, 200).text(), "holds in 79 % of 200 draws");
-        let none = Draws::of(&example().claims[0], &[f64::NAN, 10.0]);
+        let none = Draws::for_claim(&example().claims[0], &[f64::NAN, 10.0]);
         assert_eq!((none.held, none.of, none.p50), (1, 2, 10.0));
     }
 }

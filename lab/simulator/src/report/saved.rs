@@ -116,11 +116,11 @@ pub fn compare(files: &[Saved]) -> Comparison {
     let mut places = BTreeMap::new();
     let mut experiments = Vec::new();
     for (index, file) in files.iter().enumerate() {
-        for it in &file.experiments {
-            let repeats = format!("{} repeats from seed {}", it.repeats, it.seed);
-            experiments.push([file.name.clone(), it.title.clone(), repeats]);
-            for one in &it.statistics {
-                let key = (&it.experiment, &one.variant, &one.stack, &one.of, &one.unit);
+        for experiment in &file.experiments {
+            let repeats = format!("{} repeats from seed {}", experiment.repeats, experiment.seed);
+            experiments.push([file.name.clone(), experiment.title.clone(), repeats]);
+            for one in &experiment.statistics {
+                let key = (&experiment.experiment, &one.variant, &one.stack, &one.of, &one.unit);
                 let place = *places.entry(key).or_insert_with(|| {
                     let [experiment, variant, stack, of, unit] =
                         [key.0, key.1, key.2, key.3, key.4].map(String::clone);
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn gaps_and_other_files_are_told() {
         let mut second = saved("b");
-        second.experiments[0].statistics.retain(|it| it.of != "total");
+        second.experiments[0].statistics.retain(|statistic| statistic.of != "total");
         let both = compare(&[saved("a"), second]);
         let row = both.rows.iter().find(|row| row.of == "total").expect("the first file has it");
         assert_eq!((row.values[1], row.percent), (None, None));

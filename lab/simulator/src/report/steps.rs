@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use iofair_draw::{Axis, COLOURS, Mark, Plot, picture};
+use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, picture};
 
 use super::number::short;
 use super::promises::{TARGET, minimum};
@@ -32,7 +32,7 @@ pub fn series_csv(results: &[Results]) -> String {
         for (v, variant) in experiment.variants.iter().enumerate() {
             for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
                 let clients = variant.subjects.iter();
-                let clients = clients.map(|name| Quantity::of(name, Metric::Rate));
+                let clients = clients.map(|name| Quantity::of_client(name, Metric::Rate));
                 for quantity in clients.chain([Quantity::TOTAL]) {
                     let outcome = &results.repeats(v, s)[0];
                     let rates = quantity.rates(outcome, interval, experiment.units);
@@ -104,10 +104,11 @@ pub fn step_pictures(
 
 /// When something changes or starts, in seconds after the ramp.
 fn steps(experiment: &Experiment, variant: usize) -> Vec<f64> {
-    let it = &experiment.variants[variant];
-    let starts = it.clients.iter().map(|client| client.start);
-    let all = starts.chain(it.changes.iter().map(|change| change.at));
-    let mut after: Vec<u64> = all.filter(|at| *at > it.ramp).map(|at| (at - it.ramp).0).collect();
+    let variant = &experiment.variants[variant];
+    let starts = variant.clients.iter().map(|client| client.start);
+    let all = starts.chain(variant.changes.iter().map(|change| change.at));
+    let mut after: Vec<u64> =
+        all.filter(|at| *at > variant.ramp).map(|at| (at - variant.ramp).0).collect();
     after.sort_unstable();
     after.dedup();
     after.into_iter().map(|at| at as f64 / 1e9).collect()
@@ -145,7 +146,7 @@ pub fn steps_table(experiments: &[Experiment], csv: &str) -> Result<String, Stri
                 let (seconds, rates) = series
                     .get(&key.map(str::to_owned))
                     .ok_or_else(|| format!("no line of {of} [{}]", variant.name))?;
-                fill(&mut cells, claim, (*seconds, rates));
+                fill(&mut cells, claim, *seconds, rates);
             }
             let steps: Vec<_> = steps(experiment, index).into_iter().map(short).collect();
             let at = if steps.is_empty() { "-".to_owned() } else { steps.join(", ") };
@@ -156,7 +157,7 @@ pub fn steps_table(experiments: &[Experiment], csv: &str) -> Result<String, Stri
 }
 
 /// Puts what a claim says into its cells.
-fn fill(cells: &mut [String], claim: &Claim, (seconds, rates): (f64, &[f64])) {
+fn fill(cells: &mut [String], claim: &Claim, seconds: f64, rates: &[f64]) {
     let time = |index: Option<usize>| {
         index.map_or("-".to_owned(), |index| format!("{} s", short(index as f64 * seconds)))
     };
@@ -228,7 +229,7 @@ fn draw(experiment: &Experiment, index: usize, rates: &[(&str, &Series)]) -> Str
     let panels =
         [panel("target, and its minimum", largest_own, own), panel("the others", largest, all)];
     let title = format!("{}: {}", variant.drive, variant.name);
-    picture(&title, &legend, (2, 430.0, 230.0), &panels)
+    picture(&title, &legend, Grid { columns: 2, width: 430.0, height: 230.0 }, &panels)
 }
 
 #[cfg(test)]

@@ -117,8 +117,8 @@ fn conditions(results: &Results) -> String {
 /// How long the runs of jobs took.
 fn took(results: &Results) -> String {
     let stacks = 0..results.experiment.stacks.len();
-    let times = || stacks.clone().flat_map(|it| results.repeats(0, it)).map(|run| run.time.0);
-    let [least, most] = [times().min(), times().max()].map(|it| it.unwrap_or(0) as f64 / 1e9);
+    let times = || stacks.clone().flat_map(|stack| results.repeats(0, stack)).map(|run| run.time.0);
+    let [least, most] = [times().min(), times().max()].map(|time| time.unwrap_or(0) as f64 / 1e9);
     match [short(least), short(most)] {
         [least, most] if least == most => format!("{least} s"),
         [least, most] => format!("{least} to {most} s"),

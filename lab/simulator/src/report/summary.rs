@@ -127,7 +127,7 @@ impl Summary {
     /// Puts the draws of `rows` beside the claims. A claim with another band than in the row has none. One that holds in too
     /// few draws does not hold.
     pub fn judge_by(&mut self, rows: &[robust::Row]) {
-        let end = |end: Option<f64>| end.map(|it| it.to_string()).unwrap_or_default();
+        let end = |end: Option<f64>| end.map(|end| end.to_string()).unwrap_or_default();
         for claim in &mut self.claims {
             let about = [
                 self.name.clone(),
@@ -171,7 +171,7 @@ impl Summary {
     }
     /// Whether a client has at most one process everywhere.
     pub(super) fn is_one_process(&self, name: &str) -> bool {
-        self.rows.iter().filter_map(|row| row.client(name)).all(|it| it.processes < 2)
+        self.rows.iter().filter_map(|row| row.client(name)).all(|client| client.processes < 2)
     }
     /// Claims with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {

@@ -78,15 +78,19 @@ pub(super) fn numbers(summary: &Summary) -> Vec<Number<'_>> {
     let unit = summary.rate_unit;
     let mut all = Vec::new();
     for name in summary.clients() {
-        let of = move |row: &Row| row.client(name).map(|it| it.rate.mean);
+        let of = move |row: &Row| row.client(name).map(|client| client.rate.mean);
         all.push(Number { title: format!("{name}: rate"), unit, of: Box::new(of) });
     }
     let of = |row: &Row| Some(row.total.mean);
     all.push(Number { title: "total: rate of the drive".to_owned(), unit, of: Box::new(of) });
     let name = summary.focus.as_str();
-    let p99 = move |row: &Row| row.client(name).filter(|it| it.calls > 0).map(|it| it.p99.mean);
+    let p99 = move |row: &Row| {
+        row.client(name).filter(|client| client.calls > 0).map(|client| client.p99.mean)
+    };
     all.push(Number { title: format!("{name}: p99"), unit: "ms", of: Box::new(p99) });
-    let longest = move |row: &Row| row.client(name).filter(|it| it.calls > 0).map(|it| it.longest);
+    let longest = move |row: &Row| {
+        row.client(name).filter(|client| client.calls > 0).map(|client| client.longest)
+    };
     all.push(Number { title: format!("{name}: longest call"), unit: "ms", of: Box::new(longest) });
     all
 }

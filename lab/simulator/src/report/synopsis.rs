@@ -47,8 +47,10 @@ pub(super) fn synopsis(summary: &Summary) -> String {
 
 /// In how many variants the focus has its minimum under each stack; none where no variant gives it one.
 fn minimums(rows: &[&Row], stacks: &[&str], focus: &str) -> Option<String> {
-    let promised = |row: &&Row| row.client(focus).is_some_and(|it| it.minimum > 0.0);
-    let kept = |row: &&Row| row.client(focus).is_some_and(|it| it.rate.mean >= it.minimum * KEPT);
+    let promised = |row: &&Row| row.client(focus).is_some_and(|client| client.minimum > 0.0);
+    let kept = |row: &&Row| {
+        row.client(focus).is_some_and(|client| client.rate.mean >= client.minimum * KEPT)
+    };
     // Stacks that keep it equally often stand together, the best first.
     let mut counts: Vec<((usize, usize), Vec<&str>)> = Vec::new();
     for stack in stacks {
@@ -99,7 +101,7 @@ fn extremes(rows: &[&Row], stacks: &[&str], unit: &str, value: impl Fn(&Row) -> 
             rows.iter().filter(|row| row.stack == stack).map(|row| value(row)).collect();
         all.iter().sum::<f64>() / all.len().max(1) as f64
     };
-    let mut by_stack: Vec<(f64, &str)> = stacks.iter().map(|it| (average(it), *it)).collect();
+    let mut by_stack: Vec<_> = stacks.iter().map(|stack| (average(stack), *stack)).collect();
     by_stack.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (most, least) = (by_stack[0], by_stack[by_stack.len() - 1]);
     let on_average = if several { " on average" } else { "" };
@@ -152,14 +154,14 @@ pub(super) fn warnings(summary: &Summary) -> Vec<String> {
         let of = |wanted: &dyn Fn(&ClientRow) -> bool| {
             rows(&|row| !idle(row) && row.client(name).is_some_and(wanted))
         };
-        let in_memory = of(&|it| it.calls > 0 && it.drive_bytes == Some(0));
+        let in_memory = of(&|client| client.calls > 0 && client.drive_bytes == Some(0));
         if !in_memory.is_empty() {
             let places = places(&in_memory, summary, "any");
             all.push(format!(
                 "Nothing of {name} reached the drive {places}: the page cache served its calls."
             ));
         }
-        let stuck = rows(&|row| row.client(name).is_some_and(|it| it.calls == 0));
+        let stuck = rows(&|row| row.client(name).is_some_and(|client| client.calls == 0));
         if !stuck.is_empty() {
             let places = places(&stuck, summary, "any");
             all.push(format!("No call of {name} ended in the measured time {places}."));
@@ -172,16 +174,16 @@ pub(super) fn warnings(summary: &Summary) -> Vec<String> {
 
 /// Calls that a p99 does not show.
 fn stalls(name: &str, rows: &[&Row], summary: &Summary) -> Option<String> {
-    let of = |row: &&&Row| row.client(name).map_or(0.0, |it| it.longest);
+    let of = |row: &&&Row| row.client(name).map_or(0.0, |client| client.longest);
     let worst = rows.iter().max_by(|a, b| of(a).total_cmp(&of(b)))?;
-    let it = worst.client(name)?;
+    let client = worst.client(name)?;
     Some(format!(
         "The p99 of {name} hides stalls {}: less than 1 % of its calls take most of the time (mean {} ms, p99 {} ms, longest {} \
          ms {}).",
         places(rows, summary, "every"),
-        number(it.mean.mean),
-        number(it.p99.mean),
-        number(it.longest),
+        number(client.mean.mean),
+        number(client.p99.mean),
+        number(client.longest),
         place(worst)
     ))
 }
@@ -190,18 +192,18 @@ fn stalls(name: &str, rows: &[&Row], summary: &Summary) -> Option<String> {
 fn spread(summary: &Summary) -> Option<String> {
     let (mut count, mut worst) = (0, None);
     for row in &summary.rows {
-        let rates = row.clients.iter().map(|it| (it.name.as_str(), it.rate));
-        for (name, it) in rates.chain([("total", row.total)]) {
-            if differs_too_much(&it) {
+        let rates = row.clients.iter().map(|client| (client.name.as_str(), client.rate));
+        for (name, rate) in rates.chain([("total", row.total)]) {
+            if differs_too_much(&rate) {
                 count += 1;
-                let part = it.confidence_95.unwrap_or(0.0) / it.mean.abs();
+                let part = rate.confidence_95.unwrap_or(0.0) / rate.mean.abs();
                 if worst.as_ref().is_none_or(|(most, _)| part > *most) {
-                    let repeats = it.count;
+                    let repeats = rate.count;
                     let text = format!(
                         "{name} {}: {} to {} in {repeats} repeats",
                         place(row),
-                        short(it.min),
-                        short(it.max)
+                        short(rate.min),
+                        short(rate.max)
                     );
                     worst = Some((part, text));
                 }

@@ -15,7 +15,7 @@ pub(super) const STYLE: TableStyle =
 /// An experiment as text.
 pub fn table(summary: &Summary) -> String {
     let mut text = format!("{}\n", summary.title);
-    for sentence in Some(&summary.synopsis).into_iter().filter(|it| !it.is_empty()) {
+    for sentence in Some(&summary.synopsis).into_iter().filter(|text| !text.is_empty()) {
         text.push_str(&format!("  {sentence}\n"));
     }
     text.push_str(&format!("  {}\n  {}\n", summary.source, summary.conditions));
@@ -49,7 +49,7 @@ fn totals(summary: &Summary) -> String {
     let hard = |claim: &&ClaimRow| claim.hard && claim.verdict == Verdict::DoesNotHold;
     let mut line = format!(
         "{}; of all claims, {} hold, {} do not ({} of them hard), {} for information",
-        headline(&Tally::of_all([summary])),
+        headline(&Tally::from_summaries([summary])),
         summary.count(Verdict::Holds),
         summary.count(Verdict::DoesNotHold),
         summary.claims.iter().filter(hard).count(),
@@ -74,7 +74,7 @@ fn new_table(titles: Vec<String>, left: usize) -> Table {
 /// What every client got: a line each, and one of the drive.
 fn rates(summary: &Summary) -> Table {
     let (variants, unit) = (summary.has_variants(), summary.rate_unit);
-    let columns = Columns::of(summary);
+    let columns = Columns::for_summary(summary);
     let mut titles = vec!["stack".to_owned(), "client".to_owned(), unit.to_owned()];
     if columns.each {
         titles.push("each process".to_owned());
@@ -115,12 +115,12 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn of(summary: &Summary) -> Self {
+    pub(super) fn for_summary(summary: &Summary) -> Self {
         let clients = || summary.rows.iter().flat_map(|row| &row.clients);
         let jobs = summary.rows.iter().any(|row| !row.jobs.is_empty());
         Self {
-            each: !jobs && clients().any(|it| it.processes > 1),
-            drive: !jobs && clients().any(|it| it.drive.is_some()),
+            each: !jobs && clients().any(|client| client.processes > 1),
+            drive: !jobs && clients().any(|client| client.drive.is_some()),
             jobs,
         }
     }
@@ -143,7 +143,7 @@ pub(super) fn row_cells(row: &Row, columns: Columns) -> Vec<Vec<String>> {
             });
         }
         if columns.drive {
-            cells.push(client.drive.map_or_else(String::new, |it| number(it.mean)));
+            cells.push(client.drive.map_or_else(String::new, |drive| number(drive.mean)));
         }
         let latencies = [client.mean.mean, client.p50.mean, client.p99.mean, client.longest];
         let ended = client.calls > 0;
@@ -191,7 +191,7 @@ fn job_cells(row: &Row) -> Vec<Vec<String>> {
     };
     for client in &row.clients {
         let latencies = client.syncs.map(|syncs| syncs.map(number));
-        let cells = latencies.map(|it| (5..9).zip(it).collect::<Vec<_>>());
+        let cells = latencies.map(|latency| (5..9).zip(latency).collect::<Vec<_>>());
         lines.extend(cells.map(|cells| line(format!("{} fdatasync", client.name), &cells)));
     }
     let busy = 2 + JOB_TITLES.len();

@@ -2,7 +2,7 @@
 //!
 //! The headline of every report is the held-out published claims: what a source prints, of runs that nothing was fitted on.
 
-use super::summary::{ClaimRow, Summary};
+use super::summary::Summary;
 use crate::experiment::{Basis, Verdict};
 
 /// Claims by their verdict.
@@ -54,18 +54,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts these claims.
-    pub fn of<'a>(claims: impl IntoIterator<Item = &'a ClaimRow>) -> Self {
+    /// Counts the claims of these experiments.
+    pub fn from_summaries<'a>(summaries: impl IntoIterator<Item = &'a Summary>) -> Self {
         let mut tally = Self::default();
-        for claim in claims {
+        for claim in summaries.into_iter().flat_map(|summary| &summary.claims) {
             let counts = if claim.fitted { &mut tally.fitted } else { &mut tally.held_out };
             counts[claim.basis as usize].add(claim.verdict);
         }
         tally
-    }
-    /// Counts the claims of these experiments.
-    pub fn of_all<'a>(summaries: impl IntoIterator<Item = &'a Summary>) -> Self {
-        Self::of(summaries.into_iter().flat_map(|summary| &summary.claims))
     }
     /// The claims of one basis, held-out or fitted.
     pub fn count(&self, basis: Basis, fitted: bool) -> Count {
@@ -101,7 +97,7 @@ pub(super) fn by_source(summaries: &[Summary]) -> Vec<(&str, Tally)> {
             None => sources.push((source, vec![summary])),
         }
     }
-    sources.into_iter().map(|(source, all)| (source, Tally::of_all(all))).collect()
+    sources.into_iter().map(|(source, all)| (source, Tally::from_summaries(all))).collect()
 }
 
 /// The titles of [`Tally::rows`].
@@ -110,9 +106,9 @@ pub(super) const TITLES: [&str; 4] =
 
 /// The headline in a sentence: the held-out published claims, or the claims of other kinds where no source prints a number.
 pub fn headline(tally: &Tally) -> String {
-    let it = tally.headline();
-    if it.judged() + tally.count(Basis::Published, true).judged() > 0 {
-        return format!("{} of {} held-out published claims hold", it.hold, it.judged());
+    let held = tally.headline();
+    if held.judged() + tally.count(Basis::Published, true).judged() > 0 {
+        return format!("{} of {} held-out published claims hold", held.hold, held.judged());
     }
     let kinds = Basis::ALL.into_iter().flat_map(|basis| [(basis, false), (basis, true)]);
     let all = kinds.map(|(basis, fitted)| tally.count(basis, fitted));
@@ -137,7 +133,7 @@ mod tests {
             claim.origin.basis = basis;
             experiment.claims.push(claim);
         }
-        let tally = |experiment| Tally::of_all([&summarize(&results(experiment, 1))]);
+        let tally = |experiment| Tally::from_summaries([&summarize(&results(experiment, 1))]);
         let held_out = tally(experiment.clone());
         assert_eq!(headline(&held_out), "1 of 1 held-out published claims hold");
         assert_eq!(held_out.rows().len(), 4);

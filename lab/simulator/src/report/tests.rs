@@ -197,11 +197,11 @@ fn every_client_is_drawn() {
     }
     assert!(!html.contains("reader.0") && !html.contains("<h3>others"));
     let mut text = "title='t'\nsource='s'\ndrive='d'\ntime='1s'\nstacks=['none-none']\n".to_owned();
-    (0..9).for_each(|it| text += &format!("[[client]]\nname='c{it}'\njob='read'\n"));
+    (0..9).for_each(|number| text += &format!("[[client]]\nname='c{number}'\njob='read'\n"));
     let experiment = parse("nine.toml", &text, &Overrides::default()).expect("a good file");
     let html = page("t", &[summarize(&results(experiment, 1))]);
     assert!(html.contains("<h3>clients: rates<") && !html.contains("<h3>c0: rate<"));
-    assert!((0..9).all(|it| html.contains(&format!(">c{it}</text>"))));
+    assert!((0..9).all(|number| html.contains(&format!(">c{number}</text>"))));
 }
 
 /// Goal: fdatasync calls have their own latencies. Method: a client with some.

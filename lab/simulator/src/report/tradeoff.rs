@@ -79,9 +79,9 @@ pub(super) fn tradeoffs(html: &mut String, summary: &Summary) {
                 true => side.title.clone(),
                 false => format!("{}, {base}", side.title),
             };
-            let chart = chart(summary, (side, &title), &points, &front);
+            let chart = chart(summary, side, &title, &points, &front);
             let _ = write!(html, "<div><h3>{}</h3>{chart}", escape(&title));
-            list(html, summary, (side, points.len()), &front);
+            list(html, summary, side, points.len(), &front);
             html.push_str("</div>");
         }
     }
@@ -122,13 +122,14 @@ fn front<'p, 'a>(points: &'p [Point<'a>], small: bool) -> Vec<&'p Point<'a>> {
 
 fn chart(
     summary: &Summary,
-    (side, title): (&Side<'_>, &str),
+    side: &Side<'_>,
+    title: &str,
     points: &[Point<'_>],
     front: &[&Point<'_>],
 ) -> String {
     let total = format!("total, {}", summary.rate_unit);
-    let x = Axis::of(&total, points.iter().map(|point| point.total));
-    let y = Axis::of(side.unit, points.iter().map(|point| point.value));
+    let x = Axis::for_values(&total, points.iter().map(|point| point.total));
+    let y = Axis::for_values(side.unit, points.iter().map(|point| point.value));
     let line = front.iter().map(|point| (point.total, point.value)).collect();
     let (style, tip) = (PAGE.mark.to_owned(), String::new());
     let mut marks = vec![Mark::Line { points: line, style, tip }];
@@ -149,12 +150,7 @@ fn chart(
 }
 
 /// The points of the front in words.
-fn list(
-    html: &mut String,
-    summary: &Summary,
-    (side, all): (&Side<'_>, usize),
-    front: &[&Point<'_>],
-) {
+fn list(html: &mut String, summary: &Summary, side: &Side<'_>, all: usize, front: &[&Point<'_>]) {
     let what = if side.small { "p99 ms" } else { side.unit };
     let _ = write!(
         html,

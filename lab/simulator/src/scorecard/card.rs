@@ -25,7 +25,7 @@ pub(super) fn scorecard(
         let mut groups = results.chunks(4);
         groups.find_map(|group| {
             let stacks = &group[question].experiment.stacks;
-            let index = stacks.iter().position(|it| it.0 == stack)?;
+            let index = stacks.iter().position(|known| known.0 == stack)?;
             Some((&group[question], index))
         })
     };
@@ -43,23 +43,23 @@ pub(super) fn scorecard(
         });
         let kept = NEIGHBOURS.iter().enumerate().map(|(variant, (neighbours, _))| {
             let of = |of: &dyn Fn(&Outcome) -> f64| mean(outcomes(2, variant, stack), of);
-            let rate = of(&|it| target(it).bytes as f64 / seconds(it.time));
+            let rate = of(&|outcome| target(outcome).bytes as f64 / seconds(outcome.time));
             let served = (variant < NEIGHBOURS.len() - 1).then(|| {
-                let of = |it: &Outcome| served(it, facts.minimum(), &times);
+                let of = |outcome: &Outcome| served(outcome, facts.minimum(), &times);
                 mean(outcomes(3, variant, stack), &of)
             });
             Kept {
                 neighbours,
                 part: rate / (facts.minimum() as f64).max(1.0),
-                p99_ns: of(&|it| target(it).latency.quantile(990_000) as f64),
-                max_ns: of(&|it| target(it).latency.max() as f64),
+                p99_ns: of(&|outcome| target(outcome).latency.quantile(990_000) as f64),
+                max_ns: of(&|outcome| target(outcome).latency.max() as f64),
                 usage: beside(2, variant, &total),
                 served_ns: served,
             }
         });
         Score {
             stack: stack.clone(),
-            reader_latency: beside(0, 0, &|it| target(it).latency.mean() as f64),
+            reader_latency: beside(0, 0, &|outcome| target(outcome).latency.mean() as f64),
             readers_rate: beside(0, 1, &total),
             shares: shares.collect(),
             kept: kept.collect(),
@@ -80,7 +80,7 @@ pub(super) fn scorecard(
 /// What each client got as a part of what four of its kind have together.
 fn parts(outcomes: &[Outcome], clients: &[(usize, u32); 4], facts: &Facts) -> Vec<f64> {
     let of = |(index, (kind, _)): (usize, &(usize, u32))| {
-        let rate = mean(outcomes, &|it| it.clients[index].bytes as f64 / seconds(it.time));
+        let rate = mean(outcomes, &|run| run.clients[index].bytes as f64 / seconds(run.time));
         rate / facts.kinds[*kind].max(1.0)
     };
     clients.iter().enumerate().map(of).collect()
@@ -96,7 +96,8 @@ fn jain(parts: &[f64], clients: &[(usize, u32); 4]) -> f64 {
 fn served(outcome: &Outcome, minimum: u64, times: &Times) -> f64 {
     let interval = times.interval.0.max(1);
     let first = (times.back().1.0 / interval) as usize;
-    let bytes: Vec<u64> = target(outcome).series.iter().skip(first).map(|it| it.bytes).collect();
+    let bytes: Vec<u64> =
+        target(outcome).series.iter().skip(first).map(|part| part.bytes).collect();
     let wanted = SERVED * minimum as f64 * (interval as f64 / 1e9);
     let has = |part: &[u64]| part.iter().sum::<u64>() as f64 >= wanted * part.len() as f64;
     let from = |index: usize| {

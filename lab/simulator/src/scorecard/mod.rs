@@ -51,7 +51,7 @@ pub enum ScorecardError {
 pub fn scorecard(question: &Question, runner: &Runner<'_>) -> Result<Scorecard, ScorecardError> {
     let drive = Drive::read(question)?;
     let [alone] = run(vec![drive.parse(&workload::alone(), &drive.times, &[BASE])?], runner)?;
-    let facts = workload::Facts::of(&alone);
+    let facts = workload::Facts::from_results(&alone);
     let mut experiments = Vec::new();
     for terms in workload::Terms::ALL {
         let stacks: Vec<&str> = drive.stacks(terms);
@@ -68,7 +68,7 @@ pub fn scorecard(question: &Question, runner: &Runner<'_>) -> Result<Scorecard, 
 /// How many runs a question takes: those that measure the drive, and those that compare.
 pub fn runs(question: &Question) -> usize {
     let compared =
-        question.stacks.len() + usize::from(!question.stacks.iter().any(|it| it == BASE));
+        question.stacks.len() + usize::from(!question.stacks.iter().any(|stack| stack == BASE));
     (workload::ALONE + workload::MIXES * compared) * question.repeats.max(1) as usize
 }
 
@@ -104,7 +104,11 @@ impl<'a> Drive<'a> {
     }
     /// The stacks that are told of a contract in these terms.
     fn stacks(&self, terms: workload::Terms) -> Vec<&'a str> {
-        self.names.iter().copied().filter(|name| workload::Terms::of(name) == terms).collect()
+        self.names
+            .iter()
+            .copied()
+            .filter(|name| workload::Terms::for_stack(name) == terms)
+            .collect()
     }
     fn parse(
         &self,

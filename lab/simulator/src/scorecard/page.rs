@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use iofair_draw::{Axis, COLOURS, Mark, Plot, escape, fill, picture};
+use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, escape, fill, picture};
 
 use super::score::{Grade, Score, Scorecard};
 use super::text::{HEADER, MEANINGS, cells, conditions, sentence};
@@ -79,19 +79,19 @@ fn push_kept(html: &mut String, card: &Scorecard) {
     ];
     let mut rows = Vec::new();
     for score in &card.scores {
-        for it in &score.kept {
-            let served = match it.served_ns {
+        for kept in &score.kept {
+            let served = match kept.served_ns {
                 None => "-".into(),
                 Some(served) if served.is_finite() => short(served / 1e6),
                 Some(_) => "never".into(),
             };
             let cells = vec![
                 score.stack.clone(),
-                it.neighbours.to_owned(),
-                format!("{:.2}", it.part),
-                format!("{:.2}", it.usage),
-                short(it.p99_ns / 1e6),
-                short(it.max_ns / 1e6),
+                kept.neighbours.to_owned(),
+                format!("{:.2}", kept.part),
+                format!("{:.2}", kept.usage),
+                short(kept.p99_ns / 1e6),
+                short(kept.max_ns / 1e6),
                 served,
             ];
             rows.push((cells, vec![None; header.len()]));
@@ -139,13 +139,16 @@ fn pareto(card: &Scorecard) -> String {
     let kinds = card.scores.first().map_or(0, |score| score.kept.len());
     let panel = |kind: usize| {
         let dot = |score: &Score| {
-            let it = &score.kept[kind];
+            let kept = &score.kept[kind];
             Mark::Dot {
-                at: (it.usage, it.part.max(PART_LEAST)),
+                at: (kept.usage, kept.part.max(PART_LEAST)),
                 style: fill(COLOURS[usize::from(!score.stack.contains("promise"))]),
                 radius: 4.0,
                 name: score.stack.clone(),
-                tip: format!("{}: {:.2} of the minimum, use {:.2}", score.stack, it.part, it.usage),
+                tip: format!(
+                    "{}: {:.2} of the minimum, use {:.2}",
+                    score.stack, kept.part, kept.usage
+                ),
             }
         };
         let most = card.scores.iter().map(|score| score.kept[kind].usage).fold(1.0, f64::max);
@@ -159,5 +162,6 @@ fn pareto(card: &Scorecard) -> String {
         }
     };
     let panels: Vec<Plot> = (0..kinds).map(panel).collect();
-    picture("Up and right is better", &[], (2, 470.0, 230.0), &panels)
+    let grid = Grid { columns: 2, width: 470.0, height: 230.0 };
+    picture("Up and right is better", &[], grid, &panels)
 }

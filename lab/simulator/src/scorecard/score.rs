@@ -72,8 +72,8 @@ impl Grade {
     /// Where small numbers are good.
     fn low(value: f64, (good, fair): (f64, f64)) -> Self {
         match value {
-            it if it <= good => Self::Good,
-            it if it <= fair => Self::Fair,
+            _ if value <= good => Self::Good,
+            _ if value <= fair => Self::Fair,
             _ => Self::Poor,
         }
     }
@@ -133,27 +133,27 @@ impl Score {
     }
     /// The worst index of all mixes.
     pub fn fairness(&self) -> f64 {
-        self.shares.iter().map(|it| it.jain).fold(1.0, f64::min)
+        self.shares.iter().map(|share| share.jain).fold(1.0, f64::min)
     }
     /// The lowest part of the minimum.
     pub fn part(&self) -> f64 {
-        self.kept.iter().map(|it| it.part).fold(f64::INFINITY, f64::min)
+        self.kept.iter().map(|kept| kept.part).fold(f64::INFINITY, f64::min)
     }
     /// Beside how many kinds of neighbours the minimum is kept.
     pub fn kept_count(&self) -> usize {
-        self.kept.iter().filter(|it| it.part >= KEPT).count()
+        self.kept.iter().filter(|kept| kept.part >= KEPT).count()
     }
     /// The lowest use of the drive.
     pub fn usage(&self) -> f64 {
-        self.kept.iter().map(|it| it.usage).fold(f64::INFINITY, f64::min)
+        self.kept.iter().map(|kept| kept.usage).fold(f64::INFINITY, f64::min)
     }
     /// The longest 99th percentile in nanoseconds.
     pub fn p99(&self) -> f64 {
-        self.kept.iter().map(|it| it.p99_ns).fold(0.0, f64::max)
+        self.kept.iter().map(|kept| kept.p99_ns).fold(0.0, f64::max)
     }
     /// The longest time until a reader that comes back is served, in nanoseconds.
     pub fn served(&self) -> f64 {
-        self.kept.iter().filter_map(|it| it.served_ns).fold(0.0, f64::max)
+        self.kept.iter().filter_map(|kept| kept.served_ns).fold(0.0, f64::max)
     }
     /// Grades of overhead, fairness, minimum, use, latency and bursts.
     pub fn grades(&self, card: &Scorecard) -> [Grade; 6] {
@@ -177,8 +177,8 @@ mod tests {
     /// Goal: grades have the right direction. Method: numbers on both sides of each bound.
     #[test]
     fn grades_have_a_direction() {
-        let low = [0.01, 0.05, 0.5].map(|it| Grade::low(it, (0.03, 0.1)));
-        let high = [0.99, 0.9, 0.5].map(|it| Grade::high(it, (0.97, 0.8)));
+        let low = [0.01, 0.05, 0.5].map(|value| Grade::low(value, (0.03, 0.1)));
+        let high = [0.99, 0.9, 0.5].map(|value| Grade::high(value, (0.97, 0.8)));
         assert_eq!(low, [Grade::Good, Grade::Fair, Grade::Poor]);
         assert_eq!(high, low);
     }

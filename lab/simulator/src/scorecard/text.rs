@@ -98,13 +98,13 @@ pub(super) fn cells(card: &Scorecard, score: &Score, marks: bool) -> [String; 7]
 pub(super) fn sentence(card: &Scorecard) -> String {
     let all = |score: &&Score| score.kept_count() == score.kept.len();
     let keeping: Vec<&Score> = card.scores.iter().filter(all).collect();
-    let kinds = card.scores.first().map_or(0, |it| it.kept.len());
+    let kinds = card.scores.first().map_or(0, |score| score.kept.len());
     match keeping.iter().max_by(|a, b| a.usage().total_cmp(&b.usage())) {
         Some(best) => {
             let others: Vec<String> = keeping
                 .iter()
-                .filter(|it| it.stack != best.stack)
-                .map(|it| format!("{} keeps it at {:.2}", it.stack, it.usage()))
+                .filter(|score| score.stack != best.stack)
+                .map(|score| format!("{} keeps it at {:.2}", score.stack, score.usage()))
                 .collect();
             let rest = match others.is_empty() {
                 true => "no other stack here keeps it".to_owned(),

@@ -35,8 +35,8 @@ impl Terms {
     pub(super) const ALL: [Self; 3] = [Self::Minimum, Self::Latency, Self::Low];
 
     /// Those of a stack, by the throttles in its name.
-    pub(super) fn of(stack: &str) -> Self {
-        let has = |name| stack.split(['+', '-']).any(|it| it == name);
+    pub(super) fn for_stack(stack: &str) -> Self {
+        let has = |name| stack.split(['+', '-']).any(|part| part == name);
         match (has("lat"), has("low")) {
             (true, _) => Self::Latency,
             (_, true) => Self::Low,
@@ -92,15 +92,15 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn of(alone: &Results) -> Self {
+    pub(super) fn from_results(alone: &Results) -> Self {
         let rate = |variant: usize| mean(alone.repeats(variant, 0), &total);
         let latency = |of: &dyn Fn(&Outcome) -> f64| mean(alone.repeats(0, 0), of);
         let requests = |variant| rate(variant) / 4096.0;
         Self {
             alone: Alone {
                 reader_bytes_per_s: rate(0),
-                reader_mean_ns: latency(&|it| it.clients[0].latency.mean() as f64),
-                reader_p99_ns: latency(&|it| it.clients[0].latency.quantile(990_000) as f64),
+                reader_mean_ns: latency(&|run| run.clients[0].latency.mean() as f64),
+                reader_p99_ns: latency(&|run| run.clients[0].latency.quantile(990_000) as f64),
             },
             kinds: [rate(1), rate(2), rate(3)],
             model: [rate(4), requests(5), requests(9), rate(6), requests(7), requests(8)],
@@ -117,7 +117,7 @@ impl Facts {
 
 /// Bytes a second of all clients.
 pub(super) fn total(outcome: &Outcome) -> f64 {
-    let bytes: u64 = outcome.clients.iter().map(|it| it.bytes).sum();
+    let bytes: u64 = outcome.clients.iter().map(|client| client.bytes).sum();
     bytes as f64 / seconds(outcome.time)
 }
 
@@ -133,7 +133,7 @@ pub(super) fn seconds(time: Nanos) -> f64 {
 
 /// What all experiments begin with.
 pub(super) fn head(drive: &str, times: &Times, stacks: &[&str]) -> String {
-    let quoted: Vec<String> = stacks.iter().map(|it| format!("{it:?}")).collect();
+    let quoted: Vec<String> = stacks.iter().map(|stack| format!("{stack:?}")).collect();
     format!(
         "title = \"a scorecard\"\nsource = \"iofair-lab compare\"\nbasis = \"own\"\ndrive = {drive:?}\n\
          time = \"{}ns\"\nramp = \"{}ns\"\ninterval = \"{}ns\"\nstacks = [{}]\n",
@@ -176,7 +176,7 @@ pub(super) fn questions(facts: &Facts, terms: Terms, times: &Times) -> [(String,
 /// Parameters that a careful operator would set.
 fn policies(facts: &Facts) -> String {
     let [rbps, rseqiops, rrandiops, wbps, wseqiops, wrandiops] =
-        facts.model.map(|it| (it as u64).max(1));
+        facts.model.map(|number| (number as u64).max(1));
     format!(
         "[policy.bfq]\nlow_latency = false\n[policy.io-cost]\nrbps = \"{rbps}B/s\"\nrseqiops = {rseqiops}\n\
          rrandiops = {rrandiops}\nwbps = \"{wbps}B/s\"\nwseqiops = {wseqiops}\nwrandiops = {wrandiops}\nrpct = 95\n\
@@ -216,7 +216,7 @@ const KINDS: [(&str, &str, u32); 3] =
 
 fn fairness() -> String {
     let mut text: String =
-        (0..4).map(|it| client(&it.to_string(), "randread", "4KiB", 32)).collect();
+        (0..4).map(|number| client(&number.to_string(), "randread", "4KiB", 32)).collect();
     for (name, clients) in FAIRNESS {
         let _ = writeln!(text, "[[variant]]\nname = \"{name}\"");
         for (index, (kind, weight)) in clients.into_iter().enumerate() {

@@ -66,7 +66,7 @@ fn build_over<'a>(
     facts.max_request = facts.max_request.min(scenario.host.max_request);
     let geometry = controllers::split(scenario);
     let stripe = scenario.stripe.map(|stripe| stripe.geometry);
-    let capacity = geometry.map_or(facts.capacity, |it| it.capacity(facts.capacity));
+    let capacity = geometry.map_or(facts.capacity, |geometry| geometry.capacity(facts.capacity));
     let stack_tags = scenario.stack.tags(&facts);
     let setup = Setup {
         facts,
@@ -92,7 +92,7 @@ fn build_over<'a>(
     let threads = threads(&specs, &clients, &mut controllers)?;
     let flushers = Flushers::new(scenario, &specs, &clients, &mut controllers)?;
     let actor = (specs.len() + flushers.count()) as u32;
-    let journal = journal(scenario, &mut controllers, (actor, capacity))?;
+    let journal = journal(scenario, &mut controllers, actor, capacity)?;
     let longest = scenario.host.writeback_request.min(facts.max_request);
     let collect_window = scenario.host.collect_window;
     let (first_actor, pages) = (specs.len() as u32, scenario.host.memory / (PAGE * 512));
@@ -121,7 +121,8 @@ fn build_over<'a>(
     let mut engine = Engine::new(parts);
     changes.start(&mut engine);
     cache.start(&mut engine);
-    for (process, spec) in processes.iter().zip(&specs).filter(|it| it.0.base.step.is_none()) {
+    let specified = processes.iter().zip(&specs);
+    for (process, spec) in specified.filter(|(process, _)| process.base.step.is_none()) {
         for slot in 0..process.slots() {
             let token = Token { actor: process.base.actor, slot };
             engine.wake(start(scenario, spec, process.base.actor), token);
@@ -139,7 +140,7 @@ fn shared_path(
     specs: &[Spec<'_>],
     flushers: &Flushers<'_>,
 ) -> Option<SharedPath> {
-    let caching = specs.iter().map(|it| match &it.client.job {
+    let caching = specs.iter().map(|spec| match &spec.client.job {
         job if !job.buffered => Caching::Direct,
         job if job.pattern.is_sequential() => Caching::Sequential,
         _ => Caching::Random,
@@ -153,7 +154,8 @@ fn shared_path(
 fn journal(
     scenario: &Scenario,
     controllers: &mut Controllers,
-    (actor, capacity): (u32, Sectors),
+    actor: u32,
+    capacity: Sectors,
 ) -> Result<Option<Journal>, RunError> {
     let Some(JournalSpec { group, barrier }) = &scenario.host.journal else { return Ok(None) };
     let client = controllers.add_client(controllers.find(group)?, Priority::default())?;
@@ -216,7 +218,7 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     for client in &scenario.clients {
         let refuse = |what| Err(RunError::Job { client: client.name.clone(), what });
         let job = &client.job;
-        let lengths = job.calls.sizes.iter().flatten().map(|it| it.0).chain([job.block]);
+        let lengths = job.calls.sizes.iter().flatten().map(|size| size.0).chain([job.block]);
         let fits = |length: Sectors| length > Sectors::ZERO && length <= client.file_size;
         if !lengths.clone().all(fits) {
             return refuse("a block is at least one sector and at most the file");

@@ -50,7 +50,7 @@ impl Changes {
         let mut all = Vec::new();
         for Change { at, what } in std::mem::take(&mut scenario.changes) {
             let What::Contract { group, contract } = what else { continue };
-            let found = scenario.groups.iter_mut().find(|it| it.name == group);
+            let found = scenario.groups.iter_mut().find(|known| known.name == group);
             found.ok_or(RunError::NoGroup(group))?.contract = *contract;
             let next = groups(&scenario, worst_case)?;
             let mut updates = Vec::new();

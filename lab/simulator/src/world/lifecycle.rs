@@ -29,7 +29,8 @@ impl World<'_> {
             let awaited = process.base.step.and_then(|step| step.after).unwrap_or_default();
             if known.0 != awaited {
                 let mut range = awaited.0..awaited.0 + awaited.1;
-                let runs = range.any(|it| self.processes[it as usize].base.ended.is_none());
+                let runs =
+                    range.any(|process| self.processes[process as usize].base.ended.is_none());
                 known = (awaited, runs);
             }
             if known.1 {
@@ -80,14 +81,14 @@ impl World<'_> {
         if exit == Exit::All {
             steps.later.clear();
         }
-        for process in self.processes.iter_mut().map(|it| &mut it.base) {
-            let own = process.step.filter(|it| it.number == step.number);
+        for process in self.processes.iter_mut().map(|process| &mut process.base) {
+            let own = process.step.filter(|own| own.number == step.number);
             let own = own.filter(|_| process.ended.is_none());
-            let same = own.is_some_and(|it| exit != Exit::Group || it.group == step.group);
+            let same = own.is_some_and(|own| exit != Exit::Group || own.group == step.group);
             if same {
                 process.stop_now(now);
                 steps.running -= 1;
-                steps.waiting.retain(|it| *it != process.actor);
+                steps.waiting.retain(|actor| *actor != process.actor);
             }
         }
     }

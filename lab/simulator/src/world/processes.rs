@@ -182,11 +182,11 @@ impl Builder<'_> {
         let ramp_end = Instant::ZERO + self.scenario.ramp;
         let (job, calls) = (&spec.job, &spec.job.calls);
         let directions = calls.directions(job.pattern.writes());
-        let used = Direction::ALL.into_iter().filter(|it| directions[it.index()]);
+        let used = Direction::ALL.into_iter().filter(|direction| directions[direction.index()]);
         let limit = Limit {
             bytes: calls.bytes_max.unwrap_or(u64::MAX),
             calls: calls.calls_max.unwrap_or(u64::MAX),
-            least: used.map(|it| least(job, it).bytes()).min().unwrap_or(1),
+            least: used.map(|direction| least(job, direction).bytes()).min().unwrap_or(1),
             last_is_whole: calls.last_is_whole,
         };
         let mut random = Random::new(*seed, stream);

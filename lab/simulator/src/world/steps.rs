@@ -27,7 +27,7 @@ impl Steps {
         steps.sort_unstable();
         let mut later: Vec<Vec<u32>> = Vec::new();
         for same in steps.chunk_by(|a, b| a.0 == b.0) {
-            later.push(same.iter().map(|it| it.1).collect());
+            later.push(same.iter().map(|process| process.1).collect());
         }
         later.reverse();
         Some(Self { later, running: 0, waiting: Vec::new() })

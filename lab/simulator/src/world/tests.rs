@@ -437,7 +437,7 @@ fn dirty_pages_stay_below_the_limit() {
     assert!(written > 98_000_000, "{written}");
     let each: Vec<u64> = outcome.clients.iter().map(|c| c.bytes / 10).collect();
     assert!(each.iter().all(|rate| (20_000_000..30_000_000).contains(rate)), "{each:?}");
-    let at_the_drive: Option<u64> = outcome.clients.iter().map(|it| it.drive_bytes).sum();
+    let at_the_drive: Option<u64> = outcome.clients.iter().map(|client| client.drive_bytes).sum();
     assert_eq!(
         at_the_drive,
         Some(outcome.drive.written_bytes),

@@ -63,7 +63,8 @@ impl Case {
             let client = draw_client(&mut random, format!("other{index}"), false, disk);
             clients.push(client);
         }
-        let writes = clients[..promised as usize].iter().any(|it| it.keys.contains("write"));
+        let writes =
+            clients[..promised as usize].iter().any(|client| client.keys.contains("write"));
         let all = match (disk, writes) {
             (true, _) => PARTS_DISK,
             (_, true) => PARTS_WRITES,
@@ -80,8 +81,10 @@ impl Case {
     pub(crate) fn with_latencies(&self) -> Self {
         let mut random = Random::new(self.seed, 8);
         let mut case = self.clone();
-        let readers =
-            case.clients.iter_mut().filter(|it| !it.promised && it.keys.contains("read\""));
+        let readers = case
+            .clients
+            .iter_mut()
+            .filter(|client| !client.promised && client.keys.contains("read\""));
         for reader in readers {
             let micros = if self.disk {
                 random.between(20, 200) * 1000
@@ -96,7 +99,7 @@ impl Case {
         self.clients.iter().any(|client| client.keys.contains("latency"))
     }
     /// What kind of drive it has, as in reproduction/evidence/search.csv.
-    pub(crate) fn on(&self) -> &'static str {
+    pub(crate) fn drive_kind(&self) -> &'static str {
         match self.disk {
             true => "disk",
             false if self.seed >= VOLUMES => "volume",

@@ -189,7 +189,7 @@ pub(crate) fn judge(case: &Case, stack: &str, quick: bool) -> Verdict {
         }
     }
     let text = keep::experiment(case, &minimums, &findings);
-    Verdict { seed: case.seed, on: case.on(), drive: case.drive.clone(), text, findings }
+    Verdict { seed: case.seed, on: case.drive_kind(), drive: case.drive.clone(), text, findings }
 }
 
 fn faults(case: &Case, alone: &[u64], minimums: &[u64], outcome: &Outcome) -> Vec<Finding> {

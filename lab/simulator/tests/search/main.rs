@@ -171,7 +171,8 @@ fn random_cases_with_latencies_keep_minimums() {
 #[test]
 fn the_search_finds_broken_promises() {
     let verdicts = search(1, 8, "none-none", false);
-    let broken = |it: &Verdict| it.findings.iter().any(|finding| finding.kind() == Kind::Broken);
+    let broken =
+        |verdict: &Verdict| verdict.findings.iter().any(|finding| finding.kind() == Kind::Broken);
     let broken = verdicts.iter().filter(|verdict| broken(verdict)).count();
     assert!(broken >= 4, "{broken} of 8");
 }

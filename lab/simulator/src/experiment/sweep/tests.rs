@@ -24,7 +24,7 @@ fn any_key_is_swept() {
     let both =
         sweep("policy.bfq.slice_idle", "['0s', '8ms']") + &sweep("client.a.weight", "[100, 300]");
     let experiment = read(&both).expect("a good file");
-    let names: Vec<_> = experiment.variants.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<_> = experiment.variants.iter().map(|variant| variant.name.as_str()).collect();
     assert_eq!(names.len(), 8);
     assert_eq!(names[1], "x, policy.bfq.slice_idle=0s, client.a.weight=300");
     let swept = &experiment.variants[6].swept;
@@ -63,7 +63,7 @@ fn mistakes_in_sweeps_are_found() {
         let error = read(&sweep(key, values)).expect_err(key);
         assert!(error.contains(says) && error.contains("e.toml:1"), "{error}");
     }
-    let many: Vec<String> = (1..=40).map(|it| it.to_string()).collect();
+    let many: Vec<String> = (1..=40).map(|number| number.to_string()).collect();
     let large = sweep("client.a.weight", &format!("[{}]", many.join(", ")));
     let large = large + &sweep("group.g.weight", &format!("[{}]", many.join(", ")));
     let error = read(&large).expect_err("1,600 points");
@@ -79,11 +79,13 @@ fn a_sample_is_a_latin_hypercube() {
     let read = || parse("e.toml", &text, &Overrides::default()).expect("a good file");
     let experiment = read();
     let of = |key: usize, value: &str| {
-        experiment.variants.iter().filter(|it| it.swept[key].1 == value).count()
+        experiment.variants.iter().filter(|variant| variant.swept[key].1 == value).count()
     };
     assert_eq!(experiment.variants.len(), 16, "two variants, eight points");
     assert_eq!((of(0, "1"), of(0, "4"), of(1, "1"), of(1, "8")), (4, 4, 2, 2));
-    let names = |it: &Experiment| it.variants.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    let names = |experiment: &Experiment| {
+        experiment.variants.iter().map(|variant| variant.name.clone()).collect::<Vec<_>>()
+    };
     assert_eq!(names(&experiment), names(&read()));
 }
 
@@ -94,7 +96,7 @@ fn a_command_line_sweeps() {
     let claim = "[[expect]]\nkind = 'at_least'\nvariant = 'x'\nstack = 'none-none'\nof = 'a'\n\
                  value = '1MB/s'\nbasis = 'own'\n";
     let with = |sweeps: &[&str]| {
-        let sweeps = sweeps.iter().map(|it| (*it).to_owned()).collect();
+        let sweeps = sweeps.iter().map(|sweep| (*sweep).to_owned()).collect();
         let overrides = Overrides { sweeps, ..Overrides::default() };
         parse("e.toml", &format!("{FILE}{claim}"), &overrides)
     };
@@ -113,7 +115,10 @@ fn an_experiment_that_was_fitted_on_is_swept() {
     let path = Path::new("../../reproduction/experiments/article-2018/figure-1.toml");
     let sweeps = vec!["policy.bfq.slice_idle=0s,8ms".to_owned()];
     let plain = crate::experiment::read(path, &Overrides::default()).expect("a good file");
-    assert!(plain.variants.iter().any(|it| !it.fitted_on.is_empty()), "the profile names it");
+    assert!(
+        plain.variants.iter().any(|variant| !variant.fitted_on.is_empty()),
+        "the profile names it"
+    );
     let overrides = Overrides { sweeps, ..Overrides::default() };
     let swept = crate::experiment::read(path, &overrides).expect("a good sweep");
     assert_eq!(swept.variants.len(), 2 * plain.variants.len());

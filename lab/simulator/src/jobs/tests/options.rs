@@ -129,10 +129,10 @@ fn the_page_cache_can_be_left_out() {
     for rw in ["rw", "read:8k"] {
         let text = format!("[a]\nsize=1m\nrw={rw}\n");
         assert!(refused(&text).contains("no model of read-ahead"), "{}", refused(&text));
-        let it = experiment(&text, &overrides);
-        assert!(!it.variants[0].clients[0].job.buffered);
+        let resolved = experiment(&text, &overrides);
+        assert!(!resolved.variants[0].clients[0].job.buffered);
         let wanted = format!("LEFT OUT, although fio would do it: the page cache of rw={rw}.");
-        assert!(it.note.contains(&wanted), "{}", it.note);
+        assert!(resolved.note.contains(&wanted), "{}", resolved.note);
     }
 }
 
@@ -200,8 +200,8 @@ fn jobs_begin_and_end_with_others() {
     let text = "[global]\nrw=randread\ndirect=1\nsize=1m\n[a]\nnumjobs=2\n[b]\nwait_for=a\n[c]\nwait_for=b\n\
         [long]\ntime_based\nruntime=5\n";
     let outcome = run(text);
-    let times: Vec<f64> = outcome.clients.iter().map(|it| it.time.0 as f64 / 1e9).collect();
-    assert!(outcome.clients.iter().all(|it| it.bytes >= 1 << 20));
+    let times: Vec<f64> = outcome.clients.iter().map(|client| client.time.0 as f64 / 1e9).collect();
+    assert!(outcome.clients.iter().all(|client| client.bytes >= 1 << 20));
     assert!((outcome.time.0 as f64 / 1e9 - times[4]).abs() < 0.01, "{times:?}");
     let alone = run(
         "[a]\nrw=randread\ndirect=1\nsize=1m\nnumjobs=2\n[b]\nrw=randread\ndirect=1\nsize=1m\nwait_for=a\n",
@@ -219,7 +219,7 @@ fn jobs_begin_and_end_with_others() {
         let told = outcome
             .clients
             .iter()
-            .map(|it| if it.calls == 0 { 0.0 } else { it.time.0 as f64 / 1e9 });
+            .map(|client| if client.calls == 0 { 0.0 } else { client.time.0 as f64 / 1e9 });
         told.map(f64::round).collect::<Vec<_>>()
     };
     assert_eq!(seconds("group"), [1.0, 1.0, 2.0, 1.0]);
@@ -253,7 +253,7 @@ fn arrivals_are_drawn() {
     let spread = |options: &str| {
         let client = run(&format!("{text}{options}\n")).clients.remove(0);
         assert!(client.calls.abs_diff(5_000) < 250, "{}", client.calls);
-        let calls = client.series.iter().map(|it| it.calls.abs_diff(50));
+        let calls = client.series.iter().map(|interval| interval.calls.abs_diff(50));
         calls.sum::<u64>()
     };
     assert!(spread("") < 20 && spread("rate_process=poisson") > 200);
@@ -395,11 +395,11 @@ fn unsupported_options_can_be_left_out() {
         assert!(error.contains(part), "{part}: {error}");
     }
     let overrides = Overrides { ignore_unsupported: true, ..Overrides::default() };
-    let it = experiment(text, &overrides);
-    assert_eq!(it.variants[0].subjects, ["a"]);
+    let resolved = experiment(text, &overrides);
+    assert_eq!(resolved.variants[0].subjects, ["a"]);
     let note = "a: its 8 files are one of their size. Without effect here: hipri. LEFT OUT, although fio would do it: \
         ioengine=cpuio, the order of files of nrfiles=8, verify=md5.";
-    assert_eq!(it.note, note);
+    assert_eq!(resolved.note, note);
     let reads = experiment("[a]\nsize=1m\nverify=md5\n", &Overrides::default());
     assert_eq!(reads.note, "a: verify=md5 makes no calls and takes no time.");
     let wrong = parse("job.fio", "[a]\nsize=1q\nverify=md5\n", &overrides).expect_err("a slip");
@@ -412,14 +412,14 @@ fn unsupported_options_can_be_left_out() {
 #[test]
 fn settings_are_options_of_jobs() {
     let settings = ["size=4m", "drive=samsung-970-pro", "bs=8k"].map(str::to_owned).to_vec();
-    let it = experiment("[a]\nbs=4k\n[b]\n", &Overrides { settings, ..Overrides::default() });
-    let variant = &it.variants[0];
+    let resolved = experiment("[a]\nbs=4k\n[b]\n", &Overrides { settings, ..Overrides::default() });
+    let variant = &resolved.variants[0];
     assert_eq!(variant.drive, "samsung-970-pro");
     assert!(
         variant
             .clients
             .iter()
-            .all(|it| it.file_size.bytes() == 4 << 20 && it.job.block.bytes() == 8192)
+            .all(|client| client.file_size.bytes() == 4 << 20 && client.job.block.bytes() == 8192)
     );
 }
 
@@ -438,7 +438,7 @@ fn json_has_each_jobs_own_rate() {
         assert!((seconds - wanted).abs() < 0.05, "{seconds}");
         let of = |name: &str| {
             let numbers = json["statistics"].as_array().expect("numbers");
-            let found = numbers.iter().find(|it| it["of"] == name).expect(name);
+            let found = numbers.iter().find(|row| row["of"] == name).expect(name);
             number(&found["mean"])
         };
         let name = client["name"].as_str().expect("a name");

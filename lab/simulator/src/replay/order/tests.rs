@@ -44,9 +44,9 @@ fn sent(mut order: Order<Listed>, latency: u64) -> Vec<u64> {
     let mut times = BTreeMap::new();
     loop {
         order.fill().unwrap();
-        let next = order.next_due().into_iter().chain(flying.first().map(|it| it.0)).min();
+        let next = order.next_due().into_iter().chain(flying.first().map(|flying| flying.0)).min();
         let Some(now) = next else { break };
-        while flying.first().is_some_and(|it| it.0 <= now) {
+        while flying.first().is_some_and(|flying| flying.0 <= now) {
             let (_, number) = flying.pop_first().unwrap();
             order.on_completed(number, now);
         }
@@ -58,7 +58,7 @@ fn sent(mut order: Order<Listed>, latency: u64) -> Vec<u64> {
         }
     }
     assert!(order.held.is_empty() && order.followers.is_empty(), "nothing is left");
-    let open: usize = order.histories.values().map(|it| it.open.len() + 2).sum();
+    let open: usize = order.histories.values().map(|history| history.open.len() + 2).sum();
     assert!(order.progress.len() <= open, "{} of {open}", order.progress.len());
     times.into_values().collect()
 }

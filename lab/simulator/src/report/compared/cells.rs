@@ -21,9 +21,9 @@ const TITLE: f64 = 8.4;
 /// The table as a picture; none if fewer than two numbers are read at one place of a run.
 pub(super) fn cells(summary: &Summary, all: &[Compared<'_>]) -> Option<String> {
     let (mut rows, mut columns): (Vec<(&str, &str)>, Vec<String>) = (Vec::new(), Vec::new());
-    for it in all {
-        let Some(column) = column(it) else { continue };
-        let row = row(it);
+    for compared in all {
+        let Some(column) = column(compared) else { continue };
+        let row = row(compared);
         if !rows.contains(&row) {
             rows.push(row);
         }
@@ -64,17 +64,17 @@ pub(super) fn cells(summary: &Summary, all: &[Compared<'_>]) -> Option<String> {
     Some(svg.file(&summary.title, (wide, high)))
 }
 
-fn row<'a>(it: &Compared<'a>) -> (&'a str, &'a str) {
-    (&it.claim.variant, &it.claim.stack)
+fn row<'a>(compared: &Compared<'a>) -> (&'a str, &'a str) {
+    (&compared.claim.variant, &compared.claim.stack)
 }
 
 fn name((variant, stack): &(&str, &str)) -> String {
     if variant.is_empty() { (*stack).to_owned() } else { format!("{variant}, {stack}") }
 }
 
-fn column(it: &Compared<'_>) -> Option<String> {
-    let quantity = it.claim.quantity.as_ref()?;
-    Some(format!("{quantity} {}", it.claim.unit))
+fn column(compared: &Compared<'_>) -> Option<String> {
+    let quantity = compared.claim.quantity.as_ref()?;
+    Some(format!("{quantity} {}", compared.claim.unit))
 }
 
 fn cell(svg: &mut Svg, compared: &Compared<'_>, (x, y): (f64, f64), width: f64) {

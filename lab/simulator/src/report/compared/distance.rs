@@ -20,7 +20,7 @@ impl Distance {
     pub(super) const ALL: [Self; 4] = [Self::Near, Self::Close, Self::Off, Self::Far];
 
     /// By the larger of both divided by the smaller one.
-    pub(super) fn of(published: f64, got: f64) -> Self {
+    pub(super) fn between(published: f64, got: f64) -> Self {
         let factor = (got / published).max(published / got);
         match () {
             () if factor <= 1.05 => Self::Near,
@@ -66,7 +66,7 @@ pub(super) struct Compared<'a> {
 
 impl Compared<'_> {
     pub(super) fn distance(&self) -> Distance {
-        Distance::of(self.published, self.claim.got)
+        Distance::between(self.published, self.claim.got)
     }
     /// The smallest and largest of the repeats, if they differ.
     pub(super) fn spread(&self) -> Option<(f64, f64)> {
@@ -116,9 +116,9 @@ mod tests {
     #[test]
     fn distances_are_factors() {
         let cases = [(100.0, 104.0), (100.0, 90.0), (100.0, 75.0), (100.0, 60.0)];
-        assert_eq!(cases.map(|(a, b)| Distance::of(a, b)), Distance::ALL);
+        assert_eq!(cases.map(|(a, b)| Distance::between(a, b)), Distance::ALL);
         assert_eq!(
-            (Distance::of(0.0, 0.0), Distance::of(1.0, 0.0)),
+            (Distance::between(0.0, 0.0), Distance::between(1.0, 0.0)),
             (Distance::Far, Distance::Far)
         );
     }

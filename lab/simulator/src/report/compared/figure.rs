@@ -80,11 +80,11 @@ fn plot(svg: &mut Svg, unit: &str, lines: &[&Compared<'_>], top: f64) {
             svg.path(&format!("M8 {top:.1}H{right:.0}"), "stroke=\"#d9d9d9\"", "");
         }
         variant = Some(&compared.claim.variant);
-        line(svg, compared, (&axis, y));
+        line(svg, compared, &axis, y);
     }
 }
 
-fn line(svg: &mut Svg, compared: &Compared<'_>, (axis, y): (&Axis, f64)) {
+fn line(svg: &mut Svg, compared: &Compared<'_>, axis: &Axis, y: f64) {
     let x = |value: f64| across(axis, value);
     let claim = compared.claim;
     if claim.low.is_some() || claim.high.is_some() {

@@ -1,6 +1,6 @@
 //! All published numbers of all sources in one picture: ours against theirs, a plot for each kind of number.
 
-use iofair_draw::{Axis, COLOURS, Mark, Plot, fill, picture};
+use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, fill, picture};
 
 use super::distance::compared;
 use crate::report::summary::Summary;
@@ -18,7 +18,8 @@ const FITTED: &str = COLOURS[2];
 pub fn scatter(summaries: &[Summary]) -> String {
     let panels: Vec<Plot> = (0..PLOTS.len()).filter_map(|kind| panel(summaries, kind)).collect();
     let legend = [("held-out", HELD_OUT), ("fitted", FITTED)];
-    picture("Ours against what is published", &legend, (3, 330.0, 330.0), &panels)
+    let grid = Grid { columns: 3, width: 330.0, height: 330.0 };
+    picture("Ours against what is published", &legend, grid, &panels)
 }
 
 /// Which plot a unit is in, and the factor to the plot's unit.
@@ -35,12 +36,13 @@ fn place(unit: &str) -> (usize, f64) {
 fn panel(summaries: &[Summary], kind: usize) -> Option<Plot> {
     let mut dots = Vec::new();
     for summary in summaries {
-        for it in compared(summary) {
-            let (own, factor) = place(it.claim.unit);
-            let (published, got) = (it.published * factor, it.claim.got * factor);
+        for compared in compared(summary) {
+            let claim = compared.claim;
+            let (own, factor) = place(claim.unit);
+            let (published, got) = (compared.published * factor, claim.got * factor);
             if own == kind && published > 0.0 && got > 0.0 && got.is_finite() {
-                let tip = format!("{} {}: {}", summary.name, it.claim.variant, it.claim.text);
-                dots.push((it.claim.fitted, (published, got), tip));
+                let tip = format!("{} {}: {}", summary.name, claim.variant, claim.text);
+                dots.push((claim.fitted, (published, got), tip));
             }
         }
     }

@@ -22,7 +22,7 @@ fn a_drive_slows_down() {
     run.interval = Some(us(10_000));
     run.changes = vec![Change { at: us(10_000), what: What::Speed(50) }];
     let outcome = run_fixed(&run, us(90));
-    let calls: Vec<u64> = outcome.clients[0].series.iter().map(|it| it.calls).collect();
+    let calls: Vec<u64> = outcome.clients[0].series.iter().map(|interval| interval.calls).collect();
     assert_eq!(calls, [100, 52]);
     assert_eq!(outcome.drive.series, [100 * 4096, 52 * 4096]);
     run.changes.clear();
@@ -41,7 +41,7 @@ fn a_ceiling_rises() {
     run.changes = vec![contract(Nanos::from_secs(2), "one", ceiling(20_000_000))];
     run.interval = Some(Nanos::from_secs(1));
     let outcome = run_fixed(&run, us(100));
-    let rates: Vec<u64> = outcome.clients[0].series.iter().map(|it| it.bytes).collect();
+    let rates: Vec<u64> = outcome.clients[0].series.iter().map(|interval| interval.bytes).collect();
     for (rate, due) in rates.iter().zip([10_000_000u64, 10_000_000, 20_000_000, 20_000_000]) {
         assert!(rate.abs_diff(due) < due / 20, "{rates:?}");
     }

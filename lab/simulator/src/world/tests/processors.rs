@@ -19,7 +19,7 @@ fn readers(count: u32, depth: u32, processors: Option<Processors>) -> Outcome {
 fn calls(outcome: &Outcome) -> u64 {
     outcome.clients.iter().map(|client| client.calls).sum()
 }
-fn two() -> Processors {
+fn two_processors() -> Processors {
     let work = work(6, 4);
     let (client, worker, server) = (work, work, work);
     Processors {
@@ -39,7 +39,7 @@ fn two() -> Processors {
 /// is in the drive; 90 us of the drive.
 #[test]
 fn a_lone_request_wakes_everyone() {
-    let outcome = readers(1, 1, Some(two()));
+    let outcome = readers(1, 1, Some(two_processors()));
     assert_eq!(outcome.clients[0].latency.max(), 164_000);
     assert_eq!(calls(&outcome), 1_000_000 / 164);
 }
@@ -51,12 +51,12 @@ fn bytes_take_time() {
     let mut reader = client("reader", job(Pattern::RandomRead, 256, false));
     reader.job.depth = 1;
     let mut run = scenario(vec![reader], Nanos::from_secs(1));
-    let server = Work { per_mib: us(400), ..two().server };
+    let server = Work { per_mib: us(400), ..two_processors().server };
     run.host.turnaround = Nanos::ZERO;
-    run.host.processors = Some(Processors { server, ..two() });
+    run.host.processors = Some(Processors { server, ..two_processors() });
     assert_eq!(run_fixed(&run, us(90)).clients[0].latency.max(), 264_000);
     // What overlaps the drive's time costs a lone reader nothing, up to that time.
-    run.host.processors = Some(Processors { server, overlap: us(320), ..two() });
+    run.host.processors = Some(Processors { server, overlap: us(320), ..two_processors() });
     assert_eq!(run_fixed(&run, us(90)).clients[0].latency.max(), 184_000);
 }
 
@@ -64,11 +64,14 @@ fn bytes_take_time() {
 /// works in batches, and neither gets more than the processors have time for. Method: 64 clients, and one with 64 in flight.
 #[test]
 fn batches_save_processor_time() {
-    let (many, deep) = (calls(&readers(64, 1, Some(two()))), calls(&readers(1, 64, Some(two()))));
+    let (many, deep) = (
+        calls(&readers(64, 1, Some(two_processors()))),
+        calls(&readers(1, 64, Some(two_processors()))),
+    );
     // A request takes at least 12 us of two processors.
     assert!(deep > many && deep <= 2_000_000 / 12, "{deep} {many}");
     assert!(many > 50_000, "{many}");
-    let one = Processors { count: 1, ..two() };
+    let one = Processors { count: 1, ..two_processors() };
     let alone = calls(&readers(1, 64, Some(one)));
     assert!(alone <= 1_000_000 / 12 && alone * 3 < deep * 2, "{alone} {deep}");
 }
@@ -85,7 +88,7 @@ fn processors_without_costs_change_nothing() {
 /// Threads that take no time, on this many processors.
 fn free(count: u32) -> Processors {
     let (client, worker, server) = (work(0, 0), work(0, 0), work(0, 0));
-    Processors { count, idle_exit: Nanos::ZERO, client, worker, server, ..two() }
+    Processors { count, idle_exit: Nanos::ZERO, client, worker, server, ..two_processors() }
 }
 
 /// Goal: copies out of the page cache share the processors, and what a call waits for one is part of its time. Method: two readers
@@ -98,11 +101,11 @@ fn copies_share_the_processors() {
         let mut run = scenario(vec![reader], Nanos::from_secs(1));
         run.host.processors = Some(free(count));
         let outcome = run_fixed(&run, us(90));
-        for it in &outcome.clients {
-            let inside = it.latency.mean() * it.calls;
+        for client in &outcome.clients {
+            let inside = client.latency.mean() * client.calls;
             assert!((950_000_000..=1_010_000_000).contains(&inside), "{inside}");
         }
-        outcome.clients.iter().map(|it| it.bytes).sum::<u64>() >> 18
+        outcome.clients.iter().map(|client| client.bytes).sum::<u64>() >> 18
     };
     let (one, both) = (windows(1), windows(2));
     assert!((1_500..=1_590).contains(&one), "{one}");
@@ -134,7 +137,7 @@ fn new_pages_take_time() {
         let reader = client("reader", job(Pattern::RandomRead, 256, buffered));
         let mut run = scenario(vec![reader], Nanos::from_secs(1));
         run.host.turnaround = Nanos::ZERO;
-        run.host.processors = Some(Processors { new_pages: us(400), ..two() });
+        run.host.processors = Some(Processors { new_pages: us(400), ..two_processors() });
         run_fixed(&run, us(90)).clients[0].latency.max()
     };
     assert_eq!((of(false), of(true)), (164_000, 264_000));
