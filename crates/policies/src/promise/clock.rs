@@ -41,10 +41,10 @@
 use alloc::vec::Vec;
 
 use super::group_clock::{Clock, DueKey, Group, NOWHERE, WHOLE};
-use super::requests::{DATA, Kind, QueueState, Requests, STATES};
+use super::requests::{Command, DATA, Kind, QueueState, Requests, STATES};
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, Tree};
-use iofair_core::minimum::{Amount, Minimum};
+use iofair_core::minimum::Minimum;
 use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 
@@ -324,21 +324,16 @@ impl Clocks {
         self.used = now;
         self.put(group, id);
     }
-    /// A command with this amount is dispatched; `all`: it is the last piece of its request.
-    pub(super) fn dispatch(
-        &mut self,
-        now: Instant,
-        id: EntityId,
-        amount: Amount,
-        (all, kind): (bool, Kind),
-    ) {
+    /// A command of the group is dispatched; `is_last`: of its request.
+    pub(super) fn dispatch(&mut self, now: Instant, id: EntityId, command: Command, is_last: bool) {
+        let Command { amount, kind } = command;
         let Bounds { ahead, lag_max, period, .. } = self.bounds;
         let frame_end = self.frame_end(now);
         if kind == Kind::Gathered {
             self.begin_turn(now, id);
         }
         let Some((group, own)) = self.requests(id) else { return };
-        own.dispatch(amount, (all, kind));
+        own.dispatch(command, is_last);
         let own = *own;
         let Some(clock) = &mut self.groups[group].clock else { return };
         clock.awaited = kind != Kind::Buffered;
@@ -363,23 +358,17 @@ impl Clocks {
         self.put(group, id);
     }
     /// A command of the group was completed, which took this time in the drive.
-    pub(super) fn complete(
-        &mut self,
-        now: Instant,
-        id: EntityId,
-        amount: Amount,
-        (kind, took): (Kind, Nanos),
-    ) {
+    pub(super) fn complete(&mut self, now: Instant, id: EntityId, command: Command, took: Nanos) {
         let Bounds { lag_max, period, frame, .. } = self.bounds;
         let Some((group, own)) = self.requests(id) else { return };
-        own.complete(amount, kind);
+        own.complete(command);
         let (rests, has_data) = (own.are_none(), own.have_data());
         let Some(clock) = &mut self.groups[group].clock else { return };
         clock.forget(now, lag_max);
         if rests {
             clock.rest(now);
             clock.data_until = Instant::ZERO;
-        } else if !has_data && kind != Kind::Flush && frame == Nanos::ZERO {
+        } else if !has_data && command.kind != Kind::Flush && frame == Nanos::ZERO {
             // Only a flush of another client is left; the client of this command may send its next request soon.
             clock.data_until = now + clock.slack();
         }

@@ -90,15 +90,10 @@ impl Promise {
         floor.reads += u32::from(reads);
         floor.clock
     }
-    /// A command is dispatched: a write counts for the floor of a client that reads as well.
-    pub(super) fn count_for_floor(
-        &mut self,
-        now: Instant,
-        client: EntityId,
-        (side, cost): (Side, Nanos),
-    ) {
+    /// A write is dispatched: it counts for the floor of a client that reads as well.
+    pub(super) fn count_for_floor(&mut self, now: Instant, client: EntityId, cost: Nanos) {
         let own = client.as_client().map(|index| &self.clients[index.index()].floor);
-        if side == Side::Write && own.is_some_and(|floor| floor.shortest > Nanos::ZERO) {
+        if own.is_some_and(|floor| floor.shortest > Nanos::ZERO) {
             self.serve_floor(now, client, cost, false);
         }
     }
