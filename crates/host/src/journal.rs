@@ -219,14 +219,15 @@ fn put_if_there(
 pub fn apply(
     files: &dyn Files,
     writes: &[Write],
-    (owner, force): (Owner, bool),
+    owner: Owner,
+    force: bool,
 ) -> Result<Done, HostError> {
     let mut done = Done::default();
     let mut journal = Journal::load(files)?;
     journal.after_boot(files, &mut done.gone)?;
     if owner == Owner::Apply && journal.entries.iter().any(|entry| entry.owner == Owner::Watch) {
         // A controller was killed: its values go first, so that those below are seen.
-        let watched = revert(files, (Some(Owner::Watch), false))?;
+        let watched = revert(files, Some(Owner::Watch), false)?;
         done.written.extend(watched.written);
         journal = Journal::load(files)?;
         journal.after_boot(files, &mut done.gone)?;
@@ -359,7 +360,7 @@ fn restore(files: &dyn Files, entry: &Entry, done: &mut Done) -> Result<(), Host
 /// # Errors
 ///
 /// An error of the kernel or of the journal; it can be repeated.
-pub fn revert(files: &dyn Files, (owner, force): (Option<Owner>, bool)) -> Result<Done, HostError> {
+pub fn revert(files: &dyn Files, owner: Option<Owner>, force: bool) -> Result<Done, HostError> {
     let mut done = Done::default();
     let mut journal = Journal::load(files)?;
     journal.after_boot(files, &mut done.gone)?;

@@ -18,7 +18,8 @@ use crate::output::say;
 /// Runs until a signal, and restores everything.
 pub(super) fn run(
     machine: &Machine,
-    (facts, plan): (&Facts, &Plan),
+    facts: &Facts,
+    plan: &Plan,
     interval: Duration,
     quiet: bool,
 ) -> Result<()> {

@@ -23,7 +23,7 @@ const FLUSH_LAG: Nanos = Nanos::from_millis(4);
 /// A client may pass the first one in order by at most this virtual time, in nanoseconds of a group with the default weight.
 pub(super) const PASS_MAX: u64 = 2_000_000;
 /// If a group is further behind on a drive that completes few commands, requests for minimums are not cut for some time: it may
-/// allow only so many commands a second, whatever their length.
+/// limit the number of commands a second, whatever their length.
 const WHOLE_LAG: Nanos = Nanos::from_millis(20);
 const WHOLE_TIME: Nanos = Nanos::from_secs(1);
 /// A probe of the drive's latency is given up if a group is further behind than this.

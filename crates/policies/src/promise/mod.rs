@@ -294,7 +294,6 @@ impl Promise {
         let head = self.clients[index].queues[side as usize].front()?;
         let Request { operation, length, .. } = cx.requests[head];
         let kind = self.sent[head.0 as usize].kind;
-        let by_share = charge == Charge::Share;
         let cuts = split && matches!(operation, Operation::Read | Operation::Write);
         let most = match cuts && length.bytes() > window::PIECE_MIN {
             true => Sectors::from_bytes_ceil(self.window.piece(&self.drive)),
@@ -306,7 +305,7 @@ impl Promise {
         };
         let all = id == head || cx.requests[head].length == Sectors::ZERO;
         let Request { start, length, .. } = cx.requests[id];
-        let (sent, now) = (length.bytes(), cx.now);
+        let (sent, now, by_share) = (length.bytes(), cx.now, charge == Charge::Share);
         let own = &mut self.clients[index];
         let command = Command { amount: own.promised_amount(operation, sent), kind };
         let far = own.is_far(side, start, start + length);
