@@ -200,7 +200,8 @@ fn put(files: &dyn Files, file: &str, slot: &Slot, value: Option<&str>) -> Resul
 /// The same for a place that may vanish meanwhile; whether it was there.
 fn put_if_there(
     files: &dyn Files,
-    (file, slot): (&str, &Slot),
+    file: &str,
+    slot: &Slot,
     value: Option<&str>,
 ) -> Result<bool, HostError> {
     match put(files, file, slot, value) {
@@ -316,7 +317,7 @@ fn make(
     if now.as_deref().is_some_and(|now| same(now, &write.after)) {
         return Ok(());
     }
-    if !put_if_there(files, (&write.file, &write.slot), Some(&write.after))? {
+    if !put_if_there(files, &write.file, &write.slot, Some(&write.after))? {
         if is_missing(files, &write.file) {
             done.missing.push(write.place());
             // Nothing was written that could be restored.
@@ -347,7 +348,7 @@ fn is_missing(files: &dyn Files, file: &str) -> bool {
 
 /// Takes one place back.
 fn restore(files: &dyn Files, entry: &Entry, done: &mut Done) -> Result<(), HostError> {
-    match put_if_there(files, (&entry.file, &entry.slot), entry.before.as_deref())? {
+    match put_if_there(files, &entry.file, &entry.slot, entry.before.as_deref())? {
         true => done.written.push(entry.place()),
         false => done.gone.push(entry.place()),
     }

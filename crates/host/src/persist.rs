@@ -37,12 +37,12 @@ pub(crate) fn plan(
         let text = drop_in(facts, plan.weights, unit, weights[path], group);
         let why = format!("systemd sets these values whenever it starts {unit}.");
         let file = format!("{UNITS}/{unit}.d/{DROP_IN}");
-        plan.writes.push(Write::new(files, (file, Slot::Document), text, why)?);
+        plan.writes.push(Write::new(files, file, Slot::Document, text, why)?);
     }
     let scheduled = plan.writes.iter().any(|write| write.slot == Slot::Choice);
     if scheduled && facts.udev {
         let why = "udev sets scheduler and settings whenever the device appears.";
-        let write = Write::new(files, (RULE.to_owned(), Slot::Document), rule(facts, plan), why)?;
+        let write = Write::new(files, RULE.to_owned(), Slot::Document, rule(facts, plan), why)?;
         plan.writes.push(write);
     } else if scheduled {
         lost.push(format!("the scheduler of {}", facts.device.name));

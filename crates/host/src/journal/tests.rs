@@ -24,7 +24,7 @@ fn run(kernel: &Kernel, text: &str, force: bool) -> Result<Done, HostError> {
     let contracts = HostContracts::parse("host.toml", text)?;
     let facts = Facts::gather(kernel, &contracts)?;
     let plan = plan(kernel, &contracts, &facts)?;
-    apply(kernel, &plan.writes, (Owner::Apply, force))
+    apply(kernel, &plan.writes, Owner::Apply, force)
 }
 /// Every file is as before.
 fn same(tree: &Tree, before: &BTreeMap<PathBuf, String>, what: &str) {
@@ -182,13 +182,9 @@ fn the_controllers_values_lie_above_the_applied_ones() {
     let applied = tree.text(max);
     let absent = crate::plan::NO_CEILING.to_owned();
     let slot = Slot::Keyed { key: "253:0".to_owned(), absent };
-    let write = Write::new(
-        &kernel,
-        (max.to_owned(), slot.clone()),
-        "rbps=5 wbps=5 riops=max wiops=max",
-        "",
-    )
-    .unwrap();
+    let write =
+        Write::new(&kernel, max.to_owned(), slot.clone(), "rbps=5 wbps=5 riops=max wiops=max", "")
+            .unwrap();
     apply(&kernel, &[write], Owner::Watch, false).unwrap();
     set(&kernel, max, &slot, Some("rbps=6 wbps=5 riops=max wiops=max")).unwrap();
     let done = revert(&kernel, Some(Owner::Watch), false).unwrap();
