@@ -10,7 +10,7 @@ use crate::pointer;
 
 /// An engine: the groups, clients and pending requests of one drive.
 pub struct Engine {
-    /// Is a call inside?
+    /// Whether a call is in progress.
     entered: AtomicBool,
     inner: UnsafeCell<Guarded>,
 }

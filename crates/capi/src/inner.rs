@@ -15,7 +15,7 @@ pub(crate) struct Inner {
     pub(crate) done: Vec<controller::Completion>,
     /// Completions that were not read.
     pub(crate) unread: VecDeque<Completion>,
-    /// Were the tags left to the stack?
+    /// Whether the tags are the stack's own.
     pub(crate) tags_of_stack: bool,
 }
 

@@ -19,7 +19,7 @@ fn check<T>(pointer: *const T, name: &str) -> Result<(), Failure> {
 /// What the caller lets us read during this call.
 ///
 /// # Safety
-/// `pointer` is null, misaligned, or points to a `T` that nobody changes during `'a`.
+/// `pointer` is null, misaligned, or points to a `T` that does not change during `'a`.
 pub(crate) unsafe fn read<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
     check(pointer, name)?;
     // SAFETY: not null and aligned; the rest as the caller of this function vouches.
@@ -29,7 +29,7 @@ pub(crate) unsafe fn read<'a, T>(pointer: *const T, name: &str) -> Result<&'a T,
 /// Text of the caller.
 ///
 /// # Safety
-/// `pointer` is null or points to bytes up to a zero, which nobody changes during `'a`.
+/// `pointer` is null or points to bytes up to a zero, which do not change during `'a`.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Failure> {
     check(pointer, name)?;
     // SAFETY: not null; the rest as the caller of this function vouches.

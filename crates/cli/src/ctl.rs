@@ -244,7 +244,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
 /// A server to talk to.
 struct Talk {
     address: Address,
-    /// Are changes only tried?
+    /// Whether changes are only tried.
     dry_run: bool,
     /// How the server was named.
     options: String,
@@ -302,7 +302,7 @@ impl Talk {
         }
         output.print(&done, || shown(&done) + &show::gives_up(&done))
     }
-    /// A change of which only the revision is told.
+    /// A change of which only the revision is shown.
     fn revised(&self, request: Call, output: &Output) -> Result<()> {
         self.change(request, output, |done| {
             format!("done; revision {}\n", show::word(&done["revision"]))

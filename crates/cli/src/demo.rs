@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let site = args.at.as_deref().map(on_disk).transpose()?;
     let (mut stacks, mut disturbed) = (Vec::new(), Disturbed::default());
     for (i, stack) in chosen.iter().enumerate() {
-        let progress = Progress::new(output, &plan, stack, (i + 1, chosen.len()));
+        let progress = Progress::new(output, &plan, stack, i + 1, chosen.len());
         let run = undisturbed(TRIES, &mut disturbed, || {
             watch::stack(&plan, stack, |sample| progress.glance(sample))
         });
@@ -291,7 +291,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(output: &Output, plan: &Plan, stack: &str, (this, all): (usize, usize)) -> Self {
+    fn new(output: &Output, plan: &Plan, stack: &str, this: usize, all: usize) -> Self {
         let milliseconds = plan.all_seconds() * 1000.0;
         let bar = ProgressBar::new(milliseconds as u64);
         bar.set_draw_target(ProgressDrawTarget::stderr());

@@ -1,4 +1,4 @@
-//! How a failure is told: the chain of causes on standard error, as text or with `--json` as a line of JSON, and the exit code.
+//! How a failure is reported: the chain of causes on standard error, as text or with `--json` as a line of JSON, and the exit code.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

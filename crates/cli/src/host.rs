@@ -16,6 +16,7 @@ use iofair_config::units::Time;
 use iofair_host::facts::Facts;
 use iofair_host::journal::{self, Done, Owner};
 use iofair_host::plan::{Plan, plan};
+use iofair_host::status::Interval;
 use iofair_host::{HostError, Machine, status};
 use iofair_serve::Clock;
 
@@ -113,21 +114,21 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         Command::Apply { contracts, force } => {
             let (facts, plan) = planned(&machine, contracts)?;
             let _lock = lock(&machine)?;
-            let done = journal::apply(&machine, &plan.writes, (Owner::Apply, *force))?;
+            let done = journal::apply(&machine, &plan.writes, Owner::Apply, *force)?;
             reload(&facts, &done)?;
             output.print(&done, || show::applied(&done, &plan.notes))?;
         }
         Command::Status { contracts, interval, metrics } => {
-            show_status(&machine, contracts, (interval, *metrics), output)?;
+            show_status(&machine, contracts, interval, *metrics, output)?;
         }
         Command::Watch { contracts, interval, quiet } => {
             let (facts, plan) = planned(&machine, contracts)?;
             let _lock = lock(&machine)?;
-            watch::run(&machine, (&facts, &plan), time(interval)?, *quiet)?;
+            watch::run(&machine, &facts, &plan, time(interval)?, *quiet)?;
         }
         Command::Revert { watch, force } => {
             let _lock = lock(&machine)?;
-            let done = journal::revert(&machine, (watch.then_some(Owner::Watch), *force))?;
+            let done = journal::revert(&machine, watch.then_some(Owner::Watch), *force)?;
             reload_after(&done)?;
             output.print(&done, || show::reverted(&done))?;
             if !done.changed.is_empty() {
@@ -201,7 +202,8 @@ fn reload_after(done: &Done) -> Result<()> {
 fn show_status(
     machine: &Machine,
     contracts: &std::path::Path,
-    (interval, metrics): (&str, bool),
+    interval: &str,
+    metrics: bool,
     output: &Output,
 ) -> Result<()> {
     let interval = time(interval)?;
@@ -215,8 +217,9 @@ fn show_status(
     std::thread::sleep(interval);
     let (after, now) = (read(), status::device_bytes(machine, &facts));
     let seconds = clock.now().since(start).0 as f64 / 1e9;
-    let device = (now.saturating_sub(device), seconds);
-    let rows = status::rows(machine, (&facts, &plan), (&before, &after), device);
+    let device_bytes = now.saturating_sub(device);
+    let passed = Interval { before: &before, after: &after, device_bytes, seconds };
+    let rows = status::rows(machine, &facts, &plan, &passed);
     if metrics {
         return write(&status::metrics(&rows, &facts.hierarchy));
     }

@@ -19,7 +19,7 @@ pub fn flag() -> Result<Arc<AtomicBool>> {
         while let Ok(signal) = signals.wait() {
             match flag.upgrade() {
                 Some(flag) => drop(flag.fetch_or(signal.is_some(), Relaxed)),
-                // The work is over, and the program may wait for whoever reads its result.
+                // The work is done, and the program may wait for the reader of its output.
                 None if signal.is_some() => std::process::exit(EXIT_CODE.into()),
                 None => {}
             }

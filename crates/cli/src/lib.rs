@@ -134,7 +134,7 @@ fn parsed(message: &clap::Error, json: bool) -> ExitCode {
         false => message.print(),
     };
     match printed {
-        // Nobody reads standard error, so nobody can be told.
+        // Standard error is closed, so the error cannot be reported.
         Err(error) if !message.use_stderr() => failure::report(&output::unwritten(error), json),
         _ => u8::try_from(message.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }

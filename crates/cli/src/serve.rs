@@ -110,7 +110,7 @@ pub fn run(args: &Args, output: &Output, table: &'static Table) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes over the file as it is now, or says why not and goes on as before.
+/// Applies the contract file as it is now; if it cannot be applied, reports why and keeps the contracts in force.
 fn reload(args: &Args, control: &Control) {
     supervisor::tell(Stage::Reloading, "reading the contracts");
     let path = args.contracts.clone();

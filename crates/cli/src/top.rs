@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     }
     let mut terminal = ratatui::try_init().context("the terminal")?;
     let ended = live(&mut terminal, &mut view, &address, Nanos::from_secs(args.every));
-    // Whoever closed the terminal needs no restored one.
+    // A closed terminal needs no restoring.
     let _ = ratatui::try_restore();
     ended.map(|()| ExitCode::SUCCESS)
 }

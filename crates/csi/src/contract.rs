@@ -12,7 +12,7 @@ use tonic::Status;
 const KEYS: [&str; 6] = ["min", "min_iops", "weight", "max", "latency", "class"];
 /// Parameters that Kubernetes adds itself begin so.
 const KUBERNETES: &str = "csi.storage.k8s.io/";
-/// The namespace of the claim, if the provisioner tells it (`--extra-create-metadata`).
+/// The namespace of the claim, if the provisioner passes it (`--extra-create-metadata`).
 const NAMESPACE: &str = "csi.storage.k8s.io/pvc/namespace";
 
 /// The contract of a volume as the control API takes it: an object with keys of a `[[group]]`.

@@ -24,20 +24,21 @@ const fn load(
     drive: &'static str,
     name: &'static str,
     operation: Operation,
-    (kib, depth): (u64, u32),
+    kib: u64,
+    depth: u32,
 ) -> Load {
     Load { drive, name, operation, kib, depth }
 }
 
 const LOADS: &[Load] = &[
-    load("plextor-px256m5s", "4k random reads, depth 1", Operation::Read, (4, 1)),
-    load("plextor-px256m5s", "4k random reads, depth 32", Operation::Read, (4, 32)),
-    load("plextor-px256m5s", "4k random writes, depth 32", Operation::Write, (4, 32)),
-    load("plextor-px256m5s", "256k reads, depth 8", Operation::Read, (256, 8)),
-    load("samsung-970-pro", "4k random reads, depth 32", Operation::Read, (4, 32)),
-    load("samsung-970-pro", "4k random reads, depth 1000", Operation::Read, (4, 1000)),
-    load("samsung-970-pro", "4k random writes, depth 32", Operation::Write, (4, 32)),
-    load("samsung-970-pro", "256k reads, depth 14", Operation::Read, (256, 14)),
+    load("plextor-px256m5s", "4k random reads, depth 1", Operation::Read, 4, 1),
+    load("plextor-px256m5s", "4k random reads, depth 32", Operation::Read, 4, 32),
+    load("plextor-px256m5s", "4k random writes, depth 32", Operation::Write, 4, 32),
+    load("plextor-px256m5s", "256k reads, depth 8", Operation::Read, 256, 8),
+    load("samsung-970-pro", "4k random reads, depth 32", Operation::Read, 4, 32),
+    load("samsung-970-pro", "4k random reads, depth 1000", Operation::Read, 4, 1000),
+    load("samsung-970-pro", "4k random writes, depth 32", Operation::Write, 4, 32),
+    load("samsung-970-pro", "256k reads, depth 14", Operation::Read, 256, 14),
 ];
 
 /// Runs `count` commands; returns seconds and a hash of the completions.

@@ -45,7 +45,7 @@ impl Facts {
         let systemd = files.is_directory("/run/systemd/system");
         let mut places: Vec<Place> = Vec::new();
         for group in &contracts.groups {
-            let found = groups::find(files, &hierarchy, (&group.name, systemd));
+            let found = groups::find(files, &hierarchy, &group.name, systemd);
             let place = found.map_err(|unknown| {
                 let known = unknown.known.iter().map(String::as_str);
                 let allowed = "a systemd unit, machine:NAME, container:ID, or the path of a cgroup that exists";

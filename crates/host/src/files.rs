@@ -116,7 +116,7 @@ impl Files for Machine {
         fs::create_dir_all(directory)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let new = directory.join(format!(".{name}.new"));
-        // Drop-ins and rules are for everybody to read, and for nobody else to write, whatever the umask.
+        // Drop-ins and rules may be read by everybody and written by the owner only, whatever the umask.
         let mut file = File::create(&new)?;
         file.set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(text.as_bytes())?;

@@ -64,7 +64,8 @@ fn all(files: &dyn Files, hierarchy: &Hierarchy) -> Vec<String> {
 pub fn find(
     files: &dyn Files,
     hierarchy: &Hierarchy,
-    (name, systemd): (&str, bool),
+    name: &str,
+    systemd: bool,
 ) -> Result<Place, Unknown> {
     let exists = |path: String| Place { exists: files.is_directory(&hierarchy.path(&path)), path };
     let direct = match name.ends_with(".slice") && !name.contains('/') {
@@ -166,7 +167,7 @@ mod tests {
         let kernel = tree.kernel();
         let hierarchy = Hierarchy::find(&kernel).unwrap();
         let pair = |place: Place| (place.path, place.exists);
-        let found = |name: &str| find(&kernel, &hierarchy, (name, true)).map(pair);
+        let found = |name: &str| find(&kernel, &hierarchy, name, true).map(pair);
         let yes = |path: &str| Ok((path.to_owned(), true));
         assert_eq!(found("db.service"), yes("system.slice/db.service"));
         assert_eq!(found("system.slice/db.service"), yes("system.slice/db.service"));
@@ -188,7 +189,7 @@ mod tests {
         tree.group("b/twice");
         let kernel = tree.kernel();
         let hierarchy = Hierarchy::find(&kernel).unwrap();
-        let refused = |name: &str| find(&kernel, &hierarchy, (name, false)).unwrap_err();
+        let refused = |name: &str| find(&kernel, &hierarchy, name, false).unwrap_err();
         assert!(refused("db.servise").known.contains(&"db.service".to_owned()));
         assert!(refused("twice").message.contains("a/twice, b/twice"));
         assert!(refused("container:3f").message.contains("6 characters"));

@@ -200,7 +200,8 @@ fn put(files: &dyn Files, file: &str, slot: &Slot, value: Option<&str>) -> Resul
 /// The same for a place that may vanish meanwhile; whether it was there.
 fn put_if_there(
     files: &dyn Files,
-    (file, slot): (&str, &Slot),
+    file: &str,
+    slot: &Slot,
     value: Option<&str>,
 ) -> Result<bool, HostError> {
     match put(files, file, slot, value) {
@@ -219,14 +220,15 @@ fn put_if_there(
 pub fn apply(
     files: &dyn Files,
     writes: &[Write],
-    (owner, force): (Owner, bool),
+    owner: Owner,
+    force: bool,
 ) -> Result<Done, HostError> {
     let mut done = Done::default();
     let mut journal = Journal::load(files)?;
     journal.after_boot(files, &mut done.gone)?;
     if owner == Owner::Apply && journal.entries.iter().any(|entry| entry.owner == Owner::Watch) {
         // A controller was killed: its values go first, so that those below are seen.
-        let watched = revert(files, (Some(Owner::Watch), false))?;
+        let watched = revert(files, Some(Owner::Watch), false)?;
         done.written.extend(watched.written);
         journal = Journal::load(files)?;
         journal.after_boot(files, &mut done.gone)?;
@@ -315,7 +317,7 @@ fn make(
     if now.as_deref().is_some_and(|now| same(now, &write.after)) {
         return Ok(());
     }
-    if !put_if_there(files, (&write.file, &write.slot), Some(&write.after))? {
+    if !put_if_there(files, &write.file, &write.slot, Some(&write.after))? {
         if is_missing(files, &write.file) {
             done.missing.push(write.place());
             // Nothing was written that could be restored.
@@ -346,7 +348,7 @@ fn is_missing(files: &dyn Files, file: &str) -> bool {
 
 /// Takes one place back.
 fn restore(files: &dyn Files, entry: &Entry, done: &mut Done) -> Result<(), HostError> {
-    match put_if_there(files, (&entry.file, &entry.slot), entry.before.as_deref())? {
+    match put_if_there(files, &entry.file, &entry.slot, entry.before.as_deref())? {
         true => done.written.push(entry.place()),
         false => done.gone.push(entry.place()),
     }
@@ -359,7 +361,7 @@ fn restore(files: &dyn Files, entry: &Entry, done: &mut Done) -> Result<(), Host
 /// # Errors
 ///
 /// An error of the kernel or of the journal; it can be repeated.
-pub fn revert(files: &dyn Files, (owner, force): (Option<Owner>, bool)) -> Result<Done, HostError> {
+pub fn revert(files: &dyn Files, owner: Option<Owner>, force: bool) -> Result<Done, HostError> {
     let mut done = Done::default();
     let mut journal = Journal::load(files)?;
     journal.after_boot(files, &mut done.gone)?;

@@ -41,7 +41,7 @@ pub struct Promised {
     pub min: u64,
     /// What it got.
     pub rate: u64,
-    /// Whether it waited for I/O; `None`: nobody knows.
+    /// Whether it waited for I/O; `None`: unknown.
     pub waits: Option<bool>,
     /// Whether its latency target was missed.
     pub slow: bool,

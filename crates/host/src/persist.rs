@@ -34,15 +34,15 @@ pub(crate) fn plan(
             lost.extend(group.map(|group| group.name.clone()));
             continue;
         };
-        let text = drop_in(facts, plan.weights, unit, (weights[path], group));
+        let text = drop_in(facts, plan.weights, unit, weights[path], group);
         let why = format!("systemd sets these values whenever it starts {unit}.");
         let file = format!("{UNITS}/{unit}.d/{DROP_IN}");
-        plan.writes.push(Write::new(files, (file, Slot::Document), text, why)?);
+        plan.writes.push(Write::new(files, file, Slot::Document, text, why)?);
     }
     let scheduled = plan.writes.iter().any(|write| write.slot == Slot::Choice);
     if scheduled && facts.udev {
         let why = "udev sets scheduler and settings whenever the device appears.";
-        let write = Write::new(files, (RULE.to_owned(), Slot::Document), rule(facts, plan), why)?;
+        let write = Write::new(files, RULE.to_owned(), Slot::Document, rule(facts, plan), why)?;
         plan.writes.push(write);
     } else if scheduled {
         lost.push(format!("the scheduler of {}", facts.device.name));
@@ -72,7 +72,8 @@ fn drop_in(
     facts: &Facts,
     weights: Weights,
     unit: &str,
-    (weight, group): (u32, Option<&Planned>),
+    weight: u32,
+    group: Option<&Planned>,
 ) -> String {
     let section = match unit.rsplit_once('.').map(|parts| parts.1) {
         Some("slice") => "Slice",

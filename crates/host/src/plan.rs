@@ -63,11 +63,12 @@ impl Planner<'_> {
     /// Adds a write unless the file holds the value already and was not written by us.
     fn write(
         &mut self,
-        (file, slot): (String, Slot),
+        file: String,
+        slot: Slot,
         after: impl Into<String>,
         why: impl Into<String>,
     ) -> Result<(), HostError> {
-        let write = Write::new(self.files, (file, slot), after, why)?;
+        let write = Write::new(self.files, file, slot, after, why)?;
         self.plan.writes.push(write);
         Ok(())
     }
@@ -156,7 +157,7 @@ impl Planner<'_> {
             let file = format!("{}/cgroup.subtree_control", self.facts.hierarchy.path(&group));
             let slot = Slot::Word { word: "io".to_owned() };
             let why = "groups below have I/O controls only if each group above passes the io controller on.";
-            self.write((file, slot), "io", why)?;
+            self.write(file, slot, "io", why)?;
         }
         Ok(())
     }
@@ -175,7 +176,7 @@ impl Planner<'_> {
                 }
                 (None, _) => continue,
             };
-            self.write((format!("{}/queue/scheduler", queue.sys), Slot::Choice), wanted, why)?;
+            self.write(format!("{}/queue/scheduler", queue.sys), Slot::Choice, wanted, why)?;
             if wanted == "bfq" {
                 self.bfq(&queue)?;
             }
@@ -186,7 +187,7 @@ impl Planner<'_> {
         let file = format!("{}/queue/iosched/low_latency", queue.sys);
         let why = "low_latency raises the weight of processes that look interactive up to thirty times, whatever the \
                    contracts say.";
-        self.write((file, Slot::Whole), "0", why)
+        self.write(file, Slot::Whole, "0", why)
     }
     /// `io.cost` of each queue, in the root group.
     fn costs(&mut self) -> Result<(), HostError> {
@@ -206,7 +207,7 @@ impl Planner<'_> {
                 let user = if model.contains("ctrl=") { "" } else { "ctrl=user " };
                 let slot = Slot::Keyed { key: key.clone(), absent: "ctrl=auto".to_owned() };
                 let why = "io.cost charges each request what this model says.";
-                self.write((format!("{root}/io.cost.model"), slot), format!("{user}{model}"), why)?;
+                self.write(format!("{root}/io.cost.model"), slot, format!("{user}{model}"), why)?;
             }
             let (qos, user) = match &cost.qos {
                 Some(qos) => {
@@ -216,7 +217,7 @@ impl Planner<'_> {
             };
             let slot = Slot::Keyed { key, absent: "enable=0".to_owned() };
             let why = "io.cost divides the drive's time by weight, with any scheduler but bfq.";
-            self.write((format!("{root}/io.cost.qos"), slot), format!("enable=1{user}{qos}"), why)?;
+            self.write(format!("{root}/io.cost.qos"), slot, format!("enable=1{user}{qos}"), why)?;
         }
         Ok(())
     }
@@ -257,11 +258,11 @@ impl Planner<'_> {
         };
         let file = format!("{place}/{file}");
         if !keyed {
-            return self.write((file, Slot::Whole), weight.to_string(), why);
+            return self.write(file, Slot::Whole, weight.to_string(), why);
         }
         for queue in self.facts.device.queues.clone() {
             let slot = Slot::Keyed { key: queue.number, absent: "default".to_owned() };
-            self.write((file.clone(), slot), weight.to_string(), why.clone())?;
+            self.write(file.clone(), slot, weight.to_string(), why.clone())?;
         }
         Ok(())
     }
@@ -308,12 +309,12 @@ impl Planner<'_> {
             };
             let value = names.into_iter().zip(&limits).map(pair).collect::<Vec<_>>().join(" ");
             let slot = Slot::Keyed { key, absent: NO_CEILING.to_owned() };
-            return self.write((format!("{directory}/io.max"), slot), value, why);
+            return self.write(format!("{directory}/io.max"), slot, value, why);
         }
         for (name, limit) in names.into_iter().zip(limits) {
             let Some(limit) = limit else { continue };
             let slot = Slot::Keyed { key: key.clone(), absent: "0".to_owned() };
-            self.write((format!("{directory}/{name}"), slot), limit.to_string(), why)?;
+            self.write(format!("{directory}/{name}"), slot, limit.to_string(), why)?;
         }
         Ok(())
     }
@@ -338,7 +339,7 @@ impl Planner<'_> {
             let slot = Slot::Keyed { key: queue.number, absent: "target=0".to_owned() };
             let why =
                 "when the target (in microseconds) is missed, groups beside it are throttled.";
-            self.write((format!("{directory}/io.latency"), slot), format!("target={us}"), why)?;
+            self.write(format!("{directory}/io.latency"), slot, format!("target={us}"), why)?;
         }
         Ok(())
     }
@@ -365,7 +366,7 @@ impl Planner<'_> {
         }
         let why =
             "requests of the group have this I/O priority class, which bfq and mq-deadline honour.";
-        self.write((file, Slot::Whole), value, why)
+        self.write(file, Slot::Whole, value, why)
     }
 
     /// What the kind of device and hierarchy cannot do.

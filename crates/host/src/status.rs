@@ -161,13 +161,22 @@ fn share(files: &dyn Files, facts: &Facts, path: &str, by: Weights) -> Option<f6
     Some(f64::from(own) / weights.sum::<u32>().max(1) as f64)
 }
 
-/// Rows from two readings, `seconds` apart: of each group in the plan's order, and of the device.
-pub fn rows(
-    files: &dyn Files,
-    (facts, plan): (&Facts, &Plan),
-    (before, after): (&[Counters], &[Counters]),
-    (device_bytes, seconds): (u64, f64),
-) -> Vec<Row> {
+/// Two readings of the counters: of each group in the plan's order, and of the device.
+#[derive(Debug)]
+pub struct Interval<'a> {
+    /// Of the groups at its beginning.
+    pub before: &'a [Counters],
+    /// Of the groups at its end.
+    pub after: &'a [Counters],
+    /// Bytes that the device moved.
+    pub device_bytes: u64,
+    /// Its length.
+    pub seconds: f64,
+}
+
+/// The row of each group in the plan's order.
+pub fn rows(files: &dyn Files, facts: &Facts, plan: &Plan, interval: &Interval<'_>) -> Vec<Row> {
+    let Interval { before, after, device_bytes, seconds } = *interval;
     let row = |(n, group): (usize, &Planned)| {
         let passed = after[n].since(&before[n]);
         let bytes_per_s = passed.total() as f64 / seconds;
@@ -257,7 +266,9 @@ mod tests {
             tree.put("/sys/fs/cgroup/batch/io.pressure", &pressure);
             readings.push([counters(&kernel, &facts, "batch")]);
         }
-        let rows = rows(&kernel, (&facts, &plan), (&readings[0], &readings[1]), (4_000_000, 2.0));
+        let (before, after) = (&readings[0][..], &readings[1][..]);
+        let interval = Interval { before, after, device_bytes: 4_000_000, seconds: 2.0 };
+        let rows = rows(&kernel, &facts, &plan, &interval);
         let row = &rows[0];
         assert_eq!((row.weight, row.effective_weight), (300, Some(118)));
         assert!((row.effective_share.unwrap() - 118.0 / 318.0).abs() < 1e-9);

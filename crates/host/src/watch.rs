@@ -57,7 +57,7 @@ impl Watch {
     ///
     /// The journal or a file cannot be read or written.
     pub fn start(files: &dyn Files, facts: &Facts, plan: &Plan) -> Result<Self, HostError> {
-        journal::revert(files, (Some(Owner::Watch), false))?;
+        journal::revert(files, Some(Owner::Watch), false)?;
         let exists = |group: &&Planned| files.is_directory(&facts.hierarchy.path(&group.path));
         let groups: Vec<&Planned> = plan.groups.iter().filter(exists).collect();
         let promised: Vec<Planned> =
@@ -141,7 +141,7 @@ impl Watch {
             None => vec![None; self.others.len()],
         };
         for ((other, part), got) in self.others.iter_mut().zip(parts).zip(&theirs) {
-            other.set(files, facts, (part, got))?;
+            other.set(files, facts, part, got)?;
         }
         let names = self.promised.iter().zip(&promised);
         let promised = names.map(|(group, got)| (group.name.clone(), got.min, got.rate)).collect();
@@ -153,7 +153,7 @@ impl Watch {
     ///
     /// A value cannot be written; the journal keeps it.
     pub fn end(self, files: &dyn Files) -> Result<Done, HostError> {
-        journal::revert(files, (Some(Owner::Watch), false))
+        journal::revert(files, Some(Owner::Watch), false)
     }
 }
 
@@ -186,7 +186,8 @@ impl Other {
         &mut self,
         files: &dyn Files,
         facts: &Facts,
-        (part, got): (Option<u64>, &Counters),
+        part: Option<u64>,
+        got: &Counters,
     ) -> Result<(), HostError> {
         let near = |old: u64, new: u64| old.abs_diff(new) * 1000 <= old * SAME;
         match (self.written, part) {

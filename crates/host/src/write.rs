@@ -51,7 +51,8 @@ impl Write {
     /// The file exists and cannot be read.
     pub fn new(
         files: &dyn Files,
-        (file, slot): (String, Slot),
+        file: String,
+        slot: Slot,
         after: impl Into<String>,
         why: impl Into<String>,
     ) -> Result<Self, HostError> {
@@ -99,8 +100,8 @@ pub(crate) fn current(
             text.split_whitespace().find(|found| found == word).map(str::to_owned)
         }
         Slot::Keyed { key, .. } => {
-            let lines = text.lines().filter_map(|line| line.trim().split_once(' '));
-            let found = lines.filter(|(name, _)| name == key).next_back();
+            let mut lines = text.lines().filter_map(|line| line.trim().split_once(' '));
+            let found = lines.rfind(|(name, _)| name == key);
             found.map(|(_, value)| value.trim().to_owned())
         }
     })

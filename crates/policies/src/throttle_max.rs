@@ -123,7 +123,7 @@ const OVER: &str = "over the ceiling of {group}";
 #[derive(Clone, Copy, Default, Debug)]
 struct Ceiling {
     limits: [Limit; 2],
-    /// By direction: is there a ceiling here or above?
+    /// By direction, whether there is a ceiling here or above.
     limited: [bool; 2],
 }
 
@@ -251,7 +251,7 @@ impl ThrottleMax {
         let ceiling = Ceiling { limits, limited: [false; 2] };
         self.levels.add(cx.now, level_of(id), parent, ceiling);
         self.find_limited(level_of(id));
-        self.ceilings.update(cx.now, (cx.groups, cx.requests), id);
+        self.ceilings.update(cx.now, cx.groups, cx.requests, id);
     }
     /// `true` if that changed.
     fn find_limited(&mut self, at: usize) -> bool {
@@ -261,7 +261,7 @@ impl ThrottleMax {
         core::mem::replace(&mut ceiling.limited, limited) != limited
     }
     fn update(&mut self, cx: &mut Context<'_>, id: GroupId) {
-        self.ceilings.update(cx.now, (cx.groups, cx.requests), id);
+        self.ceilings.update(cx.now, cx.groups, cx.requests, id);
         let at = level_of(id);
         let limits = limits_by_direction(&cx.groups.group(id).contract.max);
         if self.levels.account(at).limits == limits {
@@ -269,7 +269,7 @@ impl ThrottleMax {
         }
         let old = core::mem::replace(&mut self.levels.account_mut(at).limits, limits);
         self.find_limited_below(cx.groups, id);
-        self.levels.limits_changed((cx.now, cx.requests), at, old);
+        self.levels.limits_changed(cx.now, cx.requests, at, old);
     }
     fn find_limited_below(&mut self, groups: &Groups, id: GroupId) {
         let mut walk = core::mem::take(&mut self.walk);

@@ -93,7 +93,7 @@ fn main() {
         let change = region.change();
         let allocations = change.allocations + change.reallocations;
         assert_eq!(allocations, 0, "{stack} allocates for each request");
-        let times = times(stack, (rounds, requests));
+        let times = times(stack, rounds, requests);
         let [off, on] = times.map(|times| (times[times.len() / 2], times[0]));
         rows.push(vec![
             format!("`{stack}`"),
@@ -110,7 +110,7 @@ fn main() {
 
 /// The time of a request in each of so many rounds, ascending: of an engine that records nothing, and of one that records,
 /// in turns. What was recorded is taken between the rounds.
-fn times(stack: &str, (rounds, requests): (usize, u64)) -> [Vec<f64>; 2] {
+fn times(stack: &str, rounds: usize, requests: u64) -> [Vec<f64>; 2] {
     let mut engines = [engine(stack), engine(stack)];
     let (mut clocks, mut from) = ([Instant::ZERO; 2], 0);
     engines[1].start_recording(clocks[1], Metadata::default()).expect("there is none");

@@ -151,7 +151,7 @@ impl Lane {
         let Some(queue) = &self.queue else { return };
         let (done, written) = mpsc::channel();
         let mut item = Item::Flush(done);
-        // A stream that nobody reads keeps no program from ending.
+        // An unread stream must not keep the program from ending.
         for _ in 0..FLUSH_TRIES {
             item = match queue.try_send(item) {
                 Ok(()) => {
@@ -161,7 +161,7 @@ impl Lane {
                 Err(TrySendError::Full(item)) => item,
                 Err(TrySendError::Disconnected(_)) => return,
             };
-            // Nothing tells when the queue has room.
+            // There is no event for room in the queue.
             let _ = written.recv_timeout(FLUSH_MAX / FLUSH_TRIES);
         }
     }
@@ -256,7 +256,7 @@ fn write_errors(mut stream: Stream<File>, lines: &Receiver<Item>) {
             let now = rates.0.now();
             rates.1.take_dropped(now)
         };
-        // Nobody waits for this lock while a line is being written.
+        // This lock is not held while a line is written.
         for (source, dropped) in silent {
             stream.line(&format!("{source}: {dropped} lines were dropped"));
         }
@@ -316,7 +316,7 @@ impl Rates {
         rate.lines += 1;
         Some(std::mem::take(&mut rate.dropped))
     }
-    /// Sources whose second is over and whose dropped lines were not told yet.
+    /// Sources whose second has ended and whose dropped lines were not reported yet.
     fn take_dropped(&mut self, now: Instant) -> Vec<(String, u64)> {
         let over = self.0.iter_mut();
         let over = over.filter(|(_, r)| r.dropped > 0 && now.since(r.began) >= SECOND);

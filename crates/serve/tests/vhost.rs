@@ -368,9 +368,9 @@ fn a_killed_server_neither_loses_nor_repeats_requests() {
             }
             let queue = usize::from(!outstanding.keys().any(|(queue, _)| *queue == 0));
             let (head, _) = guest.used(queue);
-            settle(&guest, (queue, head), &mut outstanding, &mut written);
+            settle(&guest, queue, head, &mut outstanding, &mut written);
             while let Some((head, _)) = guest.take_used(1 - queue) {
-                settle(&guest, (1 - queue, head), &mut outstanding, &mut written);
+                settle(&guest, 1 - queue, head, &mut outstanding, &mut written);
                 answers += 1;
             }
             answers += 1;
@@ -388,7 +388,8 @@ fn a_killed_server_neither_loses_nor_repeats_requests() {
 /// An answer came: it must be outstanding, and a read must see what was written last.
 fn settle(
     guest: &Guest,
-    (queue, head): (usize, u16),
+    queue: usize,
+    head: u16,
     outstanding: &mut Outstanding,
     written: &mut BTreeMap<u64, u64>,
 ) {

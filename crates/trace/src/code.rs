@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What the next request of a block is told relative to.
+/// The base of the delta encoding within a block.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     at: u64,

@@ -53,7 +53,7 @@ impl Stored {
     }
 }
 
-/// Standard input, and how much of it was read by whoever had it before.
+/// Standard input, and the offset at which this program found it.
 fn standard_input() -> io::Result<(File, u64)> {
     let mut file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let start = io::Seek::stream_position(&mut file).unwrap_or(0);

@@ -28,7 +28,7 @@ pub struct Input {
     head: Vec<u8>,
     /// How much of the head was read.
     taken: usize,
-    /// What ended the head, for whoever reads on.
+    /// The error that ended the head; the read that follows the head returns it.
     broken: Option<io::Error>,
 }
 

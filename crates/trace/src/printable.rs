@@ -42,7 +42,7 @@ pub(crate) fn shown_line(line: &[u8]) -> String {
     format!("`{}`", shortened(&out, SHOWN_MAX))
 }
 
-/// The beginning of a text, if it is longer than so many characters.
+/// The beginning of a text, if it is longer than this many characters.
 pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}...", &text[..end]).into(),

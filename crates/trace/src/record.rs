@@ -38,7 +38,7 @@ impl Record {
     }
 }
 
-/// Who sends requests: a process, a volume, a host, whatever the format tells apart.
+/// A sender of requests: a process, a volume or a host, depending on the format.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Stream {
     /// Its name.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::error::Result;
 use crate::record::{Metadata, Record, Stream};
 
-/// Streams of a trace that are told apart. Requests of further ones belong to the last stream, `others`, and are counted:
+/// Streams of a trace that are kept apart. Requests of further ones belong to the last stream, `others`, and are counted:
 /// a trace of a million processes needs no memory for a million of them.
 pub const STREAMS_MAX: usize = 1 << 16;
 

@@ -22,7 +22,7 @@ pub struct Encoder {
     /// Of finished blocks.
     written: u64,
     dropped: u64,
-    /// Not told yet.
+    /// Not written yet.
     dropped_now: u64,
 }
 

@@ -295,13 +295,13 @@ impl IoThrottle {
             let ticks = self.count(cx, id);
             if ticks > 0 && cx.requests[id].is_sync() {
                 self.asleep += 1;
-                self.wait(cx, (id, ticks), Waiter::Client(client));
+                self.wait(cx, id, ticks, Waiter::Client(client));
                 return;
             }
             self.clients[client.index()].pop_front(cx.requests);
             match ticks {
                 0 => self.out.push_back(cx.requests, id),
-                ticks => self.wait(cx, (id, ticks), Waiter::Write(id)),
+                ticks => self.wait(cx, id, ticks, Waiter::Write(id)),
             }
         }
     }
@@ -315,7 +315,7 @@ impl IoThrottle {
         };
         ticks(bytes, length).max(ticks(requests, number))
     }
-    fn wait(&mut self, cx: &mut Context<'_>, (id, ticks): (RequestId, u64), waiter: Waiter) {
+    fn wait(&mut self, cx: &mut Context<'_>, id: RequestId, ticks: u64, waiter: Waiter) {
         let until = self.rule.instant(self.rule.ticks(cx.now).saturating_add(ticks));
         self.sequence += 1;
         self.nodes.insert(&mut self.deadlines, (until, self.sequence), waiter);

@@ -9,7 +9,7 @@ use crate::stolen::Disturbed;
 /// seconds, reads a little less.
 pub(crate) const KEPT_PERCENT: u64 = 95;
 
-/// From this many waiting threads on, the numbers say as much of the machine as of the policies.
+/// With this many threads waiting for a processor, the numbers measure the machine rather than the policies.
 const BUSY_MACHINE: f64 = 0.25;
 
 /// The whole demo.
@@ -43,7 +43,7 @@ pub(crate) struct StackOutcome {
     pub(crate) promise_kept: bool,
     /// The others.
     pub(crate) readers: Vec<ClientOutcome>,
-    /// What it looked like while it ran.
+    /// Samples over the run.
     pub(crate) samples: Vec<Sample>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Total {
     pub(crate) iops: u64,
 }
 
-/// One client, as it saw itself.
+/// One client, measured by itself.
 #[derive(Clone, Serialize)]
 pub(crate) struct ClientOutcome {
     pub(crate) name: String,
@@ -73,7 +73,7 @@ pub(crate) struct Latency {
     pub(crate) max: u64,
 }
 
-/// A glance at a run in flight; ramp included.
+/// A sample of a run in progress, warm-up included.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct Sample {
     /// Since the clients started.
@@ -96,7 +96,7 @@ impl Outcome {
             mb(most)
         ))
     }
-    /// What a reader must know before believing the numbers: was the machine itself too busy, or its host?
+    /// A warning if the machine or its host was too busy for the numbers to be believed.
     pub(crate) fn warning(&self) -> Option<String> {
         let all = [self.busy().unwrap_or_default(), self.disturbed.text()].join(" ");
         Some(all.trim().to_owned()).filter(|text| !text.is_empty())

@@ -120,7 +120,8 @@ fn status_is_golden() {
         let counters = |path: &_| status::counters(&machine, &facts, path);
         readings.push(plan.groups.iter().map(|group| counters(&group.path)).collect::<Vec<_>>());
     }
-    let readings = (&readings[0][..], &readings[1][..]);
-    let rows = status::rows(&machine, (&facts, &plan), readings, (80_000_000, 2.0));
+    let (before, after) = (&readings[0], &readings[1]);
+    let interval = Interval { before, after, device_bytes: 80_000_000, seconds: 2.0 };
+    let rows = status::rows(&machine, &facts, &plan, &interval);
     golden("status", &rows, &show::status(&rows));
 }

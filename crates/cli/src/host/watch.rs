@@ -18,7 +18,8 @@ use crate::output::say;
 /// Runs until a signal, and restores everything.
 pub(super) fn run(
     machine: &Machine,
-    (facts, plan): (&Facts, &Plan),
+    facts: &Facts,
+    plan: &Plan,
     interval: Duration,
     quiet: bool,
 ) -> Result<()> {
@@ -35,7 +36,7 @@ pub(super) fn run(
             Usage(format!("there is no running group {what}; `watch` needs both kinds")).into()
         );
     }
-    // On standard output and first: whoever started this may go on.
+    // On standard output and first: the caller may wait for this line before it continues.
     let (promised, others) = (promised.join(", "), others.join(", "));
     log::print(&format!("watching {promised}; limiting {others} when needed"));
     let clock = Clock::start();

@@ -50,24 +50,24 @@ pub struct Contracts {
 pub struct Drive {
     /// What holds the data.
     pub back: Back,
-    /// May a file that is not there be made? Only one that was written as `file:PATH`, without the UUID that it must
+    /// Whether a missing file may be created: only one that was written as `file:PATH`, without the UUID that it must
     /// have.
     pub may_create: bool,
     /// The UUID that the pool on a device or file must have.
     pub pool: Option<Uuid>,
     /// The policies with their parameters.
     pub stack: Stack,
-    /// What admission counts on, bytes a second; `None`: what the back end knows of itself.
+    /// The rate that admission counts on, bytes a second; `None`: the one that the back end knows.
     pub worst_case: Option<u64>,
-    /// What is written of what it reaches.
+    /// The rates and latencies that the file states for the drive.
     pub reaches: Reaches,
     /// How long a command may take.
     pub timeout: Nanos,
-    /// How long the end may take.
+    /// How long the server may take to end.
     pub drain: Nanos,
-    /// Does the back end fail on purpose?
+    /// Whether the back end fails on purpose.
     pub faulty: bool,
-    /// How it does.
+    /// Which requests it fails.
     pub faults: Faults,
     /// Directories below which volumes with a path of their own lie.
     pub paths: Vec<PathBuf>,
@@ -81,7 +81,7 @@ pub enum Back {
     Emulated(String),
     /// A file or a block device.
     File(PathBuf),
-    /// Memory of so many bytes.
+    /// Memory of this many bytes.
     Memory(u64),
     /// A directory with a sparse file a volume.
     Directory(PathBuf),
@@ -92,7 +92,7 @@ pub enum Back {
 pub struct Group {
     /// Its path.
     pub name: String,
-    /// What it was promised, with the weight as written.
+    /// Its contract, with the weight as written.
     pub contract: Contract,
     /// Who may open the volumes of this group and below.
     pub clients: Vec<String>,
@@ -113,7 +113,7 @@ pub struct Volume {
     pub group: String,
     /// Size in bytes, whole sectors.
     pub size_bytes: u64,
-    /// Are writes refused?
+    /// Whether writes are refused.
     pub read_only: bool,
     /// Which volume of the pool it is, whatever its name; `None`: the one with its name.
     pub uuid: Option<Uuid>,
@@ -160,7 +160,7 @@ impl Contracts {
         let span = volume.ublk.as_ref().map_or(&volume.span, |ublk| &ublk.span);
         self.source.error(span.clone(), message)
     }
-    /// Do the volumes fit on a drive of this size?
+    /// Whether the volumes fit on a drive of this size.
     pub fn check_capacity(&self, capacity_bytes: u64) -> Result<(), ConfigError> {
         let mut used: u64 = 0;
         for volume in &self.volumes {

@@ -16,7 +16,7 @@ use crate::{ConfigError, Source};
 #[cfg(test)]
 mod tests;
 
-/// Names that an error about an unknown one lists.
+/// Most names that an error about an unknown one lists.
 const NAMED_MAX: usize = 16;
 
 /// Keys of `max` that are ceilings.
@@ -34,14 +34,14 @@ pub enum Kind {
     Volume,
 }
 
-/// How keys are taken.
+/// What happens to keys that the change does not name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// The thing must be new.
+    /// There are none: the object must be new.
     Create,
-    /// They are all there is: keys that are not named go. The thing may be new.
+    /// They are removed. The object may be new.
     Replace,
-    /// They change what is there: keys that are not named stay, `null` removes. The thing must be there.
+    /// They stay, and `null` removes one. The object must exist.
     Merge,
 }
 
@@ -72,7 +72,7 @@ pub enum Edit {
         name: String,
         /// Parameters by policy; `None`: those of policies that the new stack has too stay.
         policy: Option<Keys>,
-        /// Are keys of groups that the new stack does not enforce taken out of the file? Else they are an error.
+        /// Whether keys of groups that the new stack does not enforce are removed from the file; otherwise they are an error.
         give_up: bool,
     },
 }
@@ -80,11 +80,11 @@ pub enum Edit {
 /// Why a change was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EditError {
-    /// What it is about is not there.
+    /// The object does not exist.
     Missing(ConfigError),
-    /// What it should make is there already.
+    /// The object exists already.
     Exists(ConfigError),
-    /// The file would be wrong.
+    /// The new file would not be valid.
     Bad(ConfigError),
 }
 

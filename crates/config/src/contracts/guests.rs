@@ -12,10 +12,10 @@
 use crate::units::Bytes;
 use crate::{ConfigError, Source, Spanned};
 
-/// Large machines, and several of them.
+/// Enough for several large machines.
 const MEMORY: u64 = 1 << 40;
 const MEMORY_EACH: u64 = 256 << 30;
-/// Below this no machine has a queue.
+/// The least memory in which a machine has room for its queues.
 const MEMORY_MIN: u64 = 1 << 20;
 
 /// How much memory virtual machines may share with the server.

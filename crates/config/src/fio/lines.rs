@@ -120,7 +120,7 @@ pub(super) fn read(
         let is_global = section.is_global();
         reader.lines.sections.push(section);
         for (source, option) in (first..).zip(options).filter(|_| !is_global) {
-            reader.line((source, 0), option, 1)?;
+            reader.line(source, 0, option, 1)?;
         }
     }
     Ok(reader.lines)
@@ -149,7 +149,7 @@ impl Reader<'_> {
         for line in text.split_inclusive('\n') {
             let (indent, inside) = code(line);
             if !inside.is_empty() {
-                self.line((number, start + indent), inside, depth)?;
+                self.line(number, start + indent, inside, depth)?;
             }
             start += line.len();
         }
@@ -161,7 +161,8 @@ impl Reader<'_> {
 
     fn line(
         &mut self,
-        (source, from): (usize, usize),
+        source: usize,
+        from: usize,
         line: &str,
         depth: usize,
     ) -> Result<(), ConfigError> {
@@ -188,13 +189,13 @@ impl Reader<'_> {
         }
         let rest = line.strip_prefix("include");
         if let Some(file) = rest.filter(|rest| rest.starts_with([' ', '\t'])) {
-            return self.include((source, whole), file.trim(), depth);
+            return self.include(source, whole, file.trim(), depth);
         }
         let (key, value) = line.split_once('=').unwrap_or((line, ""));
         let (key, value) = (key.trim_end(), value.trim());
         let at = from + line.len() - value.len();
         let place = if value.is_empty() { whole.clone() } else { at..at + value.len() };
-        let value = match self.expand((source, place.clone()), value) {
+        let value = match self.expand(source, place.clone(), value) {
             Ok(value) => value,
             Err(error) => {
                 return add(&mut self.lines.problems, error.into());
@@ -214,7 +215,8 @@ impl Reader<'_> {
 
     fn include(
         &mut self,
-        (source, span): (usize, Range<usize>),
+        source: usize,
+        span: Range<usize>,
         file: &str,
         depth: usize,
     ) -> Result<(), ConfigError> {
@@ -233,7 +235,8 @@ impl Reader<'_> {
     /// Replaces `${NAME}` and the keywords.
     fn expand(
         &self,
-        (source, place): (usize, Range<usize>),
+        source: usize,
+        place: Range<usize>,
         value: &str,
     ) -> Result<String, ConfigError> {
         let mut text = String::new();

@@ -121,7 +121,7 @@ pub(super) fn add(problems: &mut Vec<Problem>, problem: Problem) -> Result<(), C
     Err(ConfigError::of_all(errors).expect("there are some"))
 }
 
-/// Whether the same is left out at so many other places that this one need not be told.
+/// Whether the same option is already reported at so many places that this one need not be.
 pub(super) fn is_said(problems: &[Problem], unsupported: Option<&str>) -> bool {
     let same = |old: &Problem| unsupported.is_some() && old.unsupported.as_deref() == unsupported;
     problems.len() >= PROBLEMS_MAX && problems.iter().any(same)

@@ -124,7 +124,7 @@ impl Zones {
 /// Which of several files a call goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Service {
-    /// `roundrobin:N`: so many calls to each in turn.
+    /// `roundrobin:N`: N calls to each file in turn.
     RoundRobin(u32),
     /// `sequential`: one file after the other.
     Sequential,

@@ -92,7 +92,7 @@ pub(super) fn keep(
     socket: impl Fn() -> io::Result<PathBuf> + Send + 'static,
 ) -> io::Result<thread::JoinHandle<()>> {
     let (netlink, told) = (Netlink::open()?, Netlink::of_lost_connections()?);
-    // Those that were lost while nobody listened are among all.
+    // A connection may have been lost before the subscription, so all devices are checked.
     let mut lost: BTreeSet<u32> = devices().into_iter().map(|(number, _)| number).collect();
     let mut waits = BTreeSet::new();
     thread::Builder::new().name("nbd".into()).spawn(move || {

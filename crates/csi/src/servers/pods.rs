@@ -48,7 +48,7 @@ impl Cluster {
         set: impl Fn(BTreeMap<String, Server>) + Send + Sync + 'static,
     ) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        // Whoever may not list them should hear it at the start, instead of a table that stays empty.
+        // A missing permission is an error at the start, instead of a table that stays empty.
         let what = || format!("Pods with {} in namespace {}", self.selector, self.namespace);
         let one = kube::api::ListParams::default().labels(&self.selector).limit(1);
         pods.list(&one).await.with_context(what)?;

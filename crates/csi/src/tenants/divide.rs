@@ -1,9 +1,9 @@
-//! How a tenant's total is divided among nodes: everybody gets what it wants, up to an equal share of what the others leave
-//! (max-min fairness).
+//! How a tenant's total is divided among nodes: max-min fairness, that is, each node gets its demand, up to an equal share of
+//! what the others leave.
 
-/// One part in so many of a total is divided equally, whatever the demand: a node whose demand begins is served at once.
+/// 1/8 of a total is divided equally, whatever the demand, so that a node whose demand begins is served at once.
 const EQUAL: u64 = 8;
-/// Changes of less than one part in so many of the total are not made.
+/// Changes of less than 1/32 of the total are not made.
 const LEAST_CHANGE: u64 = 32;
 
 /// What the volumes of one node ask for and have, in bytes per second.
@@ -39,7 +39,7 @@ pub(super) fn divide(total: u64, demands: &[Demand]) -> Vec<u64> {
         parts[node] = wanted[node].min(share);
         left -= parts[node];
     }
-    // What nobody wants now is for whoever wants it next.
+    // The rest is divided equally, so that a node whose demand grows has room at once.
     parts.iter_mut().for_each(|part| *part += left / count);
     parts
 }

@@ -1,6 +1,6 @@
 //! Calibration: from measurements of a device to a drive profile.
 //!
-//! [`Scope`] plans the rows: first a [`Survey`], then rows that follow from it. Whoever has the device runs them
+//! [`Scope`] plans the rows: first a [`Survey`], then rows that follow from it. The caller runs them on the device
 //! ([`Row::run`]). [`fit`] finds the parameters of a model that explain the numbers best, and says which of them the rows
 //! decide. It is pure: the same numbers always give the same profile. Floating-point numbers end here; the profile has
 //! integers.
@@ -38,7 +38,7 @@ use self::problem::{Numbers, numbers, profile_of, residuals};
 use crate::profile::Model;
 use crate::volume;
 
-/// Fits a model to the numbers of these rows. `is_over` is asked now and then, and ends the search with what it has.
+/// Fits a model to the numbers of these rows. Once `is_over` returns true, the search ends with the best model so far.
 pub fn fit(
     scope: &Scope,
     survey: &Survey,

@@ -249,7 +249,7 @@ impl Hdd {
     fn streams_first(&self, now: Instant) -> bool {
         self.outstanding > self.parameters.streams_above && !self.is_aged(now)
     }
-    /// The head is reading on for a command: nobody else gets the arm before it has got there.
+    /// Whether the head reads on towards the blocks of a command: until it reaches them, no other command moves the arm.
     fn keeps_to_a_stream(&self, now: Instant) -> bool {
         self.promised > now && self.flush.is_none() && self.streams_first(now)
     }

@@ -301,8 +301,8 @@ impl Ssd {
             }
             Crossing::Write(slot) => {
                 let held = &self.slots[slot];
-                let wants = (held.bytes(), held.durable && !self.parameters.protected);
-                match self.writes.crossed(self.now, &mut self.flash, wants) {
+                let (bytes, durable) = (held.bytes(), held.durable && !self.parameters.protected);
+                match self.writes.crossed(self.now, &mut self.flash, bytes, durable) {
                     Some(durable) => {
                         self.timers.push(Reverse((durable + self.parameters.flush.0, slot)));
                     }

@@ -209,7 +209,7 @@ impl ReadPath {
         Some((slot, held.page_bytes(held.crossed, &self.page)))
     }
 
-    /// A page has crossed the link; was it the command's last?
+    /// A page has crossed the link; returns whether it was the command's last.
     pub(super) fn crossed(&mut self, slots: &mut Slots, slot: Slot) -> bool {
         let held = &mut slots[slot];
         self.in_buffer -= held.page_bytes(held.crossed, &self.page);

@@ -110,7 +110,8 @@ impl WritePath {
         &mut self,
         now: u64,
         flash: &mut Flash,
-        (bytes, durable): (u64, bool),
+        bytes: u64,
+        durable: bool,
     ) -> Option<u64> {
         self.open += bytes;
         let mut end = now;

@@ -24,7 +24,7 @@ fn run(kernel: &Kernel, text: &str, force: bool) -> Result<Done, HostError> {
     let contracts = HostContracts::parse("host.toml", text)?;
     let facts = Facts::gather(kernel, &contracts)?;
     let plan = plan(kernel, &contracts, &facts)?;
-    apply(kernel, &plan.writes, (Owner::Apply, force))
+    apply(kernel, &plan.writes, Owner::Apply, force)
 }
 /// Every file is as before.
 fn same(tree: &Tree, before: &BTreeMap<PathBuf, String>, what: &str) {
@@ -34,7 +34,7 @@ fn same(tree: &Tree, before: &BTreeMap<PathBuf, String>, what: &str) {
     }
 }
 fn revert_all(kernel: &Kernel) -> Done {
-    revert(kernel, (None, false)).unwrap()
+    revert(kernel, None, false).unwrap()
 }
 /// Values that another program or an administrator has set before.
 fn prepared(tree: &Tree) {
@@ -78,7 +78,7 @@ fn a_crash_at_any_write_is_reverted() {
         kernel.left.set(kill / 2);
         let second = run(&kernel, LESS, false);
         kernel.left.set(kill / 3);
-        let third = revert(&kernel, (None, false));
+        let third = revert(&kernel, None, false);
         kernel.left.set(usize::MAX);
         let done = revert_all(&kernel);
         assert!(done.changed.is_empty(), "{kill}: {done:?}");
@@ -151,7 +151,7 @@ fn values_of_others_are_not_overwritten() {
     assert_eq!(done.changed.len(), 2, "{done:?}");
     assert_eq!(tree.text(max), theirs);
     assert_eq!(revert_all(&kernel).changed.len(), 2, "they stay in the journal");
-    revert(&kernel, (None, true)).unwrap();
+    revert(&kernel, None, true).unwrap();
     same(&tree, &before, "");
 }
 
@@ -164,7 +164,7 @@ fn a_vanished_group_is_no_obstacle() {
     let facts = Facts::gather(&kernel, &contracts).unwrap();
     let plan = plan(&kernel, &contracts, &facts).unwrap();
     tree.remove("/sys/fs/cgroup/batch");
-    let done = apply(&kernel, &plan.writes, (Owner::Apply, false)).unwrap();
+    let done = apply(&kernel, &plan.writes, Owner::Apply, false).unwrap();
     assert!(done.gone.iter().any(|place| place.contains("batch/io.max")), "{done:?}");
     tree.remove("/sys/fs/cgroup/user.slice");
     let done = revert_all(&kernel);
@@ -182,16 +182,12 @@ fn the_controllers_values_lie_above_the_applied_ones() {
     let applied = tree.text(max);
     let absent = crate::plan::NO_CEILING.to_owned();
     let slot = Slot::Keyed { key: "253:0".to_owned(), absent };
-    let write = Write::new(
-        &kernel,
-        (max.to_owned(), slot.clone()),
-        "rbps=5 wbps=5 riops=max wiops=max",
-        "",
-    )
-    .unwrap();
-    apply(&kernel, &[write], (Owner::Watch, false)).unwrap();
+    let write =
+        Write::new(&kernel, max.to_owned(), slot.clone(), "rbps=5 wbps=5 riops=max wiops=max", "")
+            .unwrap();
+    apply(&kernel, &[write], Owner::Watch, false).unwrap();
     set(&kernel, max, &slot, Some("rbps=6 wbps=5 riops=max wiops=max")).unwrap();
-    let done = revert(&kernel, (Some(Owner::Watch), false)).unwrap();
+    let done = revert(&kernel, Some(Owner::Watch), false).unwrap();
     assert_eq!((done.written.len(), tree.text(max)), (1, applied.clone()));
     // Killed: an apply puts it right.
     set(&kernel, max, &slot, Some("rbps=6 wbps=5 riops=max wiops=max")).unwrap();
@@ -202,7 +198,7 @@ fn the_controllers_values_lie_above_the_applied_ones() {
         after: "rbps=6".to_owned(),
         why: String::new(),
     };
-    apply(&kernel, &[write], (Owner::Watch, false)).unwrap();
+    apply(&kernel, &[write], Owner::Watch, false).unwrap();
     run(&kernel, FULL, false).unwrap();
     assert_eq!(tree.text(max), applied);
     revert_all(&kernel);

@@ -112,7 +112,7 @@ impl Bfq {
         let best = match queue.next {
             Some(next) if next != request => {
                 let position = self.rate.last_position();
-                choose(requests, (next, request), position, &self.settings.seek)
+                choose(requests, next, request, position, &self.settings.seek)
             }
             _ => request,
         };

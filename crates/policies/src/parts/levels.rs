@@ -182,7 +182,8 @@ impl<A: Account> Levels<A> {
     /// The limits of a level were others (`old`) until now.
     pub fn limits_changed(
         &mut self,
-        (now, requests): (Instant, &Requests),
+        now: Instant,
+        requests: &Requests,
         at: usize,
         old: [Limit; 2],
     ) {
@@ -366,6 +367,13 @@ impl<A: Account> Levels<A> {
     }
 }
 
+/// A wake-up, which may be later than planned.
+#[derive(Clone, Copy)]
+struct Wakeup {
+    now: Instant,
+    planned: Instant,
+}
+
 /// When held requests go.
 impl<A: Account> Levels<A> {
     /// Finds when a level that holds requests may send the first of them.
@@ -436,13 +444,13 @@ impl<A: Account> Levels<A> {
     /// The timer of a level went off: what its children may send goes one level up.
     pub fn serve(&mut self, now: Instant, requests: &mut Requests, at: usize) {
         let first = self.nodes.first(&self.levels[at].waiting).map(|node| self.nodes.key(node));
-        let times = (now, first.unwrap_or(now));
+        let wakeup = Wakeup { now, planned: first.unwrap_or(now) };
         while let Some(node) = self.nodes.first(&self.levels[at].waiting) {
             if self.nodes.key(node) > now {
                 break;
             }
             let child = self.nodes.value(node).0 as usize;
-            self.take_turn(times, requests, child);
+            self.take_turn(wakeup, requests, child);
             match self.holds(child) {
                 true => self.schedule(now, requests, child),
                 false => self.unschedule(child),
@@ -453,34 +461,29 @@ impl<A: Account> Levels<A> {
             self.schedule(now, requests, at);
         }
     }
-    /// `planned`: when this should have been.
-    fn take_turn(
-        &mut self,
-        (now, planned): (Instant, Instant),
-        requests: &mut Requests,
-        at: usize,
-    ) {
+    fn take_turn(&mut self, wakeup: Wakeup, requests: &mut Requests, at: usize) {
         for direction in Direction::BOTH {
             let direction = direction as usize;
             for _ in 0..TURN[direction] {
                 let Some(id) = self.peek(at, direction) else { break };
                 let cost = cost(requests, id);
-                if self.wait(now, at, direction, cost).is_some() {
+                if self.wait(wakeup.now, at, direction, cost).is_some() {
                     break;
                 }
-                self.send_up((now, planned), requests, (at, direction), cost);
+                self.send_up(wakeup, requests, at, direction);
             }
         }
     }
     /// The request whose turn it is goes one level up.
     fn send_up(
         &mut self,
-        (now, planned): (Instant, Instant),
+        Wakeup { now, planned }: Wakeup,
         requests: &mut Requests,
-        (at, direction): (usize, usize),
-        cost: [u64; 2],
+        at: usize,
+        direction: usize,
     ) {
         let id = self.pop(requests, at, direction);
+        let cost = cost(requests, id);
         let level = &mut self.levels[at];
         level.meters[self.rule.meter(direction)].charge_held(now, planned, cost);
         level.account.charged(direction, cost);

@@ -53,7 +53,7 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Over, so that a new one starts with the next request?
+    /// Whether the slice has ended, so that a new one starts with the next request.
     fn is_used(&self, now: u64) -> bool {
         now < self.start || now > self.end
     }
@@ -120,12 +120,12 @@ impl Slice {
             return;
         }
         let passed = slices * rule.slice_ms;
-        let worth = limit.0.map(|rate| rate.map_or(i64::MAX, |rate| allowed(rate, passed)));
-        if worth == [0; 2] {
+        let allowance = limit.0.map(|rate| rate.map_or(i64::MAX, |rate| allowed(rate, passed)));
+        if allowance == [0; 2] {
             return;
         }
-        for (sent, worth) in self.sent.iter_mut().zip(worth) {
-            *sent = if *sent >= worth { *sent - worth } else { 0 };
+        for (sent, allowance) in self.sent.iter_mut().zip(allowance) {
+            *sent = if *sent >= allowance { *sent - allowance } else { 0 };
         }
         self.start += passed;
     }

@@ -202,7 +202,7 @@ impl SortedFifo {
         let wrapped = || self.first(sorted).filter(|first| *first != id);
         let next = self.next(sorted, requests, id).or_else(wrapped);
         match (previous, next) {
-            (Some(a), Some(b)) => Some(choose(requests, (a, b), requests[id].start, rules)),
+            (Some(a), Some(b)) => Some(choose(requests, a, b, requests[id].start, rules)),
             (one, other) => one.or(other),
         }
     }
@@ -236,7 +236,8 @@ impl SeekRules {
 /// of two wrapped ones the lower; in case of a tie, the higher.
 pub fn choose(
     requests: &Requests,
-    (a, b): (RequestId, RequestId),
+    a: RequestId,
+    b: RequestId,
     position: Sectors,
     rules: &SeekRules,
 ) -> RequestId {
@@ -369,8 +370,8 @@ mod tests {
         let urgent = at(&mut w, 300_000);
         w.requests[urgent].flags = Flags::METADATA;
         let pick = |a, b| {
-            let chosen = choose(&w.requests, (a, b), Sectors(100_000), &SeekRules::FAIR);
-            assert_eq!(chosen, choose(&w.requests, (b, a), Sectors(100_000), &SeekRules::FAIR));
+            let chosen = choose(&w.requests, a, b, Sectors(100_000), &SeekRules::FAIR);
+            assert_eq!(chosen, choose(&w.requests, b, a, Sectors(100_000), &SeekRules::FAIR));
             chosen
         };
         assert_eq!(pick(near, far), near);
@@ -381,8 +382,8 @@ mod tests {
         assert_eq!(pick(low, lower), lower, "of two wraps the lower");
         assert_eq!(pick(near, urgent), urgent, "metadata first");
         let rules = SeekRules::ANTICIPATORY;
-        assert_eq!(choose(&w.requests, (near, urgent), Sectors(100_000), &rules), near);
-        assert_eq!(choose(&w.requests, (low, lower), Sectors(100_000), &rules), low);
+        assert_eq!(choose(&w.requests, near, urgent, Sectors(100_000), &rules), near);
+        assert_eq!(choose(&w.requests, low, lower, Sectors(100_000), &rules), low);
     }
 
     /// Goal: the follower of a request is the better neighbour; the order is a ring. Method: a row.

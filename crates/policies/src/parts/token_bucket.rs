@@ -71,7 +71,7 @@ impl TokenBucket {
         let level = self.level / i128::from(self.rate) * i128::from(fresh.rate);
         *self = Self { level: level.min(fresh.capacity), ..fresh };
     }
-    /// When `units` may go if nobody else takes any; `now` or earlier means at once.
+    /// When `units` may go if no others are taken before; `now` or earlier means at once.
     pub fn ready_at(&self, units: u64) -> Instant {
         let missing = (i128::from(units) * UNIT).min(self.capacity) - self.level;
         if missing <= 0 {

@@ -293,7 +293,7 @@ impl Hierarchy {
         self.arrive(queue, raising);
         self.climb(now, queue, reason);
     }
-    /// Takes the next queue into service, along with all groups above it. Nobody may be in service.
+    /// Takes the next queue into service, along with all groups above it. No queue may be in service.
     pub fn pick(&mut self, now: Instant) -> Option<EntityId> {
         assert!(self.in_service.is_none(), "{:?} is still in service", self.in_service);
         let mut at = EntityId::ROOT;

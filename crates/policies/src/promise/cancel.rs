@@ -7,6 +7,7 @@ use iofair_core::time::Nanos;
 
 use super::Promise;
 use super::client::side;
+use super::requests::Command;
 use super::shares::{EntityId, Side};
 
 impl Promise {
@@ -15,12 +16,12 @@ impl Promise {
     pub(super) fn take_out(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let (index, side) = (cx.requests[id].client.index(), side(&cx.requests[id]));
         let (client, now) = (EntityId::client(cx.requests[id].client), cx.now);
-        let (ends, nothing) = ((true, self.sent[id.0 as usize].kind), Amount::default());
-        let kind = ends.1;
+        let kind = self.sent[id.0 as usize].kind;
+        let nothing = Command { amount: Amount::default(), kind };
         let own = &mut self.clients[index];
         own.queues[side as usize].remove(cx.requests, id);
-        own.requests.dispatch(nothing, ends);
-        own.requests.complete(nothing, kind);
+        own.requests.dispatch(nothing, true);
+        own.requests.complete(nothing);
         let is_idle = own.requests.are_none();
         self.shares.pop(client, side);
         self.queued -= 1;
@@ -29,8 +30,8 @@ impl Promise {
         }
         if self.counts {
             self.each_clock(client, |clocks, group| {
-                clocks.dispatch(now, group, nothing, ends);
-                clocks.complete(now, group, nothing, (kind, Nanos::ZERO));
+                clocks.dispatch(now, group, nothing, true);
+                clocks.complete(now, group, nothing, Nanos::ZERO);
             });
         }
         if is_idle {

@@ -1,13 +1,13 @@
 //! Clocks of minimums: which group is behind its minimum.
 //!
-//! A group with a minimum has a clock: the instant up to which its minimum is kept. Service moves the clock by what it is
-//! *worth*: the time in which the minimum promises as much ([`Minimum::worth`]).
+//! A group with a minimum has a clock, its reservation tag in the words of mClock: the instant up to which its minimum is
+//! kept. Service moves the clock by an *increment*: the time in which the minimum promises as much ([`Minimum::worth`]).
 //!
 //! ```text
-//! on service               clock += worth
+//! on service               clock += increment
 //! behind                   clock <= now, while the group has requests queued or in flight, or is between two requests
 //! on arrival after a pause clock = min(clock + pause - slack, now) if it was behind: no claim arises from a pause
-//! always                   now - lag_max <= clock <= now + max(ahead, worth of what is in flight)
+//! always                   now - lag_max <= clock <= now + max(ahead, increment of what is in flight)
 //! ```
 //!
 //! *Frames.* A drive with a head loses time at each change of the client, so it serves a minimum once in a frame
@@ -15,8 +15,8 @@
 //! further ahead. A second is a whole number of frames, so any second contains the service promised for it.
 //!
 //! *Between two requests.* A client that sends its next request at each completion needs a moment for it. The gate stays
-//! closed for that moment, the `slack`: a quarter of the worth of what was sent since the last pause, up to a half for a
-//! slower client, and at most 2 ms. If the client's pauses usually fit into the rest of that worth, the client
+//! closed for that moment, the `slack`: a quarter of the increments of what was sent since the last pause, up to a half for a
+//! slower client, and at most 2 ms. If the client's pauses usually fit into the rest of these increments, the client
 //! could reach its minimum, and the gate stays closed for the whole pause. From the rest of a longer pause no claim arises.
 //!
 //! *Gathered writes.* On flash, a read waits for what the drive is programming. Writes at an even pace delay every read, and
@@ -41,10 +41,10 @@
 use alloc::vec::Vec;
 
 use super::group_clock::{Clock, DueKey, Group, NOWHERE, WHOLE};
-use super::requests::{DATA, Kind, QueueState, Requests, STATES};
+use super::requests::{Command, DATA, Kind, QueueState, Requests, STATES};
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, Tree};
-use iofair_core::minimum::{Amount, Minimum};
+use iofair_core::minimum::Minimum;
 use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 
@@ -288,7 +288,7 @@ impl Clocks {
     pub(super) fn used_until(&self) -> Instant {
         self.used + self.bounds.lag_max
     }
-    /// Whether the group is behind because its last request took longer than it is worth.
+    /// Whether the group is behind because its last request took longer than its increment.
     pub(super) fn is_late(&self, now: Instant, id: EntityId, took: Nanos) -> bool {
         self.clock(id).is_some_and(|clock| clock.at <= now && took > clock.grant)
     }
@@ -324,21 +324,16 @@ impl Clocks {
         self.used = now;
         self.put(group, id);
     }
-    /// A command with this amount is dispatched; `all`: it is the last piece of its request.
-    pub(super) fn dispatch(
-        &mut self,
-        now: Instant,
-        id: EntityId,
-        amount: Amount,
-        (all, kind): (bool, Kind),
-    ) {
+    /// A command of the group is dispatched; `is_last`: of its request.
+    pub(super) fn dispatch(&mut self, now: Instant, id: EntityId, command: Command, is_last: bool) {
+        let Command { amount, kind } = command;
         let Bounds { ahead, lag_max, period, .. } = self.bounds;
         let frame_end = self.frame_end(now);
         if kind == Kind::Gathered {
             self.begin_turn(now, id);
         }
         let Some((group, own)) = self.requests(id) else { return };
-        own.dispatch(amount, (all, kind));
+        own.dispatch(command, is_last);
         let own = *own;
         let Some(clock) = &mut self.groups[group].clock else { return };
         clock.awaited = kind != Kind::Buffered;
@@ -346,12 +341,12 @@ impl Clocks {
         let buffered = kind == Kind::Buffered && own.urgent == 0 && own.gathered == 0;
         clock.forget(now, if buffered { period / BUFFERED_PART } else { lag_max });
         let whole = clock.promised.worth(amount).unwrap_or(Nanos::ZERO);
-        clock.grant = clock.kept_worth(whole);
+        clock.grant = clock.kept_increment(whole);
         clock.burst += clock.grant;
         clock.served += whole;
         clock.at += clock.grant;
         if clock.at > frame_end + ahead {
-            let in_flight = clock.worth(own.amount);
+            let in_flight = clock.increment(own.amount);
             let most = (frame_end + ahead).max(now + in_flight.min(lag_max));
             clock.at = clock.at.min(most);
         }
@@ -363,23 +358,17 @@ impl Clocks {
         self.put(group, id);
     }
     /// A command of the group was completed, which took this time in the drive.
-    pub(super) fn complete(
-        &mut self,
-        now: Instant,
-        id: EntityId,
-        amount: Amount,
-        (kind, took): (Kind, Nanos),
-    ) {
+    pub(super) fn complete(&mut self, now: Instant, id: EntityId, command: Command, took: Nanos) {
         let Bounds { lag_max, period, frame, .. } = self.bounds;
         let Some((group, own)) = self.requests(id) else { return };
-        own.complete(amount, kind);
+        own.complete(command);
         let (rests, has_data) = (own.are_none(), own.have_data());
         let Some(clock) = &mut self.groups[group].clock else { return };
         clock.forget(now, lag_max);
         if rests {
             clock.rest(now);
             clock.data_until = Instant::ZERO;
-        } else if !has_data && kind != Kind::Flush && frame == Nanos::ZERO {
+        } else if !has_data && command.kind != Kind::Flush && frame == Nanos::ZERO {
             // Only a flush of another client is left; the client of this command may send its next request soon.
             clock.data_until = now + clock.slack();
         }

@@ -1,6 +1,6 @@
 //! The time that a command takes the drive whatever its length.
 //!
-//! A volume of a cloud or of a hypervisor allows so many commands a second, long ones or short ones. While the drive has more
+//! A volume of a cloud or of a hypervisor allows a number of commands a second, whatever their length. While the drive has more
 //! commands than it serves at once, the busy time of a window is shared by its commands and its bytes:
 //!
 //! ```text
@@ -19,13 +19,13 @@ use iofair_core::time::Nanos;
 
 /// Busy time of a window.
 const WINDOW: Nanos = Nanos::from_millis(100);
-/// Commands wait for each other if they take so many times the shortest time.
+/// Commands wait for each other if they take this many times the shortest time.
 const WAITS: u64 = 3;
 /// The shortest times grow by this part in each window.
 const GROWS: u64 = 1024;
 /// Older windows fade by this part with each window.
 const FADES: i128 = 8;
-/// The two costs can be told apart from this part of the determinant on.
+/// The two costs can be separated if the determinant is at least this part.
 const DISTINCT: i128 = 64;
 /// Fewer commands in a window show nothing.
 const COMMANDS_MIN: u64 = 8;
@@ -33,7 +33,7 @@ const COMMANDS_MIN: u64 = 8;
 const SLOW: Nanos = Nanos::from_micros(200);
 /// Windows between two with longer pieces: at first, and at most.
 const PAUSE: [u32; 2] = [4, 64];
-/// After so many windows in a row with more time per command, it may matter.
+/// After this many windows in a row with more time per command, the length of commands may matter.
 const SLOW_WINDOWS: u32 = 3;
 /// Unit of bytes in the sums.
 const UNIT: u64 = 4096;

@@ -12,7 +12,7 @@ use super::client::bytes;
 use super::clock::Gate;
 use super::deadlines::AHEAD_MAX;
 use super::shares::{self, EntityId, Side};
-use super::{Probe, Promise, drive};
+use super::{Charge, Probe, Promise, SendOptions, drive};
 use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
 use iofair_core::time::{Instant, Nanos};
@@ -23,7 +23,7 @@ const FLUSH_LAG: Nanos = Nanos::from_millis(4);
 /// A client may pass the first one in order by at most this virtual time, in nanoseconds of a group with the default weight.
 pub(super) const PASS_MAX: u64 = 2_000_000;
 /// If a group is further behind on a drive that completes few commands, requests for minimums are not cut for some time: it may
-/// allow only so many commands a second, whatever their length.
+/// limit the number of commands a second, whatever their length.
 const WHOLE_LAG: Nanos = Nanos::from_millis(20);
 const WHOLE_TIME: Nanos = Nanos::from_secs(1);
 /// A probe of the drive's latency is given up if a group is further behind than this.
@@ -104,7 +104,8 @@ impl Promise {
         &mut self,
         cx: &mut Context<'_>,
         group: EntityId,
-        (basis, lag): (Basis, Nanos),
+        basis: Basis,
+        lag: Nanos,
     ) -> Option<RequestId> {
         let (_, client, side) = self.candidates(cx, group, basis).free?;
         // Each piece of a synchronous write would hold reads for as long as the whole write does.
@@ -113,11 +114,11 @@ impl Promise {
         if lag >= WHOLE_LAG && self.drive.is_slow() {
             self.whole_until = cx.now + WHOLE_TIME;
         }
-        let whole = waited_for || cx.now < self.whole_until || !self.window.is_shared(cx.now);
+        let split = !waited_for && cx.now >= self.whole_until && self.window.is_shared(cx.now);
         if self.in_flight == 0 && side == Side::Read && self.read_to_probe(cx) == Some(client) {
             self.probe = Probe::Sending;
         }
-        self.send(cx, client, side, (whole, false))
+        self.send(cx, client, side, SendOptions { split, charge: Charge::Minimum })
     }
     fn has_room(&self, cx: &Context<'_>, client: EntityId, side: Side) -> bool {
         let Some(head) = self.front(client, side) else { return false };
@@ -140,11 +141,13 @@ impl Promise {
             let rule = "deadline: goes before its turn; {ns} left";
             cx.decide(Subject::Client(id), rule, [deadline.since(cx.now).0, 0]);
         }
-        self.send(cx, client, Side::Read, (!self.window.is_shared(cx.now), false))
+        let split = self.window.is_shared(cx.now);
+        self.send(cx, client, Side::Read, SendOptions { split, charge: Charge::Minimum })
     }
     /// Whose turn it is by weight, within what the drive may have.
     fn send_shared(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         let shared = self.window.is_shared(cx.now);
+        let how = SendOptions { split: shared, charge: Charge::Share };
         let others = [Side::Write, Side::Flush];
         let only_reads = !others.iter().any(|side| self.shares.is_queued(EntityId::ROOT, *side));
         let (client, side) = if only_reads {
@@ -167,10 +170,10 @@ impl Promise {
             };
             if goes_first {
                 self.probe = Probe::Sending;
-                return self.send(cx, reader, Side::Read, (!shared, true));
+                return self.send(cx, reader, Side::Read, how);
             }
         }
-        self.send(cx, client, side, (!shared, true))
+        self.send(cx, client, side, how)
     }
     /// The client whose large read is to have the drive to itself, if one is wanted and it is not far from its turn. It goes
     /// before small reads, and before writes as long as [`Drive::probes_before_writes`]: while writers never pause, it is
@@ -227,7 +230,7 @@ impl Promise {
         if self.yields(cx.now, group, client) {
             return None;
         }
-        self.send(cx, client, Side::Flush, (true, false))
+        self.send(cx, client, Side::Flush, SendOptions { split: false, charge: Charge::Minimum })
     }
     /// Dispatches a flush past the closed gate while no group is far behind; those for minimums first. A held flush would
     /// hold its client's next writes as well, and flushes that go together cost one.
@@ -240,7 +243,7 @@ impl Promise {
             return None;
         }
         let (_, client) = self.shares.pick(EntityId::ROOT, Side::Flush)?;
-        self.send(cx, client, Side::Flush, (true, true))
+        self.send(cx, client, Side::Flush, SendOptions { split: false, charge: Charge::Share })
     }
     /// Traces when the gate opens, or closes for another group.
     fn trace_gate(&mut self, cx: &mut Context<'_>, gate: Gate, lag: Nanos) {
@@ -309,9 +312,8 @@ impl Promise {
         let now = cx.now;
         match gate {
             Gate::Batch(group, other, next) => {
-                let basis = (Basis::Batch, Nanos::ZERO);
-                let sent = self.send_due(cx, group, basis);
-                let sent = sent.or_else(|| self.send_due(cx, other?, basis));
+                let mut send = |group| self.send_due(cx, group, Basis::Batch, Nanos::ZERO);
+                let sent = send(group).or_else(|| send(other?));
                 let sent = sent.or_else(|| self.send_due_flush(cx));
                 if sent.is_none() {
                     self.wake_at(next);
@@ -320,7 +322,7 @@ impl Promise {
                 sent
             }
             Gate::Due(group, behind) => {
-                let sent = self.send_due(cx, group, (Basis::Due, behind));
+                let sent = self.send_due(cx, group, Basis::Due, behind);
                 let sent = sent.or_else(|| self.send_flush(cx, behind));
                 if sent.is_some() {
                     return sent;

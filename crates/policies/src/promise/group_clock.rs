@@ -119,7 +119,7 @@ pub(super) struct Clock {
     pub(super) pause: Nanos,
     /// When the group last became busy.
     pub(super) began: Instant,
-    /// The least time that a burst took, divided by its worth, in units of 1 / [`BUSY_WHOLE`]; grows slowly.
+    /// The least time that a burst took, divided by its increment, in units of 1 / [`BUSY_WHOLE`]; grows slowly.
     pub(super) busy_part: u64,
     /// Consecutive periods behind.
     pub(super) missed: u32,
@@ -157,12 +157,12 @@ impl Clock {
     pub(super) fn pauses(&self) -> bool {
         self.idle_until > self.idle_since
     }
-    /// Worth of an amount by the part of the minimum that is kept now.
-    pub(super) fn worth(&self, amount: Amount) -> Nanos {
-        self.kept_worth(self.promised.worth(amount).unwrap_or(Nanos::ZERO))
+    /// By how much an amount moves the clock, by the part of the minimum that is kept now.
+    pub(super) fn increment(&self, amount: Amount) -> Nanos {
+        self.kept_increment(self.promised.worth(amount).unwrap_or(Nanos::ZERO))
     }
-    /// Worth by the part of the minimum that is kept now, of what is worth `whole` by all of it.
-    pub(super) fn kept_worth(&self, whole: Nanos) -> Nanos {
+    /// The increment by the part of the minimum that is kept now, if it is `whole` by all of it.
+    pub(super) fn kept_increment(&self, whole: Nanos) -> Nanos {
         if self.kept == WHOLE {
             return whole;
         }

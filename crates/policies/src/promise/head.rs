@@ -130,22 +130,18 @@ impl Head {
         self.turns = self.turns.saturating_add(u32::from(self.turn.client != Some(client)));
         self.turn.begin(now, client);
     }
-    /// A command is dispatched; `idle`: nothing else is in flight; `far`: it is a distant read.
-    pub(super) fn on_dispatch(
-        &mut self,
-        now: Instant,
-        side: Side,
-        place: [Sectors; 2],
-        (idle, far): (bool, bool),
-    ) {
-        if !self.present {
-            return;
+    /// A command is dispatched.
+    pub(super) fn on_dispatch(&mut self, side: Side, place: [Sectors; 2]) {
+        if self.present {
+            self.turn.on_dispatch(side, place);
         }
-        if idle {
-            self.sent = far.then_some(now);
+    }
+    /// The same while nothing is in flight; `is_distant`: it is a distant read.
+    pub(super) fn on_dispatch_alone(&mut self, now: Instant, is_distant: bool) {
+        if self.present {
+            self.sent = is_distant.then_some(now);
             self.turn.since = now;
         }
-        self.turn.on_dispatch(side, place);
     }
     /// Mean time of a distant read.
     pub(super) const fn access(&self) -> Nanos {

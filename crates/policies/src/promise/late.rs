@@ -17,9 +17,9 @@
 //! is thus behind with less than half of its share of what it reaches with the drive to itself:
 //!
 //! ```text
-//! clock = min(max(clock, now - 20 ms) + worth, now + max(5 ms, worth))      when a command is dispatched
-//! worth = 2 * max(drive time, shortest time of a read of the client) / share of the client      of a read in flight alone
-//! worth = 2 * drive time / share of the client                                                of other reads, and of writes
+//! clock = min(max(clock, now - 20 ms) + increment, now + max(5 ms, increment))      when a command is dispatched
+//! increment = 2 * max(drive time, shortest time of a read of the client) / share of the client      of a read in flight alone
+//! increment = 2 * drive time / share of the client                                                of other reads, and of writes
 //! ```
 
 use super::flash::PASS_MAX;
@@ -35,8 +35,9 @@ use iofair_core::time::{Instant, Nanos};
 /// Reads of a client that is further ahead of its turn than this, in virtual time, do not hold writes: nearly all that it may
 /// pass waiting writes by. If the writes waited for these reads in turn, neither would go.
 const AHEAD_MAX: u64 = PASS_MAX / 20 * 19;
-/// What a command is worth to a floor, in its time at the client's share: with half of its share a client reaches its floor.
-const WORTH: u64 = 2;
+/// A command moves the clock of a floor by this many times its time at the client's share, so that a client reaches its floor
+/// with half of its share.
+const INCREMENT: u64 = 2;
 /// How far the clock of a floor may be ahead and behind.
 const AHEAD: Nanos = Nanos::from_millis(5);
 const BEHIND_MAX: Nanos = Nanos::from_millis(20);
@@ -59,9 +60,9 @@ pub(super) struct Floor {
 impl Floor {
     /// A command is dispatched that takes this time at the client's share.
     fn serve(&mut self, now: Instant, time: Nanos) {
-        let worth = Nanos(time.0.saturating_mul(WORTH));
+        let increment = Nanos(time.0.saturating_mul(INCREMENT));
         let from = self.clock.max(now.saturating_sub(BEHIND_MAX));
-        self.clock = (from + worth).min(now + worth.max(AHEAD));
+        self.clock = (from + increment).min(now + increment.max(AHEAD));
     }
     /// A read was completed that took this time.
     fn on_complete(&mut self, took: Nanos) {
@@ -90,15 +91,10 @@ impl Promise {
         floor.reads += u32::from(reads);
         floor.clock
     }
-    /// A command is dispatched: a write counts for the floor of a client that reads as well.
-    pub(super) fn count_for_floor(
-        &mut self,
-        now: Instant,
-        client: EntityId,
-        (side, cost): (Side, Nanos),
-    ) {
+    /// A write is dispatched: it counts for the floor of a client that reads as well.
+    pub(super) fn count_for_floor(&mut self, now: Instant, client: EntityId, cost: Nanos) {
         let own = client.as_client().map(|index| &self.clients[index.index()].floor);
-        if side == Side::Write && own.is_some_and(|floor| floor.shortest > Nanos::ZERO) {
+        if own.is_some_and(|floor| floor.shortest > Nanos::ZERO) {
             self.serve_floor(now, client, cost, false);
         }
     }

@@ -71,7 +71,7 @@ use deadlines::Deadlines;
 use drive::Drive;
 use head::Head;
 use pace::Pace;
-use requests::Kind;
+use requests::{Command, Kind};
 use shares::{EntityId, Shares, Side};
 use throttle::Throttle;
 use turn::Turn;
@@ -192,6 +192,23 @@ struct Sent {
     kind: Kind,
 }
 
+/// How [`Promise::send`] dispatches a request.
+#[derive(Clone, Copy)]
+struct SendOptions {
+    /// A long one in pieces.
+    split: bool,
+    charge: Charge,
+}
+
+/// What a dispatched request is charged to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Charge {
+    /// The minimum of a group.
+    Minimum,
+    /// The client's share by weight.
+    Share,
+}
+
 /// A probe: a read that has the drive to itself, to measure the drive's latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Probe {
@@ -269,20 +286,19 @@ impl Promise {
         let client = client.as_client()?;
         self.clients[client.index()].queues[side as usize].front()
     }
-    /// Dispatches the first request of a client on one side, or a piece of it. `whole`: not in pieces. `by_share`: by
-    /// weight, not for a minimum.
+    /// Dispatches the first request of a client on one side, or a piece of it.
     fn send(
         &mut self,
         cx: &mut Context<'_>,
         client: EntityId,
         side: Side,
-        (whole, by_share): (bool, bool),
+        SendOptions { split, charge }: SendOptions,
     ) -> Option<RequestId> {
         let index = client.as_client()?.index();
         let head = self.clients[index].queues[side as usize].front()?;
         let Request { operation, length, .. } = cx.requests[head];
         let kind = self.sent[head.0 as usize].kind;
-        let cuts = !whole && matches!(operation, Operation::Read | Operation::Write);
+        let cuts = split && matches!(operation, Operation::Read | Operation::Write);
         let most = match cuts && length.bytes() > window::PIECE_MIN {
             true => Sectors::from_bytes_ceil(self.window.piece(&self.drive)),
             false => length,
@@ -293,11 +309,11 @@ impl Promise {
         };
         let all = id == head || cx.requests[head].length == Sectors::ZERO;
         let Request { start, length, .. } = cx.requests[id];
-        let (sent, now) = (length.bytes(), cx.now);
+        let (sent, now, by_share) = (length.bytes(), cx.now, charge == Charge::Share);
         let own = &mut self.clients[index];
-        let promised = own.promised_amount(operation, sent);
+        let command = Command { amount: own.promised_amount(operation, sent), kind };
         let far = own.is_far(side, start, start + length);
-        own.requests.dispatch(promised, (all, kind));
+        own.requests.dispatch(command, all);
         if all {
             own.queues[side as usize].pop_front(cx.requests);
             self.shares.pop(client, side);
@@ -307,8 +323,7 @@ impl Promise {
             }
         }
         if self.counts {
-            let ends = (all, kind);
-            self.each_clock(client, |clocks, id| clocks.dispatch(now, id, promised, ends));
+            self.each_clock(client, |clocks, id| clocks.dispatch(now, id, command, all));
         }
         let cost = self.drive.cost(side, sent);
         let waits = side == Side::Read && self.could_wait_for_writes(now, client);
@@ -317,9 +332,9 @@ impl Promise {
         }
         if self.in_flight == 0 {
             self.cached.on_idle(now.since(self.last_done));
+            self.head.on_dispatch_alone(now, far && side == Side::Read);
         }
-        let distant = far && side == Side::Read;
-        self.head.on_dispatch(now, side, [start, start + length], (self.in_flight == 0, distant));
+        self.head.on_dispatch(side, [start, start + length]);
         if operation == Operation::Write && self.head.is_present() {
             self.count_write(now, sent, far);
         }
@@ -328,7 +343,9 @@ impl Promise {
         if probe {
             self.probe = Probe::Sent;
         }
-        self.count_for_floor(now, client, (side, cost));
+        if side == Side::Write {
+            self.count_for_floor(now, client, cost);
+        }
         if side != Side::Read {
             let rate = self.drive.rate(Side::Write);
             self.pace.on_rate(rate);
@@ -340,7 +357,7 @@ impl Promise {
         }
         let window = Window::counts(side, self.drive.counts(side, sent), by_share);
         self.window.on_dispatch(side, window);
-        *self.sent_mut(id) = Sent { promised, window, kind };
+        *self.sent_mut(id) = Sent { promised: command.amount, window, kind };
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
         if waits {
@@ -466,23 +483,21 @@ impl Policy for Promise {
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { operation, client: index, length, .. } = cx.requests[id];
         let (client, side, now) = (EntityId::client(index), side(&cx.requests[id]), cx.now);
-        let kind = kind(&cx.requests[id]);
         let carries = matches!(operation, Operation::Read | Operation::Write);
         let (sent, Sent { promised, window, .. }) = (length.bytes(), self.sent[id.0 as usize]);
+        let command = Command { amount: promised, kind: kind(&cx.requests[id]) };
         let own = &mut self.clients[index.index()];
         if side == Side::Flush {
             own.next_flush = now + now.since(cx.requests[id].dispatched);
         }
         let own = &mut own.requests;
-        own.complete(promised, kind);
+        own.complete(command);
         if own.queued == 0 && own.in_flight == 0 {
             self.window.on_leave(now);
         }
         if self.counts {
             let took = now.since(cx.requests[id].dispatched);
-            let of =
-                |clocks: &mut Clocks, group| clocks.complete(now, group, promised, (kind, took));
-            self.each_clock(client, of);
+            self.each_clock(client, |clocks, group| clocks.complete(now, group, command, took));
         }
         let is_full = side == Side::Write && self.window.is_full(&self.drive, window);
         self.window.on_complete(side, window);

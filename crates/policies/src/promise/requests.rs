@@ -15,6 +15,13 @@ pub(super) enum Kind {
     Flush,
 }
 
+/// A request, or a piece of it, that goes to the drive: its amount counts for minimums.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Command {
+    pub(super) amount: Amount,
+    pub(super) kind: Kind,
+}
+
 impl Kind {
     pub(super) fn is_urgent(self) -> bool {
         matches!(self, Self::Urgent | Self::Flush)
@@ -86,18 +93,18 @@ impl Requests {
         self.gathered += u32::from(kind == Kind::Gathered);
         self.flushes += u32::from(kind == Kind::Flush);
     }
-    /// A command with this amount is dispatched; `all`: it is the last piece of its request.
-    pub(super) fn dispatch(&mut self, amount: Amount, (all, kind): (bool, Kind)) {
-        self.queued -= u32::from(all);
-        self.urgent -= u32::from(all && kind.is_urgent());
-        self.gathered -= u32::from(all && kind == Kind::Gathered);
-        self.flushes -= u32::from(all && kind == Kind::Flush);
+    /// A command is dispatched; `is_last`: of its request.
+    pub(super) fn dispatch(&mut self, Command { amount, kind }: Command, is_last: bool) {
+        self.queued -= u32::from(is_last);
+        self.urgent -= u32::from(is_last && kind.is_urgent());
+        self.gathered -= u32::from(is_last && kind == Kind::Gathered);
+        self.flushes -= u32::from(is_last && kind == Kind::Flush);
         self.in_flight += 1;
         self.flushing += u32::from(kind == Kind::Flush);
         self.amount += amount;
     }
     /// A command was completed.
-    pub(super) fn complete(&mut self, amount: Amount, kind: Kind) {
+    pub(super) fn complete(&mut self, Command { amount, kind }: Command) {
         self.in_flight -= 1;
         self.flushing -= u32::from(kind == Kind::Flush);
         self.amount -= amount;

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use super::clock::{Bounds, Clocks, Gate};
 use super::drive::Drive;
 use super::head::Head;
-use super::requests::Kind;
+use super::requests::{Command, Kind};
 use super::shares::{EntityId, Shares, Side};
 use super::window::Window;
 use iofair_core::contract::Contract;
@@ -30,7 +30,8 @@ const MS: u64 = 1_000_000;
 /// The minimum in these tests: 4 KiB are worth 1 ms.
 const RATE: u64 = 4096 * 1000;
 const MINIMUM: Minimum = Minimum { bytes_per_s: Some(RATE), ios_per_s: None };
-const BLOCK: Amount = Amount::of(4096);
+/// A read of 4 KiB.
+const URGENT: Command = Command { amount: Amount::of(4096), kind: Kind::Urgent };
 
 fn at(ms: u64) -> Instant {
     Instant(ms * MS)
@@ -46,8 +47,8 @@ fn clocks() -> (Clocks, EntityId) {
 /// A request of 4 KiB arrives, is dispatched and is completed at once.
 fn serve(clocks: &mut Clocks, group: EntityId, now: Instant) {
     clocks.arrive(now, group, Kind::Urgent);
-    clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
-    clocks.complete(now, group, BLOCK, (Kind::Urgent, Nanos::ZERO));
+    clocks.dispatch(now, group, URGENT, true);
+    clocks.complete(now, group, URGENT, Nanos::ZERO);
 }
 
 /// Goal: a group is due when the worth of its service has passed, and the gate is open until then. Method: 4 KiB, which
@@ -67,9 +68,9 @@ fn a_group_is_due_when_the_worth_of_its_service_has_passed() {
 fn no_claim_arises_from_a_pause() {
     let (mut clocks, group) = clocks();
     clocks.arrive(at(10), group, Kind::Urgent);
-    clocks.dispatch(at(10), group, BLOCK, (true, Kind::Urgent));
+    clocks.dispatch(at(10), group, URGENT, true);
     // It took 3 ms, which is 2 ms too long.
-    clocks.complete(at(13), group, BLOCK, (Kind::Urgent, Nanos::ZERO));
+    clocks.complete(at(13), group, URGENT, Nanos::ZERO);
     let until = Instant(13 * MS + MS / 4);
     assert_eq!(clocks.gate(at(13)), Gate::Closed(Nanos::from_millis(2), Some(until)));
     assert_eq!((clocks.gate(until), clocks.next_due(until)), (Gate::Open, None));
@@ -87,9 +88,9 @@ fn the_gate_waits_for_a_client_that_could_reach_its_minimum() {
         let mut now = at(10);
         for took in [100; 50].into_iter().chain([20_000]) {
             clocks.arrive(now, group, Kind::Urgent);
-            clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
+            clocks.dispatch(now, group, URGENT, true);
             now += Nanos::from_micros(took);
-            clocks.complete(now, group, BLOCK, (Kind::Urgent, Nanos::ZERO));
+            clocks.complete(now, group, URGENT, Nanos::ZERO);
             if took == 100 {
                 now += Nanos::from_micros(pause);
             }
@@ -107,9 +108,9 @@ fn a_group_catches_up_with_at_most_a_second() {
     for (took, owed) in [(600, 600), (5000, 1000)] {
         let (mut clocks, group) = clocks();
         clocks.arrive(at(10), group, Kind::Urgent);
-        clocks.dispatch(at(10), group, BLOCK, (true, Kind::Urgent));
+        clocks.dispatch(at(10), group, URGENT, true);
         let now = at(10 + took);
-        clocks.complete(now, group, BLOCK, (Kind::Urgent, Nanos::ZERO));
+        clocks.complete(now, group, URGENT, Nanos::ZERO);
         let mut served = 0;
         while !matches!(clocks.gate(now), Gate::Open) {
             serve(&mut clocks, group, now);
@@ -124,7 +125,7 @@ fn a_group_catches_up_with_at_most_a_second() {
 fn all_requests_in_flight_count() {
     let (mut clocks, group) = clocks();
     (0..64).for_each(|_| clocks.arrive(at(10), group, Kind::Urgent));
-    (0..64).for_each(|_| clocks.dispatch(at(10), group, BLOCK, (true, Kind::Urgent)));
+    (0..64).for_each(|_| clocks.dispatch(at(10), group, URGENT, true));
     assert_eq!(clocks.kept_until(group), Some(at(74)));
 }
 
@@ -137,8 +138,8 @@ fn an_infeasible_minimum_is_cut() {
     for ms in (10..4000).step_by(2) {
         open += u32::from(matches!(clocks.gate(at(ms)), Gate::Open));
         clocks.arrive(at(ms), group, Kind::Urgent);
-        clocks.dispatch(at(ms), group, BLOCK, (true, Kind::Urgent));
-        clocks.complete(at(ms + 2), group, BLOCK, (Kind::Urgent, Nanos::ZERO));
+        clocks.dispatch(at(ms), group, URGENT, true);
+        clocks.complete(at(ms + 2), group, URGENT, Nanos::ZERO);
     }
     assert!(open > 200, "{open} of 2000");
 }
@@ -155,7 +156,7 @@ fn buffered_writes_wait() {
     assert_eq!(clocks.gate(at(20)), Gate::Batch(writer, None, Some(at(110))));
     clocks.arrive(at(20), reader, Kind::Urgent);
     assert_eq!(clocks.gate(at(21)), Gate::Due(reader, Nanos::from_millis(1)));
-    clocks.dispatch(at(21), reader, BLOCK, (true, Kind::Urgent));
+    clocks.dispatch(at(21), reader, URGENT, true);
     assert!(matches!(clocks.gate(at(25)), Gate::Closed(..)), "the read is behind, in flight");
     assert!(matches!(clocks.gate(at(120)), Gate::Due(id, _) if id == writer), "110 ms behind");
 }
@@ -172,16 +173,16 @@ fn a_frame_holds_the_service_promised_for_it() {
     for (now, owed) in [(at(10), 490), (at(600), 500), (at(1000), 500)] {
         let mut served = 0;
         while matches!(clocks.gate(now), Gate::Due(..)) {
-            clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
+            clocks.dispatch(now, group, URGENT, true);
             clocks.arrive(now, group, Kind::Urgent);
-            clocks.complete(now, group, BLOCK, (Kind::Urgent, Nanos::ZERO));
+            clocks.complete(now, group, URGENT, Nanos::ZERO);
             served += 1;
         }
         assert_eq!(served, owed, "{now:?}");
         (0..300).for_each(|_| {
-            clocks.dispatch(now, group, BLOCK, (true, Kind::Urgent));
+            clocks.dispatch(now, group, URGENT, true);
             clocks.arrive(now, group, Kind::Urgent);
-            clocks.complete(now, group, BLOCK, (Kind::Urgent, Nanos::ZERO));
+            clocks.complete(now, group, URGENT, Nanos::ZERO);
         });
         assert_eq!(clocks.kept_until(group), Some(clocks.frame_end(now)), "no further");
     }
@@ -196,10 +197,11 @@ fn a_minimum_can_count_requests() {
     clocks.set(Instant::ZERO, group, minimum, Class::BestEffort);
     for (bytes, worth) in [(512, 1), (64 << 10, 4)] {
         let now = at(10 + 100 * worth);
+        let command = Command { amount: Amount::of(bytes), ..URGENT };
         clocks.arrive(now, group, Kind::Urgent);
-        clocks.dispatch(now, group, Amount::of(bytes), (true, Kind::Urgent));
+        clocks.dispatch(now, group, command, true);
         assert_eq!(clocks.kept_until(group), Some(now + Nanos::from_millis(worth)), "{bytes}");
-        clocks.complete(now, group, Amount::of(bytes), (Kind::Urgent, Nanos::ZERO));
+        clocks.complete(now, group, command, Nanos::ZERO);
     }
 }
 
@@ -239,8 +241,8 @@ fn infeasible_minimums_degrade_by_class() {
             };
             let took = Nanos(MS * 2 / 3);
             if let Some(id) = id {
-                clocks.dispatch(now, id, BLOCK, (true, Kind::Urgent));
-                clocks.complete(now + took, id, BLOCK, (Kind::Urgent, Nanos::ZERO));
+                clocks.dispatch(now, id, URGENT, true);
+                clocks.complete(now + took, id, URGENT, Nanos::ZERO);
                 clocks.arrive(now + took, id, Kind::Urgent);
                 served[usize::from(id == other)] += 1;
             }
@@ -488,7 +490,8 @@ fn a_disk_is_rarely_treated_as_flash() {
     let mut reads = 0;
     for _ in 0..10 {
         while head.is_present() && reads < 100_000 {
-            head.on_dispatch(at(0), Side::Read, [Sectors(0), Sectors(8)], (true, true));
+            head.on_dispatch_alone(at(0), true);
+            head.on_dispatch(Side::Read, [Sectors(0), Sectors(8)]);
             head.on_complete(Instant(MS / 10), true, 4096);
             reads += u32::from(!head.changes(Nanos::from_micros(100)));
         }

@@ -298,7 +298,7 @@ impl Throttle {
     pub(super) fn next(&self) -> Instant {
         self.next
     }
-    /// A write is dispatched; or a trim or a flush, which takes the drive as long as writing so many bytes.
+    /// A write is dispatched; or a trim or a flush, which takes the drive as long as writing this many bytes.
     pub(super) fn on_write(&mut self, now: Instant, bytes: u64, is_write: bool) {
         let bytes = bytes.max(PAGE);
         if is_write {

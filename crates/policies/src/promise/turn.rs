@@ -17,7 +17,7 @@
 //! is charged to the client that wrote.
 
 use super::shares::{EntityId, Side};
-use super::{FRAME, Gate, Promise};
+use super::{Charge, FRAME, Gate, Promise, SendOptions};
 use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
 use iofair_core::time::{Instant, Nanos};
@@ -90,7 +90,8 @@ impl Promise {
                 if side == Side::Flush && self.writes > 0 || !self.fits(now, &turn) {
                     return None;
                 }
-                let sent = self.send(cx, turn.client, side, (true, true));
+                let how = SendOptions { split: false, charge: Charge::Share };
+                let sent = self.send(cx, turn.client, side, how);
                 let writes = turn.writes || side == Side::Write;
                 let kept = turn.due.and_then(|group| self.clocks.kept_until(group));
                 let over = kept.is_some_and(|kept| kept >= turn.frame_end);

@@ -13,7 +13,7 @@
 //! ([`LATE_MAX`]).
 //!
 //! blk-throttle charges a request at its own group first and may then hold it at a parent, so that a group can exceed
-//! its ceiling when the parent lets go.
+//! its ceiling when the parent's ceiling lets it pass.
 //!
 //! *Order.* Where several groups inside one wait for its buckets, they take turns by start-time fair queueing (Goyal
 //! 1996), in proportion to their weights; requests directly in the group count as one more group of weight 100. The
@@ -200,7 +200,8 @@ impl Ceilings {
     pub(super) fn update(
         &mut self,
         now: Instant,
-        (groups, requests): (&Groups, &Requests),
+        groups: &Groups,
+        requests: &Requests,
         id: GroupId,
     ) {
         self.begin(now);

@@ -71,7 +71,7 @@ pub struct Loss {
 
 /// What holds the data.
 pub trait Back: Send {
-    /// What the engine is told of it.
+    /// The facts that the engine gets.
     fn facts(&self) -> DriveFacts;
     /// The rate in bytes a second that it keeps at its worst, if it knows.
     fn worst_case_rate(&self) -> Option<u64> {
@@ -114,7 +114,7 @@ pub trait Back: Send {
     fn take_closing(&mut self) -> Option<&mut Vec<Arc<Storage>>> {
         None
     }
-    /// Losses since the last call, each once. The operating system tells of each only once, whichever client's flush asks.
+    /// Losses since the last call, each once. The operating system reports each only once, to whichever flush comes first.
     fn take_losses(&mut self) -> Option<&mut Vec<Loss>> {
         None
     }

@@ -81,7 +81,7 @@ pub(super) struct Served {
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) file: ContractFile,
-    /// Whoever changes something has it for as long as that takes.
+    /// Held during each change.
     served: Turns<Served>,
     /// What calls that only read see.
     view: Mutex<Arc<Shown>>,
@@ -459,7 +459,7 @@ impl App {
         Ok(ApiResponse { status: 200, revision: None, kind: metrics::KIND, allow: None, body })
     }
 
-    /// Counts a caller who was refused, and tells the operator from time to time.
+    /// Counts a refused caller, and logs refusals from time to time.
     pub(super) fn refuse(&self, refusal: Refusal) {
         let mut refusals = lock(&self.refusals);
         refusals.count(refusal);

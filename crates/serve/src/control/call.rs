@@ -27,7 +27,7 @@ pub(super) struct Call {
     pub(super) body: Option<Vec<u8>>,
     /// Who makes a change.
     pub(super) author: Author,
-    /// Whoever calls, as calls are counted.
+    /// The caller, by which calls are counted.
     pub(super) caller: Option<Key>,
 }
 

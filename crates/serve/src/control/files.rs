@@ -22,7 +22,7 @@ pub(super) struct Files {
     seen: Arc<Mutex<Look>>,
     /// The end of the present look, which may wait for a file system.
     present: Mutex<Option<Receiver<()>>>,
-    /// What the log tells of.
+    /// What is logged.
     told: Mutex<Vec<Damaged>>,
 }
 
@@ -77,7 +77,7 @@ impl Files {
             let look = move || {
                 let look = Look::at(&shown);
                 *lock(&seen) = look;
-                // Nobody may wait for it any more.
+                // The receiver may be gone.
                 let _ = end.send(());
             };
             thread::Builder::new().name("look".into()).spawn(look).ok()?;

@@ -67,7 +67,7 @@ impl Caller {
     }
 }
 
-/// Who made a change, as the audit log tells it.
+/// Who made a change, for the audit log.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub(super) struct Author {
     /// `unix`, `tls`, `tcp`, `signal`, or `start`.

@@ -286,7 +286,7 @@ impl Service {
             return self.refuse_connection(stream.into_std());
         };
         let plain = Some(stream.as_raw_fd());
-        drop(tokio::spawn(exchange::converse((stream, plain), visit, slot, self.clone())));
+        drop(tokio::spawn(exchange::converse(stream, plain, visit, slot, self.clone())));
     }
     fn admit_tcp(self: &Arc<Self>, scope: Scope, stream: TcpStream, from: SocketAddr) {
         if scope == Scope::Control {
@@ -298,7 +298,7 @@ impl Service {
             return self.refuse_connection(stream.into_std());
         };
         let plain = Some(stream.as_raw_fd());
-        drop(tokio::spawn(exchange::converse((stream, plain), visit, slot, self.clone())));
+        drop(tokio::spawn(exchange::converse(stream, plain, visit, slot, self.clone())));
     }
     fn admit_tls(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
         let Some(place) = self.handshakes.try_take(Key::host(from)) else {
@@ -322,7 +322,7 @@ impl Service {
             let slot = service.slots[class as usize].try_take(visit.caller.key());
             drop(place);
             match slot {
-                Some(slot) => exchange::converse((stream, None), visit, slot, service).await,
+                Some(slot) => exchange::converse(stream, None, visit, slot, service).await,
                 None => service.app.refuse(Refusal::Control),
             }
         }));

@@ -53,7 +53,7 @@ struct State {
 }
 
 impl Pages {
-    /// The page for a caller. Whoever comes while one is rendered waits for it.
+    /// The page for a caller. A caller that comes while one is rendered waits for it.
     pub(super) fn get<E>(
         &self,
         now: impl Fn() -> Instant,

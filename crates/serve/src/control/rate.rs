@@ -10,7 +10,7 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::gate::Key;
 
-/// Callers that are remembered; beyond, all strangers share one bucket.
+/// Callers with a bucket each; further callers share one.
 const CALLERS_MAX: usize = 1024;
 
 /// A rate.
@@ -24,7 +24,7 @@ pub(super) struct Rate {
     pub(super) wait_max: Nanos,
 }
 
-/// A bucket a caller: when it is full again.
+/// By caller, the time at which its bucket is full again.
 #[derive(Debug)]
 pub(super) struct Buckets {
     rate: Rate,
@@ -35,7 +35,7 @@ impl Buckets {
     pub(super) fn new(rate: Rate) -> Self {
         Self { rate, full_at: Mutex::default() }
     }
-    /// Takes a token: how long the call has to wait, or `Err` with the time after which to come again.
+    /// Takes a token. Returns how long the call has to wait, or as an error the time after which the caller may retry.
     pub(super) fn take(&self, now: Instant, key: &Key) -> Result<Nanos, Nanos> {
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = Some(key.clone());

@@ -35,7 +35,7 @@ pub(super) struct Status {
     /// Where the volumes are files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fuse_mount: Option<PathBuf>,
-    /// Room for new volumes; absent if it cannot be told now.
+    /// Room for new volumes; absent if it is unknown now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) free_bytes: Option<u64>,
     /// Files that somebody removed while they are served.

@@ -94,7 +94,7 @@ impl Slots {
 }
 
 impl Slot {
-    /// The server does what the caller asked for, and nobody takes the place meanwhile.
+    /// The call is being carried out, and its slot is not given away meanwhile.
     pub(super) fn begin(&self) {
         self.has_begun.store(true, Ordering::Relaxed);
         let place = self.place;

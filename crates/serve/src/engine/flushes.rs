@@ -7,7 +7,7 @@ use super::volume::Volume;
 use crate::back::Loss;
 
 impl Engine {
-    /// A client opens a volume, and is told of what the volume loses from now on. See [`Self::attach`].
+    /// A client opens a volume, and gets reports of what the volume loses from now on. See [`Self::attach`].
     pub(crate) fn join(&mut self, volume: usize, owner: u64) {
         self.volumes[volume].losses.join(owner);
     }

@@ -42,8 +42,8 @@ impl Engine {
             self.fail_fenced();
         }
     }
-    /// Completes a request of a late command, if that is possible: a client's own memory cannot be taken back from the
-    /// kernel, so such a request waits on. Can it still write something?
+    /// Abandons a request of a late command, unless its data are in a client's own memory: that cannot be taken back from
+    /// the kernel, so such a request waits on. Returns whether the abandoned request may still write.
     fn give_up(&mut self, now: Instant, key: usize) -> bool {
         let op = &self.ops[key];
         if op.abandoned || !op.data.is_ours() {

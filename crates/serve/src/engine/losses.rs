@@ -18,9 +18,9 @@ pub(super) struct Losses {
     count: u64,
     /// The error number of the last one.
     status: i32,
-    /// No client was told of the last one.
+    /// Whether the last loss was reported to no client yet.
     unseen: bool,
-    /// The losses that each client was told, or that were before its time.
+    /// By client: the losses that were reported to it or happened before it opened the volume.
     told: BTreeMap<u64, u64>,
     /// When the last write was completed.
     pub(super) written: Option<Instant>,
@@ -38,7 +38,7 @@ impl Losses {
     pub(super) fn leave(&mut self, owner: u64) {
         self.told.remove(&owner);
     }
-    /// A flush is completed: it fails if its client was not told of a loss, and tells it.
+    /// A flush is completed: it fails if a loss was not reported to its client yet, and thereby reports it.
     pub(super) fn flushed(&mut self, op: &mut Op) {
         let Some(told) = self.told.get_mut(&op.owner) else { return };
         if op.status == 0 && *told < self.count {

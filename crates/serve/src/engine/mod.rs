@@ -363,7 +363,7 @@ impl Engine {
         if op.status == 0 {
             op.status = if piece.status == 0 { status } else { piece.status };
         }
-        // After an error nobody can know what was written, so the rest of it may be left out.
+        // After an error it is unknown what was written, so the rest of the request may be left out.
         if op.status == 0 && op.is_uncut() {
             self.feed(now, piece.op);
         } else if op.left == 0 {
@@ -423,7 +423,7 @@ impl Engine {
     pub fn next_wakeup(&self) -> Option<Instant> {
         let policies = self.controller.next_wakeup().filter(|_| self.has_slot());
         let others = self.back.next_event().into_iter().chain(self.commands.next_late());
-        // Nobody is promised anything while nobody asks.
+        // Without pending requests no promise can be broken.
         let second = (self.pending() > 0).then(|| self.tallies.next_second());
         policies.into_iter().chain(others).chain(second).chain(self.unfinished).min()
     }

@@ -18,7 +18,7 @@ use iofair_trace::write::Encoder;
 use crate::back::volume::VolumeId;
 use crate::request::op::Op;
 
-/// Requests that wait for the completion of older ones. A request that takes longer than so many others is written without
+/// Requests that wait for the completion of older ones. A request that takes longer than this many others is written without
 /// its completion.
 const WINDOW: usize = 1 << 15;
 /// Bytes of blocks that wait to be taken: a quarter of a second at half a million requests a second.

@@ -31,7 +31,7 @@ impl Engine {
     pub fn stop_recording(&mut self, from: u64) -> Option<Taken> {
         self.recorder.take()?.end(from)
     }
-    /// Ends a recording that nobody takes anything from.
+    /// Ends a recording from which nothing has been taken for too long.
     pub(super) fn forget_recording(&mut self, now: Instant) {
         if self.recorder.as_ref().is_some_and(|recorder| recorder.is_forgotten(now)) {
             self.recorder = None;

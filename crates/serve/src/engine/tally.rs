@@ -259,7 +259,7 @@ impl Tallies {
         }
         self.completed(now, op.group, bytes, groups);
     }
-    /// A request ended for which nobody waited any more. It counts as neither served nor failed, and is not owed.
+    /// A cancelled request ended. It counts as neither served nor failed, and is not owed.
     pub(super) fn cancelled(&mut self, now: Instant, op: &Op) {
         let bytes = op_bytes(op);
         if op.asks_status() {

@@ -34,7 +34,7 @@ pub struct Volume {
     /// It is the whole drive, for the server's own requests: no client sees it.
     pub(super) is_drive: bool,
     pub(super) losses: Losses,
-    /// When the operator was last told that a write found no space.
+    /// When it was last logged that a write found no space.
     pub(super) full: Option<Instant>,
     pub(super) stats: VolumeStats,
 }

@@ -85,7 +85,7 @@ pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
             "the contracts have it: take it out of them first, with {command} while the server runs"
         ));
     }
-    // Whoever reads the list after a crash knows that the file was to go.
+    // After a crash, the list shows that the file was to be removed.
     owner.deleting = true;
     save(&home, &owners)?;
     let file = file(path, name);

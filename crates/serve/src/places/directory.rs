@@ -33,7 +33,7 @@ pub(super) struct Own {
     pub(super) slot: u64,
     /// What clients see of it.
     size: u64,
-    /// Alive as long as a request may meet it: this long nobody else gets the slot.
+    /// Alive as long as a request may refer to it: until then, no other volume gets the slot.
     pub(super) storage: Weak<Storage>,
     /// Its file was removed: a volume with its name is another one.
     removed: bool,

@@ -24,7 +24,7 @@ use crate::trial::Mode;
 
 /// The name of the list.
 const OWNERS: &str = ".iofair.json";
-/// The name of the file that is locked. Nobody replaces it, unlike the list.
+/// The name of the file that is locked. It is never replaced, unlike the list.
 const LOCK: &str = ".iofair.lock";
 
 /// Whose a volume's file is.
@@ -133,7 +133,7 @@ pub(super) struct Home {
     reserve: Reserve,
     /// The directory, locked as long as it is open.
     directory: File,
-    /// Locked as well: NFS tells other hosts of locks on files only.
+    /// Locked as well: NFS shows other hosts locks on files only.
     _lock: Option<File>,
 }
 

@@ -242,7 +242,7 @@ impl World {
             }
             pool.cleaned(&zeroed)
         };
-        // Cut or not is told by what is there afterwards.
+        // Whether it was cut shows in what is there afterwards.
         let _ = made();
         drop(pool);
         self.settle();
@@ -396,7 +396,7 @@ fn damaged_copies_are_mended() {
         drive
     };
     let [first, second] = super::format::SUPERBLOCKS;
-    // One that is torn is written again by whoever opens the pool.
+    // A torn one is written again when the pool is opened.
     for place in [first, second] {
         let mut drive = damage(&[place + 64], 1);
         assert_eq!(Pool::open(&mut drive).unwrap().table().volumes[0].size, 8192);

@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 
 use crate::back::uring::set_length;
 
-/// Zeroes are made in pieces of this many bytes, so that progress can be told.
+/// The kernel zeroes pieces of this many bytes, so that progress can be reported.
 pub(crate) const ZERO_PIECE: u64 = 64 << 20;
-/// And written in pieces of this many where the kernel cannot make them.
+/// Where it cannot zero a range, zeroes are written in pieces of this many bytes.
 const ZERO_WRITE: usize = 1 << 20;
 
 /// What a pool is on. Writes may be lost, torn and reordered until [`Medium::sync`] has returned.
@@ -35,12 +35,12 @@ pub(crate) trait Medium {
 pub(crate) struct FileMedium {
     file: File,
     device: bool,
-    /// What grows in its place if nothing is written.
+    /// If nothing is written: the file that is lengthened in its place.
     growth: Option<File>,
 }
 
 impl FileMedium {
-    /// It is the caller's alone: see `claim`.
+    /// The caller holds the lock on the file: see `claim`.
     pub(crate) fn new(file: File, device: bool) -> Self {
         Self { file, device, growth: None }
     }
@@ -48,7 +48,7 @@ impl FileMedium {
     pub(crate) fn unchanged(self, growth: File) -> Self {
         Self { growth: Some(growth), ..self }
     }
-    /// Makes zeroes without sending them, if its file system or driver can.
+    /// Zeroes a range without sending data, if its file system or driver can.
     fn allocate_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
         // A file gives the room back; a device keeps its blocks, which reads as zeroes on every driver.
         let mode = match self.device {

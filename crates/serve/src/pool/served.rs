@@ -64,7 +64,7 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         let Some(before) = self.before.take() else { return };
-        // If it cannot be taken back, the pool keeps what is new for nobody: that harms nobody.
+        // If it cannot be undone, the pool keeps the new volumes' space unused, which does no harm.
         let mut room = self.shared.lock();
         let made = room.pool.table().clone();
         match room.pool.commit(before, &mut |_, _| {}) {

@@ -100,7 +100,7 @@ pub(crate) struct Refused {
 pub(crate) enum Why {
     /// There are too few free extents.
     NoRoom,
-    /// Nobody has agreed to it.
+    /// The operator has not consented.
     Needs(Needs),
     /// The pool keeps another volume of this name.
     Twin,
@@ -173,7 +173,7 @@ impl Free {
             }
         }
         if left > 0 {
-            // Nothing is taken any more, but the room is told.
+            // The search stops taking extents, but still counts the room.
             self.clean.extend(taken);
             return None;
         }

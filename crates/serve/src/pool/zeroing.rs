@@ -45,7 +45,7 @@ const PAUSE: u32 = 9;
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// After an error.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
-/// With nothing to do it only waits to be told.
+/// With nothing to do it waits for a notification.
 const IDLE: Duration = Duration::from_secs(3600);
 /// How often somebody looks whether the engine has let go of extents, and whether the reactor is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -417,7 +417,7 @@ impl Worker<'_> {
             return Ok(());
         }
         room.busy = joined([&room.busy[..], &batch].concat());
-        // Whoever sets it does so with the lock, after `waiting` or `stops`.
+        // It is set with the lock held, after `waiting` or `stops`.
         self.shared.interrupt.store(self.shared.stops.load(Ordering::Relaxed), Ordering::Relaxed);
         drop(room);
         let began = moment();

@@ -39,7 +39,7 @@ impl Reactor {
         if !event.more && self.draining.is_none() {
             match again && !self.handshakes.is_pausing {
                 true => self.accept_on(index)?,
-                // Out of descriptors, or told to pause: a connection that goes makes room.
+                // Out of descriptors, or paused: accepting resumes when a connection is closed.
                 false => self.handshakes.paused_listeners.push(index),
             }
             self.next_check.get_or_insert(self.meter.since() + CHECK_INTERVAL);
@@ -76,7 +76,7 @@ impl Reactor {
         }
         Ok(())
     }
-    /// Nobody is let in any more.
+    /// Drops the connections that wait for a handshake; the server ends.
     pub(super) fn turn_away(&mut self) {
         self.handshakes.deferred.clear_waiting();
     }

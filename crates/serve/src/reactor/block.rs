@@ -53,7 +53,7 @@ pub(super) struct Block {
     flying: u32,
     /// Nothing is carried out any more.
     closing: bool,
-    /// Somebody was told that the driver refuses something.
+    /// Whether a refusal by the driver was logged.
     told: bool,
 }
 

@@ -112,7 +112,7 @@ impl Budget {
     pub(super) fn held(&self, group: GroupId) -> u64 {
         self.quota.held(group)
     }
-    /// Did anything come back since the last call?
+    /// Whether anything came back since the last call.
     pub(super) fn take_released(&mut self) -> bool {
         std::mem::take(&mut self.released)
     }
@@ -120,7 +120,7 @@ impl Budget {
     pub(super) fn next_round(&mut self) {
         self.round += 1;
     }
-    /// Had an endpoint of this group to wait since the round before this one, or anybody because nothing is left?
+    /// Whether an endpoint of this group has had to wait since the round before this one, or anybody because nothing is left.
     pub(super) fn is_short(&self, groups: &Groups, account: Account) -> bool {
         let waited = account.group(groups).and_then(|group| self.waited.get(group.index()));
         waited.copied().unwrap_or(0).max(self.exhausted) + 1 >= self.round

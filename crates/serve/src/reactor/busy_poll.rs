@@ -15,13 +15,13 @@ const SINGLES: u32 = 1000;
 /// Most naps between two look-outs, as a power of two.
 const FAILURES_MAX: u32 = 10;
 
-/// How it went so far.
+/// Decides by the recent results whether busy polling is worth its processor time.
 #[derive(Debug, Default)]
 pub(super) struct BusyPoll {
     singles: u32,
-    /// Look-outs in vain, each worth two others.
+    /// Grows by 2 with each poll that found nothing, and falls by 1 with each that found something.
     failures: u32,
-    /// Naps until the next one.
+    /// Sleeps before the next poll.
     naps: u32,
 }
 
@@ -35,7 +35,7 @@ impl BusyPoll {
         self.naps -= u32::from(!due);
         due
     }
-    /// One is over, and something came in time or not.
+    /// A poll ended; `seen`: something arrived in time.
     pub(super) fn ended(&mut self, seen: bool) {
         match seen {
             true => self.failures = self.failures.saturating_sub(1),

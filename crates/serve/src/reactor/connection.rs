@@ -467,7 +467,7 @@ impl Endpoint for Connection {
             && !self.broken
             && !self.sends_no_more
         {
-            // No receive tells when the client is gone.
+            // There is no receive that would report a closed connection.
             self.watching = true;
             cx.push(Entry::hangup(self.socket.as_raw_fd()), HANGUP)?;
         }
@@ -506,7 +506,7 @@ impl Endpoint for Connection {
             self.give_up(cx);
             return Ok(false);
         }
-        // The ring tells only once that the client sends no more, and not when it is gone after that.
+        // The ring reports once that the client sends no more, and does not report a close after that.
         let leaves = self.sends_no_more && self.in_flight > 0;
         if leaves && socket::is_dead(self.socket.as_raw_fd()) {
             self.give_up(cx);

@@ -48,7 +48,7 @@ impl ReactorContext<'_> {
         self.engine.leave(id as usize, self.key as u64);
         self.engine.detach(id as usize);
     }
-    /// Nobody waits for these requests of the endpoint any more. They are delivered as soon as possible.
+    /// The endpoint's client does not wait for its requests any more. They are delivered as soon as possible.
     pub(super) fn cancel_requests(&mut self, which: Cancel) {
         self.engine.cancel(self.now, self.key as u64, which);
     }

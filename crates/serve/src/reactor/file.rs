@@ -70,7 +70,7 @@ pub(super) struct File {
     inside: Slab<Inside>,
     /// Requests that there was no room for.
     waiting: VecDeque<NewOp>,
-    /// What is finished, to be told to the kernel.
+    /// Completed requests whose replies the kernel has not got yet.
     finished: VecDeque<(Reply, i32, Data, usize)>,
     /// Bytes of requests that are inside, and what the budget knows of them.
     held: usize,
@@ -263,7 +263,7 @@ impl Endpoint for File {
     }
     fn close(&mut self) {
         self.closing = true;
-        // Whoever watches wakes, and does not watch again.
+        // Ends the poll of the eventfd, which is not started again.
         wake::signal(&self.wake);
     }
     fn periodic_check(&mut self, _: bool, cx: &mut ReactorContext<'_>) -> io::Result<bool> {

@@ -58,7 +58,7 @@ impl Input {
         assert!(count <= self.end - self.start, "more was consumed than there is");
         self.start += count;
     }
-    /// Where the next bytes go. Moves what is unread, so nobody may hold on to it.
+    /// Where the next bytes go. Moves the unread bytes, so no pointer to them may be kept.
     pub(super) fn room(&mut self) -> &mut [u8] {
         let unread = self.end - self.start;
         let bytes = own(&mut self.bytes);
@@ -76,7 +76,7 @@ impl Input {
         }
         &mut bytes[self.end..]
     }
-    /// Appends bytes that came by another way. Moves what is unread, so nobody may hold on to it.
+    /// Appends bytes that were received elsewhere. Moves the unread bytes, so no pointer to them may be kept.
     pub(super) fn append(&mut self, bytes: &[u8]) {
         let all = own(&mut self.bytes);
         if all.len() - self.end < bytes.len() {

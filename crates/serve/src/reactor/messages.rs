@@ -203,7 +203,7 @@ impl Reactor {
     pub(super) fn end_ejection(&mut self, now: Instant) {
         let done = self.ejections.take_done();
         if !done.is_empty() {
-            // Their volumes go before anybody is told.
+            // Their volumes are removed before the reply.
             self.parts.engine.settle(now);
         }
         for reply in done {

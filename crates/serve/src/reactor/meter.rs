@@ -12,7 +12,7 @@ use super::fair::Account;
 pub(super) enum Payer {
     /// The reactor itself and its owner.
     Nobody,
-    /// Whoever's requests are finished next: the engine and the back end work for all of them.
+    /// Shared by the clients whose requests are completed next: the engine and the back end work for all of them.
     Engine,
     /// The endpoints of a group.
     Account(Account),

@@ -1,4 +1,4 @@
-//! Clients that were refused: counted by reason, and told to the operator from time to time.
+//! Clients that were refused: counted by reason, and logged from time to time.
 
 use std::fmt::Write as _;
 

@@ -108,7 +108,7 @@ impl Zeroing {
     }
     fn reply_once(&mut self) {
         if !std::mem::replace(&mut self.replied, true) {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             let _ = self.job.reply.send(self.zeroed);
         }
     }

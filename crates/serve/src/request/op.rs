@@ -110,7 +110,7 @@ impl Ops {
     pub(crate) fn use_piece(&mut self, tag: u64) {
         self.pieces[tag as usize].commands += 1;
     }
-    /// The back end has completed a command that used a piece. Is the piece done?
+    /// The back end has completed a command that used a piece; returns whether the piece is complete.
     pub(crate) fn command_done(&mut self, tag: u64, status: i32) -> bool {
         let piece = &mut self.pieces[tag as usize];
         piece.commands -= 1;
@@ -134,7 +134,7 @@ impl Ops {
         let op = &mut self.live[key];
         let tag = self.pieces.insert(Piece { offset, length, from: op.cut, ..Piece::new(key) });
         op.pieces[op.left as usize] = tag as u32;
-        // A block status tells of its first piece only.
+        // A block status covers its first piece only.
         op.cut = if op.hints.extents > 0 { op.length } else { op.cut + length };
         op.left += 1;
         tag as u64
@@ -149,7 +149,7 @@ impl Ops {
         op.left -= 1;
         piece
     }
-    /// Fences the pieces of a request that are in flight, each of which `each` is told.
+    /// Fences the pieces of a request that are in flight, and calls `each` with each of them.
     pub(crate) fn fence(&mut self, key: usize, mut each: impl FnMut(Range<u64>)) {
         let op = &self.live[key];
         for tag in &op.pieces[..op.left as usize] {
@@ -162,7 +162,7 @@ impl Ops {
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Op> {
         self.live.iter_mut().map(|(_, op)| op)
     }
-    /// Moves a payload that was lent into a buffer of its own.
+    /// Copies a payload that was lent into a buffer.
     pub(crate) fn keep(&mut self, key: usize) {
         let op = &mut self.live[key];
         if let Data::Lent(lent) = &op.data {
@@ -285,7 +285,7 @@ pub struct Op {
     pub(crate) pieces: [u32; WINDOW as usize],
     /// Whether it was completed though a late command still uses its memory.
     pub(crate) abandoned: bool,
-    /// Whether nobody waits for it any more.
+    /// Whether it was cancelled: its client does not wait for it any more.
     pub(crate) cancelled: bool,
     /// Whether it waits to be handed to its owner.
     pub(crate) finished: bool,

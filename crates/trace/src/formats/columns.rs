@@ -24,7 +24,7 @@ pub(super) enum Field {
 /// What a number in a column counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unit {
-    /// What the field's numbers count if nobody says it. A time then has to show it.
+    /// The unit of the field's numbers if the header does not name it. A time then has to show it.
     Usual,
     /// Nanoseconds.
     Time(u64),

@@ -33,7 +33,7 @@ pub(super) trait LineFormat {
     fn parse(&mut self, line: &str, names: &mut Names) -> Result<Parsed, Fault>;
 }
 
-/// Whether a format accepts a line. Formats are told apart by that.
+/// Whether a format accepts a line, by which formats are recognised.
 pub(super) fn accepts(format: &mut impl LineFormat, line: &str) -> bool {
     matches!(format.parse(line, &mut Names::default()), Ok(Parsed::Request(_)))
 }

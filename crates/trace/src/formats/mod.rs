@@ -40,7 +40,7 @@ pub struct Format {
     pub name: &'static str,
     /// What it is, in a line.
     pub summary: &'static str,
-    /// What tells its streams apart.
+    /// The field that distinguishes its streams.
     pub streams: &'static str,
     recognises: Recognises,
     /// Opens the files of one trace. Only `blktrace` takes several.

@@ -136,7 +136,7 @@ struct IoLatency {
     levels: Vec<Level>,
     /// Groups with a target.
     targets: u32,
-    /// By slot: is this request counted as in flight?
+    /// By slot, whether the request is counted as in flight.
     counted: Vec<bool>,
     /// On their way out.
     passed: Fifo,
@@ -339,7 +339,7 @@ impl IoLatency {
 
 /// Scaling.
 impl IoLatency {
-    /// A request of the group comes: has its parent's cookie changed?
+    /// A request of the group arrives: adopts the parent's cookie, and traces a change of its depth.
     fn follow(&mut self, cx: &mut Context<'_>, at: GroupId) {
         let parent = self.levels[at.index()].parent;
         let children = self.levels[parent.index()].children;

@@ -94,13 +94,13 @@ impl Ioband {
                 self.conduct_at = Some(self.conduct_at.map_or(at, |before| before.min(at)));
             }
         }
-        self.block(cx, (group, class), id);
+        self.block(cx, group, class, id);
     }
-    fn block(&mut self, cx: &mut Context<'_>, (group, class): (usize, usize), id: RequestId) {
+    fn block(&mut self, cx: &mut Context<'_>, group: usize, class: usize, id: RequestId) {
         self.blocked[class] += 1;
         if self.is_urgent(cx, id) {
-            let cost = (self.cost(cx, id), true);
-            self.rule.charge(cx.now, group, cost);
+            let cost = self.cost(cx, id);
+            self.rule.charge(cx.now, group, cost, true);
             self.urgent.push_back(cx.requests, id);
         } else {
             let queue = &mut self.queues[group];
@@ -121,7 +121,7 @@ impl Ioband {
     fn issue(&mut self, cx: &mut Context<'_>, class: usize, id: RequestId) -> bool {
         let (group, cost) = (cx.requests[id].group.index(), self.cost(cx, id));
         self.send(cx, class, id);
-        self.rule.charge(cx.now, group, (cost, false))
+        self.rule.charge(cx.now, group, cost, false)
     }
     fn send(&mut self, cx: &mut Context<'_>, class: usize, id: RequestId) {
         let slot = id.0 as usize;

@@ -422,7 +422,7 @@ impl Rule {
         }
     }
     /// Takes what a request costs. `true`: others should have a turn now.
-    fn charge(&mut self, now: Instant, group: usize, (tokens, urgent): (i64, bool)) -> bool {
+    fn charge(&mut self, now: Instant, group: usize, tokens: i64, urgent: bool) -> bool {
         match self {
             Self::Weight(weight) => weight.charge(group, tokens, urgent),
             Self::Range(range) => range.charge(now, group, tokens),

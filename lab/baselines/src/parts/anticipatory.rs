@@ -154,7 +154,7 @@ impl AnticipatoryQueue {
         let kind = kind(requests, id) as usize;
         self.queues[kind].insert(&mut shared.sorted, requests, entry);
         self.next[kind] = match self.next[kind] {
-            Some(next) => Some(self.better(requests, kind, (id, next))),
+            Some(next) => Some(self.better(requests, kind, id, next)),
             None => Some(id),
         };
         if self.is_anticipating() && self.can_break(shared, requests, Some(id), now) {
@@ -183,7 +183,7 @@ impl AnticipatoryQueue {
             let sorted = &shared.sorted;
             let up = queue.next(sorted, requests, into).or_else(|| queue.first(sorted));
             let up = up.filter(|up| *up != into);
-            let better = up.map(|up| self.better(requests, kind, (into, up)));
+            let better = up.map(|up| self.better(requests, kind, into, up));
             self.next[kind] = Some(better.unwrap_or(into));
         } else if concerned {
             self.next[kind] = Some(into);
@@ -289,12 +289,12 @@ impl AnticipatoryQueue {
         let wrapped = || queue.first(sorted).filter(|first| *first != id);
         let up = queue.next(sorted, requests, id).or_else(wrapped);
         match (up, down) {
-            (Some(up), Some(down)) => Some(self.better(requests, kind, (up, down))),
+            (Some(up), Some(down)) => Some(self.better(requests, kind, up, down)),
             (one, other) => one.or(other),
         }
     }
-    fn better(&self, requests: &Requests, kind: usize, pair: (RequestId, RequestId)) -> RequestId {
-        choose(requests, pair, self.position[kind], &SeekRules::ANTICIPATORY)
+    fn better(&self, requests: &Requests, kind: usize, a: RequestId, b: RequestId) -> RequestId {
+        choose(requests, a, b, self.position[kind], &SeekRules::ANTICIPATORY)
     }
 
     /// The drive completed one of this set's requests.

@@ -63,7 +63,7 @@ impl Backlog {
     /// Makes a request the next one if it is better placed.
     fn prefer(&mut self, requests: &Requests, id: RequestId, head: &Head) {
         self.next = Some(match self.next {
-            Some(next) if next != id => choose(requests, (next, id), head.at, &head.rules),
+            Some(next) if next != id => choose(requests, next, id, head.at, &head.rules),
             _ => id,
         });
     }

@@ -220,7 +220,7 @@ struct Group {
     /// Its requests here and below.
     inside: u64,
     sent: bool,
-    /// Did it hit its limit?
+    /// Whether it hit its limit.
     hit: bool,
     recovered: Option<Instant>,
     /// Its acting weight from the next period on.

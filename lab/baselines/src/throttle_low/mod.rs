@@ -330,7 +330,7 @@ impl ThrottleLow {
             self.stale = true;
         }
         self.find_rules_below(cx, id);
-        self.levels.limits_changed((now, cx.requests), at, limits);
+        self.levels.limits_changed(now, cx.requests, at, limits);
     }
     fn remove(&mut self, cx: &mut Context<'_>, id: GroupId) {
         let at = level_of(id);

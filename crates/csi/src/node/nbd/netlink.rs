@@ -11,7 +11,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, sendto, socket_with,
 };
 
-/// The family that tells of families, its command, and attributes of the command and of its reply.
+/// The family `nlctrl`, which looks up other families by name: its command, and attributes of the command and of its reply.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;

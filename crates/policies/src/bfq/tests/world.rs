@@ -314,7 +314,7 @@ impl World {
         let begins = |event: &Event| matches!((event.subject, event.kind), (Group(_), Decision { rule, .. }) if rule.starts_with("slot: begins"));
         events.filter(begins).count()
     }
-    /// For each client, was it waited for since the last call?
+    /// For each client, whether it was waited for since the last call.
     pub(super) fn waited_for(&mut self) -> Vec<bool> {
         use iofair_core::trace::{EventKind::Decision, Subject::Client};
         let mut waited = alloc::vec![false; self.actors.len()];

@@ -51,7 +51,7 @@ impl<K: Copy, S: Copy> Page<K, S> {
     }
     #[inline(always)]
     fn range(&self) -> core::ops::Range<usize> {
-        // They are never larger; this tells the compiler.
+        // They are never larger: a hint to the compiler.
         let end = usize::from(self.end).min(FANOUT);
         usize::from(self.start).min(end)..end
     }

@@ -129,7 +129,8 @@ fn turns_that_show_nothing_become_longer() {
         for turn in 0..100u64 {
             let place = [Sectors(turn * 1000), Sectors(turn * 1000 + 8)];
             head.begin_turn(at(turn * 200), EntityId::from_bits(turn as u32 % 2));
-            head.on_dispatch(at(turn * 200), side, place, (true, false));
+            head.on_dispatch_alone(at(turn * 200), false);
+            head.on_dispatch(side, place);
             short += u32::from(head.on_complete(at(turn * 200 + 11), true, 4096));
         }
         assert_eq!(short, 32, "{side:?}");

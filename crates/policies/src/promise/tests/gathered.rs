@@ -13,8 +13,9 @@ fn gathering() -> (Clocks, EntityId, EntityId) {
 }
 /// A write that is dispatched and completed at once, and is followed by the next one.
 fn write(clocks: &mut Clocks, writer: EntityId, now: Instant) {
-    clocks.dispatch(now, writer, BLOCK, (true, Kind::Gathered));
-    clocks.complete(now, writer, BLOCK, (Kind::Gathered, Nanos::ZERO));
+    let command = Command { kind: Kind::Gathered, ..URGENT };
+    clocks.dispatch(now, writer, command, true);
+    clocks.complete(now, writer, command, Nanos::ZERO);
     clocks.arrive(now, writer, Kind::Gathered);
 }
 

@@ -99,7 +99,7 @@ fn lock_as(file: &File, how: i32, mode: &Mode) -> io::Result<bool> {
     if mode.is_own(Holder::find(file).map(|holder| holder.process)) {
         return Ok(false);
     }
-    // Only a call that blocks would be told of the end, and nothing could cancel that.
+    // Only a blocking call would wake at the end of the lock, and it could not be cancelled.
     let (_nobody, never) = mpsc::channel::<()>();
     for moment in 0..LOCK_ENDED_MOMENTS {
         if moment == LOCK_MOMENTS && !Holder::find(file).is_some_and(|holder| holder.has_ended) {
@@ -143,7 +143,7 @@ pub(super) fn claim(path: &Path) -> io::Result<File> {
         if !busy(&claimed) || why_busy(path).is_some() {
             break;
         }
-        // Nothing tells when the kernel has let go.
+        // There is no event for the moment in which the kernel releases it.
         let _ = never.recv_timeout(MOMENT);
         claimed = open();
     }

@@ -340,7 +340,7 @@ fn attribute(device: u64, path: &str) -> Option<String> {
     read(format!("{base}/{path}")).or_else(|| read(format!("{base}/../{path}")))
 }
 
-/// What the kernel tells of a block device, or of the one under a file.
+/// What the kernel knows of a block device, or of the one under a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Queue {
     /// Whether the drive is rotational.

@@ -37,7 +37,7 @@ pub(super) struct Files {
     slots: Vec<Option<Slot>>,
     /// Bits of an address within a slot.
     bits: u32,
-    /// Files that nobody needs any more.
+    /// Files without volumes, to be closed.
     closing: Vec<Arc<Storage>>,
 }
 

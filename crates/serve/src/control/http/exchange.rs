@@ -46,7 +46,8 @@ enum Outcome {
 
 /// Carries out the call of a connection. If that is not encrypted, `plain` is its descriptor.
 pub(super) async fn converse<S>(
-    (stream, plain): (S, Option<RawFd>),
+    stream: S,
+    plain: Option<RawFd>,
     visit: Visit,
     slot: Slot,
     service: Arc<Service>,

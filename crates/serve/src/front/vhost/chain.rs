@@ -101,7 +101,7 @@ pub(crate) struct Command {
     pub(crate) offset: u64,
     /// Bytes.
     pub(crate) length: u32,
-    /// Zeroes: may the space be given back?
+    /// Of a write of zeroes, whether the space may be given back.
     pub(crate) hole: bool,
 }
 

@@ -18,13 +18,13 @@ use crate::wake;
 /// A command. The reply to each one arrives before the next is sent.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// A client has come; by this it can be sent away.
+    /// A client is connected; this is its socket, to disconnect it.
     Hello(UnixStream),
-    /// Nothing: a client was refused, or cut off.
+    /// A client was refused or disconnected.
     Refused,
-    /// Nothing: a message was handled, and its time is charged before the next one is.
+    /// A message was handled: its processor time is charged before the next one is handled.
     Spent,
-    /// What is the volume now?
+    /// The volume as it is now.
     Look,
     /// The features that the driver took.
     Features(u64),

@@ -173,7 +173,7 @@ async fn serve_all(mut sockets: UnboundedReceiver<Socket>) {
     let mut tasks = tokio::task::JoinSet::new();
     while let Some(socket) = sockets.recv().await {
         tasks.spawn(serve(socket));
-        // Those that are over need nobody to wait for them.
+        // Tasks that have ended leave the set.
         while tasks.try_join_next().is_some() {}
     }
     while tasks.join_next().await.is_some() {}
@@ -220,7 +220,7 @@ async fn accept(
         let accepted = ready.map(|mut ready| ready.try_io(|listener| listener.get_ref().accept()));
         match accepted {
             Ok(Ok(Ok((client, _)))) if descriptors::has_room(&client) => return Some(client),
-            // Nobody was there after all.
+            // There was no connection after all.
             Ok(Err(_)) => {}
             Ok(Ok(refused)) => {
                 let waits = refused.as_ref().is_err_and(|error| {

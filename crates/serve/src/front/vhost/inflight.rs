@@ -76,7 +76,7 @@ impl InFlight {
             _ => Err(VringError::InFlight),
         }
     }
-    /// Did its owner take it away?
+    /// Whether its owner truncated the file.
     pub(crate) fn is_lost(&self) -> bool {
         self.map.is_lost()
     }

@@ -62,7 +62,7 @@ impl Shared {
     pub(crate) fn alone(bytes: usize) -> io::Result<Self> {
         Self::watch(mapping_of(bytes).map_err(io::Error::other)?)
     }
-    /// Did its owner take it away?
+    /// Whether its owner truncated the file.
     pub(crate) fn is_lost(&self) -> bool {
         self.watch.is_lost()
     }
@@ -145,7 +145,7 @@ impl Piece {
         let guest = GuestRegionMmap::with_arc(shared.map.clone(), at)?;
         Some(Self { guest, shared })
     }
-    /// Did its owner take it away?
+    /// Whether its owner truncated the file.
     pub(crate) fn is_lost(&self) -> bool {
         self.shared.is_lost()
     }

@@ -89,7 +89,7 @@ impl Ring {
     pub(crate) fn inside(&self) -> u16 {
         self.inside
     }
-    /// Did its client take the in-flight region away?
+    /// Whether the client truncated its in-flight region.
     pub(crate) fn is_lost(&self) -> bool {
         self.tracker.as_ref().is_some_and(InFlight::is_lost)
     }

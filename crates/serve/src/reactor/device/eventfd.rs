@@ -10,7 +10,7 @@ use io_uring::types;
 use super::wires::Wires;
 use crate::request::entry::Entry;
 
-/// An eventfd that the client rings. It is never read: the ring tells of every write.
+/// An eventfd that the client writes to. It is never read: the ring reports every write.
 #[derive(Debug, Default)]
 pub(super) struct Kick {
     wanted: Option<Arc<OwnedFd>>,

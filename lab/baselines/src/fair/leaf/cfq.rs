@@ -79,7 +79,7 @@ impl Cfq {
     }
     fn prefer(&self, cx: &Context<'_>, queue: &mut CfqQueue, id: RequestId, head: Sectors) {
         queue.next = Some(match queue.next {
-            Some(next) if next != id => choose(cx.requests, (next, id), head, &self.seek),
+            Some(next) if next != id => choose(cx.requests, next, id, head, &self.seek),
             _ => id,
         });
     }

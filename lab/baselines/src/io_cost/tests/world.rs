@@ -166,7 +166,7 @@ impl World {
     }
 }
 
-/// Is `got` within `percent` of `wanted`?
+/// Whether `got` is within `percent` of `wanted`.
 pub(super) fn near(got: u64, wanted: u64, percent: u64) -> bool {
     got.abs_diff(wanted) * 100 <= wanted * percent
 }
