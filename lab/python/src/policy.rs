@@ -170,7 +170,7 @@ impl Scheduler {
             }
         })
     }
-    /// Requests may be held back, but not for ever.
+    /// While the drive is idle, requests may be held back only until a wake-up.
     fn holds(&self, object: &Py<PyAny>, cx: &Context<'_>) -> PyResult<Option<RequestId>> {
         let stuck = !self.held.is_empty() && cx.in_flight == 0;
         if stuck && self.wakeup(object)?.is_none_or(|at| at <= cx.now) {

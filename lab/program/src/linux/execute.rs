@@ -20,9 +20,9 @@ use iofair_cli::output::say;
 
 /// Probes that take this many times as long as others were disturbed.
 const VARIES_MAX: f64 = 1.2;
-/// Between two looks at the clients.
+/// Time between two checks of the clients.
 const TURN: Duration = Duration::from_millis(5);
-/// Longer than its time by this, a client has not ended and never will.
+/// A client that runs longer than its time by this is hung.
 const LATE_MAX: Nanos = Nanos::from_secs(60);
 
 /// What a run took besides its outcome, in nanoseconds.
@@ -147,7 +147,7 @@ fn clients(
     let (Some((from, first, before)), Some((to, last, after))) = (first, last) else {
         return Err(anyhow!("the device completed nothing"));
     };
-    // Both were taken a little late, by up to a turn: as a rate it is right.
+    // Both snapshots are late by up to one check; the rate between them is right.
     let passed = to.since(from).0.max(1);
     let in_steps = scenario.clients.iter().any(|client| client.step.is_some());
     let time = if in_steps { passed } else { scenario.time.0 };

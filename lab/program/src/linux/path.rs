@@ -129,8 +129,8 @@ fn iops(outcome: &Outcome) -> f64 {
     outcome.clients[0].calls as f64 * 1e9 / outcome.time.0 as f64
 }
 
-/// Whether the drive, and not the path, limits a client with many requests in flight: it gets this many IOPS with the path, and
-/// that many in the simulator without.
+/// Whether the drive, and not the path, limits a client with many requests in flight. Both are its IOPS, with the path
+/// and in the simulator without it.
 pub(crate) fn is_drive_the_limit([with, without]: [f64; 2]) -> bool {
     with >= 0.97 * without
 }
@@ -159,7 +159,7 @@ pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let lab = (0..3).map(lab).collect::<Result<Vec<_>, _>>()?;
     let more = |n: usize| (here[n].1.device as u64).saturating_sub(mean(&lab[n]));
     let deep = [1e9 / here[2].1.period.max(1.0), iops(&lab[2])];
-    // Where the drive is the limit, the path's own is not seen; it is shorter than a request's turn then.
+    // Where the drive is the limit, the path's serial time is not measurable; it is shorter than a request's turn.
     let serial = if is_drive_the_limit(deep) { 0 } else { (1e9 / deep[0]) as u64 };
     let serial = serial.min(more(0)).min(DEEP * 1_000_000);
     let per_mib = Nanos(more(1).saturating_sub(more(0)) * 1024 / 252);

@@ -1,12 +1,11 @@
-//! Buffered reads of several processes that go through one file together, each taking every so manyth block.
+//! Strided buffered reads of one shared file: process i of n reads the blocks i, i + n, i + 2n, ...
 //!
-//! Such a stride is no sequential read of any of them, but the page cache is one for all, and read-ahead is tied to
-//! its pages: the first page of each window asked for ahead carries a mark, and whoever comes to it asks for the next
-//! window, however it got there. So the processes together read the file in order, window by window, each window by
-//! another one of them.
+//! No process reads sequentially, but all share the page cache, and read-ahead belongs to its pages: the first page of
+//! a window that is read ahead is marked, and the process that reaches the mark requests the next window, whichever
+//! process it is. So the processes together read the file sequentially, and each window is requested by another one.
 //!
-//! The rules (Linux since 2.6.31: `mm/readahead.c`, commits 122a21d11cbf, 10be0b372cac and 2cad40180197). A process
-//! comes to a page, with this many pages left of its call:
+//! The rules (Linux since 2.6.31: `mm/readahead.c`, commits 122a21d11cbf, 10be0b372cac and 2cad40180197) when a process
+//! reaches a page with some pages of its call left:
 //! - the page is neither there nor in flight: at the beginning of the file, or one page behind its last read, a first
 //!   window is asked for, a power of two, two or four times the call; where its last window ended, the next one, twice
 //!   or four times as large; where more pages than the call lie in the cache just before it, that many and the call;
@@ -55,7 +54,7 @@ struct Wanted {
     flags: Flags,
 }
 
-/// A process that reads its share of a file.
+/// A process that reads every n-th block of a shared file.
 #[derive(Debug)]
 pub(crate) struct Together {
     setup: ReadAheadSetup,
@@ -64,7 +63,7 @@ pub(crate) struct Together {
     state: State,
     started: Instant,
     offset: Sectors,
-    /// The page that the call has come to, and the one behind its last.
+    /// The next page of the call, and the page after its last one.
     page: u64,
     end: u64,
     window: Window,
@@ -111,7 +110,7 @@ impl Together {
         self.end = (self.offset + base.job.block).0.div_ceil(PAGE);
         self.go_on(base, engine, cache);
     }
-    /// From page to page, until one has not come yet.
+    /// Reads page after page until one is missing or in flight.
     fn go_on(&mut self, base: &Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         let pages = cache.shared(self.file);
         while self.page < self.end {
@@ -202,7 +201,7 @@ impl Together {
         pages: &mut SharedPages,
         flags: Flags,
     ) {
-        // A mark on the page itself would be come to at once: the window after it joins this one.
+        // The process would reach a mark on this page at once, so the window after it joins this one.
         let most = self.longest();
         if self.page == self.window.start && self.window.size == self.window.ahead {
             let more = self.larger(self.window.size);

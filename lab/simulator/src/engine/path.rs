@@ -107,7 +107,7 @@ impl SharedPath {
             done,
         }
     }
-    /// A process or a flusher works for itself: it copies, or collects pages.
+    /// Queues processor time of a process or flusher (copies, or collecting pages) that ends with a timer.
     pub(crate) fn work(&mut self, now: Instant, token: Token, due: Instant, cost: Nanos) {
         let actor = token.actor as usize;
         let thread = match actor < self.processes {
@@ -150,7 +150,7 @@ impl SharedPath {
     pub(crate) fn is_buffered(&self, actor: u32) -> bool {
         self.caching.get(actor as usize).is_some_and(|caching| *caching != Caching::Direct)
     }
-    /// The drive has done a command of this many bytes, into new pages or not.
+    /// The drive has completed a command of `bytes`, into new pages of the page cache or not.
     pub(crate) fn drive_has_done(
         &mut self,
         now: Instant,
@@ -179,7 +179,7 @@ impl SharedPath {
         let is_over = has_completed || self.processors.is_asleep(self.server);
         self.late.take_if(|_| is_over)
     }
-    /// A request is completed: its process wakes up. What is no process (a flusher, the journal) is told in `done` at once.
+    /// Wakes the process of a completed request. Completions for flushers and the journal go to `done` at once.
     pub(crate) fn wake_client(
         &mut self,
         now: Instant,

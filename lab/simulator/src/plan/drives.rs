@@ -1,7 +1,7 @@
 //! How many drives the same clients need, by how they share them.
 //!
 //! Clients are packed first-fit decreasing: the largest minimum first, each onto the first drive on which every promise is still
-//! kept. Whether it is, the simulator says, in the same mixes.
+//! kept. The simulator decides that, in the same mixes.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use super::question::PlanError;
 use super::set::{Set, is_within, promises};
 use crate::scenario::GroupSpec;
 
-/// A ceiling is by so many per cent above the minimum that it protects, so that the throttle does not break it itself.
+/// Percent by which a ceiling is above its client's own minimum, so that the throttle does not break that minimum.
 const CEILING_PERCENT: u64 = 105;
 
 /// How clients share drives, and how many they need then.

@@ -16,7 +16,7 @@ const ONE: u64 = 1000;
 /// Factors that are tried at most and at least.
 const MOST: u64 = 16 * ONE;
 const LEAST: u64 = ONE / 32;
-/// The search ends when the factors that hold and break differ by one part of so many.
+/// The search ends when the factors that hold and break differ by less than 1 / `PRECISION` of them.
 const PRECISION: u64 = 100;
 
 /// Where the first promise breaks.

@@ -6,7 +6,7 @@ use crate::experiment::Results;
 use crate::experiment::quantity::jains_index;
 use crate::outcome::{ClientOutcome, Outcome};
 
-/// A reader is served again when it has this part of its minimum on average, over so many intervals and to the end.
+/// A reader is served again when it has this part of its minimum on average, over [`NEXT`] intervals and to the end.
 const SERVED: f64 = 0.9;
 const NEXT: usize = 10;
 fn target(outcome: &Outcome) -> &ClientOutcome {
