@@ -4,7 +4,7 @@
 const LOG_FROM: f64 = 30.0;
 
 /// The next of 1, 2, 5, 10, ... that is at least `value`.
-fn nice(value: f64) -> f64 {
+fn round_number(value: f64) -> f64 {
     let mut step = 1e-6;
     for factor in [2.0, 2.5, 2.0].iter().cycle().take(60) {
         if step >= value * 0.999_999 {
@@ -54,18 +54,18 @@ impl Scale {
         Self::in_steps(largest, 1.06)
     }
     fn in_steps(largest: f64, room: f64) -> Self {
-        let step = nice(largest / 5.0);
+        let step = round_number(largest / 5.0);
         let high = (largest * room / step - 1e-9).ceil().max(1.0) * step;
         Self { low: 0.0, high, step: Some(step) }
     }
     /// From one value to another.
     pub fn between(low: f64, high: f64) -> Self {
-        Self { low, high, step: Some(nice(high / 5.0)) }
+        Self { low, high, step: Some(round_number(high / 5.0)) }
     }
     /// From one value to another, logarithmic where they differ too much.
     pub fn around(low: f64, high: f64) -> Self {
         let is_log = low > 0.0 && high > low * LOG_FROM;
-        Self { step: (!is_log).then(|| nice(high / 5.0)), ..Self::between(low, high) }
+        Self { step: (!is_log).then(|| round_number(high / 5.0)), ..Self::between(low, high) }
     }
     /// Whole powers of ten around two values.
     pub fn powers(low: f64, high: f64) -> Self {

@@ -155,7 +155,7 @@ impl Outside for Live<'_> {
             Ok(now) => {
                 self.watch.passed(now.since(self.now));
                 if now >= until {
-                    self.watch.late(now.since(until));
+                    self.watch.record_late(now.since(until));
                 }
                 self.now = now;
                 Some(now)

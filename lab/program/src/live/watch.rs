@@ -115,7 +115,7 @@ impl Watch {
         self.bar.set_position(nanos / 1_000_000);
     }
     /// Records by how much later than planned a client went on.
-    pub(super) fn late(&self, time: Nanos) {
+    pub(super) fn record_late(&self, time: Nanos) {
         self.late.lock().expect("nobody panics while it is locked").record(time.0);
     }
     /// 99th percentile and maximum of these delays.

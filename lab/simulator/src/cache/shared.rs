@@ -52,7 +52,7 @@ impl SharedPages {
         (start < range.end).then(|| start..next.min(range.end))
     }
     /// Registers a read of missing pages; returns its number.
-    pub(crate) fn ask(&mut self, pages: Range<u64>, mark: Option<u64>) -> u32 {
+    pub(crate) fn register_read(&mut self, pages: Range<u64>, mark: Option<u64>) -> u32 {
         self.marks.extend(mark.filter(|mark| pages.contains(mark)));
         let before =
             self.runs.range(..=pages.start).next_back().filter(|run| *run.1 == pages.start);
@@ -69,7 +69,7 @@ impl SharedPages {
         place as u32
     }
     /// Sets the number of requests of a read.
-    pub(crate) fn sent(&mut self, number: u32, parts: u32) {
+    pub(crate) fn set_requests(&mut self, number: u32, parts: u32) {
         self.under_way[number as usize].parts = parts;
     }
     /// One of a read's requests completed; after the last one, the processes that sleep on the read are woken.
@@ -119,7 +119,7 @@ mod tests {
     fn pages(runs: &[Range<u64>]) -> SharedPages {
         let mut pages = SharedPages::default();
         for run in runs {
-            pages.ask(run.clone(), None);
+            pages.register_read(run.clone(), None);
         }
         pages
     }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!((pages.before(8), pages.before(16), pages.gap_from(3)), (8, 0, 8));
         assert_eq!(pages.missing(&(4..32)), Some(8..16));
         assert_eq!(pages.missing(&(4..8)), None);
-        pages.ask(8..16, None);
+        pages.register_read(8..16, None);
         assert_eq!((pages.before(24), pages.gap_from(0), pages.runs.len()), (24, 24, 1));
         assert_eq!(pages.missing(&(4..32)), Some(24..32));
     }
@@ -141,10 +141,10 @@ mod tests {
     #[test]
     fn sleepers_wake_with_their_pages() {
         let mut pages = SharedPages::default();
-        let first = pages.ask(0..8, Some(4));
-        pages.sent(first, 2);
-        let second = pages.ask(8..16, None);
-        pages.sent(second, 1);
+        let first = pages.register_read(0..8, Some(4));
+        pages.set_requests(first, 2);
+        let second = pages.register_read(8..16, None);
+        pages.set_requests(second, 1);
         let token = |actor| Token { actor, slot: 0 };
         assert!(pages.sleep_on(3, token(1)) && pages.sleep_on(9, token(2)));
         let mut woken = Vec::new();

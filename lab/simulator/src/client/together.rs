@@ -89,7 +89,7 @@ impl Together {
     pub(crate) fn on_timer(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         match self.state {
             State::Ready => self.begin(base, engine, cache),
-            State::Waiting => self.go_on(base, engine, cache),
+            State::Waiting => self.read_pages(base, engine, cache),
             State::Copying => self.finish(base, engine, cache),
         }
     }
@@ -108,10 +108,10 @@ impl Together {
         self.started = engine.now;
         self.page = self.offset.0 / PAGE;
         self.end = (self.offset + base.job.block).0.div_ceil(PAGE);
-        self.go_on(base, engine, cache);
+        self.read_pages(base, engine, cache);
     }
     /// Reads page after page until one is missing or in flight.
-    fn go_on(&mut self, base: &Base, engine: &mut Engine<'_>, cache: &mut Cache) {
+    fn read_pages(&mut self, base: &Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         let pages = cache.shared(self.file);
         while self.page < self.end {
             if !pages.contains(self.page) {
@@ -174,7 +174,7 @@ impl Together {
             self.window = Window { start: page, size: (whole + left).min(most), ahead: 1 };
         } else {
             let call = Wanted { pages: page..page + left, mark: None, flags: Flags::NONE };
-            return self.ask(base, engine, pages, call);
+            return self.request_missing(base, engine, pages, call);
         }
         self.ask_window(base, engine, pages, Flags::NONE);
     }
@@ -212,20 +212,31 @@ impl Together {
         }
         let Window { start, size, ahead } = self.window;
         let mark = Some(start + size - ahead);
-        self.ask(base, engine, pages, Wanted { pages: start..start + size, mark, flags });
+        self.request_missing(
+            base,
+            engine,
+            pages,
+            Wanted { pages: start..start + size, mark, flags },
+        );
     }
     /// Asks for what is missing of some pages.
-    fn ask(&self, base: &Base, engine: &mut Engine<'_>, pages: &mut SharedPages, wanted: Wanted) {
+    fn request_missing(
+        &self,
+        base: &Base,
+        engine: &mut Engine<'_>,
+        pages: &mut SharedPages,
+        wanted: Wanted,
+    ) {
         let file_end = base.file_size.0.div_ceil(PAGE);
         let Wanted { pages: Pages { start, end }, mark, flags } = wanted;
         let wanted = start.min(file_end)..end.min(file_end);
         while let Some(missing) = pages.missing(&wanted) {
-            let number = pages.ask(missing.clone(), mark);
+            let number = pages.register_read(missing.clone(), mark);
             let offset = Sectors(missing.start * PAGE);
             let length = Sectors(missing.end * PAGE).min(base.file_size) - offset;
             let (operation, flags) = (Operation::Read, base.flags().with(flags));
             let range = Range { slot: number, operation, flags, offset, length };
-            pages.sent(number, base.send(engine, range, self.setup.longest));
+            pages.set_requests(number, base.send(engine, range, self.setup.longest));
         }
     }
 

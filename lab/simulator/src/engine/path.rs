@@ -114,7 +114,7 @@ impl SharedPath {
             true => actor,
             false => self.flusher + actor - self.processes,
         };
-        self.processors.go_on(now, thread, cost, Task::Own(token, due));
+        self.processors.continue_turn(now, thread, cost, Task::Own(token, due));
     }
     /// When the next work is done.
     pub(crate) fn next_event(&self) -> Instant {
@@ -151,7 +151,7 @@ impl SharedPath {
         self.caching.get(actor as usize).is_some_and(|caching| *caching != Caching::Direct)
     }
     /// The drive has completed a command of `bytes`, into new pages of the page cache or not.
-    pub(crate) fn drive_has_done(
+    pub(crate) fn on_drive_completion(
         &mut self,
         now: Instant,
         completion: Task,
@@ -230,7 +230,7 @@ mod tests {
                 path.send_to_worker(Instant::ZERO, 0, command);
                 let now = Instant::ZERO + Nanos::from_micros(micros);
                 let done = Done { id: 0, at: now, status: 0 };
-                path.drive_has_done(now, Task::Complete(0, done), 4096, false);
+                path.on_drive_completion(now, Task::Complete(0, done), 4096, false);
                 assert_eq!(path.late_run(false), None, "the server works");
                 path.late_run(true) == Some(0)
             };

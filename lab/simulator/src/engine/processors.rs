@@ -162,7 +162,7 @@ impl<W> Processors<W> {
     }
     /// Gives a thread work, which it goes on with if it ran out of work at this very time: in the same turn, and on its processor
     /// unless its slice is over and others wait.
-    pub(crate) fn go_on(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
+    pub(crate) fn continue_turn(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
         let ended = self.threads[thread].ended.filter(|(at, ..)| *at == now);
         let Some((_, processor, slice)) = ended else { return self.add(now, thread, cost, work) };
         let current = &mut self.threads[thread];
@@ -372,7 +372,7 @@ mod tests {
     fn a_thread_goes_on_for_its_slice() {
         let mut one = Processors::new(1, us(30));
         let (a, b) = (one.add_thread([us(5), us(0)], false), one.add_thread([us(5), us(0)], false));
-        one.go_on(at(0), a, us(1_000), 0);
+        one.continue_turn(at(0), a, us(1_000), 0);
         one.add(at(1), b, us(10), 100);
         let (mut all, mut done) = (Vec::new(), Vec::new());
         while let Some(next) = one.next_event().filter(|_| all.len() < 6) {
@@ -380,7 +380,7 @@ mod tests {
             for number in done.drain(..) {
                 all.push((number, next.0 / 1000));
                 if number < 100 {
-                    one.go_on(next, a, us(1_000), number + 1);
+                    one.continue_turn(next, a, us(1_000), number + 1);
                 }
             }
         }

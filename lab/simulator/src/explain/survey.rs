@@ -222,7 +222,7 @@ impl Survey {
         }
         self.travels[index] = Some(travel);
     }
-    fn go(&mut self, now: u64, id: RequestId, place: usize) {
+    fn move_to(&mut self, now: u64, id: RequestId, place: usize) {
         self.end_rule(now, id);
         let drive = self.pool.drive.full_and_empty(now);
         let scheduler = self.names.scheduler();
@@ -241,7 +241,7 @@ impl Survey {
         std::iter::once(id).chain(with.iter().copied()).collect()
     }
     fn leave(&mut self, now: u64, id: RequestId, completed: bool) {
-        self.go(now, id, self.names.drive());
+        self.move_to(now, id, self.names.drive());
         let Some(travel) = self.travels.get_mut(id.0 as usize).and_then(Option::take) else {
             return;
         };
@@ -402,16 +402,16 @@ impl Observer for Survey {
         match event.kind {
             EventKind::Submitted => self.enter(now, id, sequence),
             EventKind::Merged { into } => {
-                self.go(now, id, self.names.scheduler());
+                self.move_to(now, id, self.names.scheduler());
                 self.pool.merge(id, into);
             }
-            EventKind::Entered { stage } => self.go(now, id, self.names.stage(stage)),
-            EventKind::WaitsForTag { .. } => self.go(now, id, self.names.tag()),
-            EventKind::GotTag => self.go(now, id, self.names.scheduler()),
+            EventKind::Entered { stage } => self.move_to(now, id, self.names.stage(stage)),
+            EventKind::WaitsForTag { .. } => self.move_to(now, id, self.names.tag()),
+            EventKind::GotTag => self.move_to(now, id, self.names.scheduler()),
             EventKind::Decision { rule, .. } => self.decided(now, event.subject, rule),
             EventKind::Dispatched => {
                 for part in self.together(id) {
-                    self.go(now, part, self.names.drive());
+                    self.move_to(now, part, self.names.drive());
                 }
                 self.pool.send(id, now);
             }

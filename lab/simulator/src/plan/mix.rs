@@ -61,7 +61,7 @@ pub(super) fn mixes(set: &Set, alone: &Alone) -> Vec<Mix> {
             continue;
         }
         seen.push(class);
-        for own in owns(set, alone, index, client) {
+        for own in own_loads(set, alone, index, client) {
             let others = set.clients.len() - 1;
             if others == 0 {
                 mixes.push(worst(set, alone, own, None));
@@ -78,7 +78,7 @@ pub(super) fn mixes(set: &Set, alone: &Alone) -> Vec<Mix> {
 }
 
 /// What a client does in worst mixes.
-fn owns(set: &Set, alone: &Alone, index: usize, client: &Client) -> Vec<Own> {
+fn own_loads(set: &Set, alone: &Alone, index: usize, client: &Client) -> Vec<Own> {
     let contract = set.contract(&client.group);
     let slowest = alone.slowest(contract.alone);
     let own = |load, kind| Own { client: index, load, kind };
@@ -301,7 +301,7 @@ impl Tested {
 
 /// Whether every promise is kept in these mixes. Stops at the first mix that breaks one and moves it to the front of
 /// `order`, the order of the runs.
-pub(super) fn holds(
+pub(super) fn are_kept(
     bench: &Bench<'_>,
     what: Tested,
     set: &Set,
