@@ -105,15 +105,15 @@ mod tests {
     /// of the border.
     #[test]
     fn values_far_apart_get_a_logarithmic_scale() {
-        let of = |values: &[f64]| Scale::for_values(values.iter().copied());
-        assert!(!of(&[1.0, 30.0]).is_log() && of(&[1.0, 31.0]).is_log());
-        assert!(!of(&[0.0, 31.0]).is_log() && !of(&[]).is_log());
-        let log = of(&[0.5, 5_159.0]);
+        let scale = |values: &[f64]| Scale::for_values(values.iter().copied());
+        assert!(!scale(&[1.0, 30.0]).is_log() && scale(&[1.0, 31.0]).is_log());
+        assert!(!scale(&[0.0, 31.0]).is_log() && !scale(&[]).is_log());
+        let log = scale(&[0.5, 5_159.0]);
         assert_eq!(log, Scale::powers(0.1, 10_000.0));
         assert_eq!(log.ticks(), [0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0]);
         assert_eq!((log.place(0.0), log.place(1e9)), (0.0, 1.0));
         assert!((log.place(10.0) - 0.4).abs() < 1e-9);
-        let linear = of(&[100.0, 93.0]);
+        let linear = scale(&[100.0, 93.0]);
         assert_eq!((linear.place(0.0), linear.ticks().len()), (0.0, 7));
     }
 

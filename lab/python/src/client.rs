@@ -43,7 +43,12 @@ struct Generator {
 }
 
 impl Generator {
-    fn next_action(&self, generator: &Py<PyAny>, now: Instant, latency: Option<Nanos>) -> PyResult<Action> {
+    fn next_action(
+        &self,
+        generator: &Py<PyAny>,
+        now: Instant,
+        latency: Option<Nanos>,
+    ) -> PyResult<Action> {
         Python::attach(|py| {
             let generator = generator.bind(py);
             // A generator that has not begun takes nothing but None.

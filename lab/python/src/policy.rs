@@ -110,11 +110,11 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     drop(factories);
     let made = Python::attach(|py| make.call1(py, (PyDrive::new(build.facts),)));
     let object = made.map_err(|error| failure.set(error)).ok();
-    let has = |method: &str| {
+    let has_method = |method: &str| {
         let asked = |policy: &Py<PyAny>| Python::attach(|py| policy.bind(py).hasattr(method));
         object.as_ref().is_some_and(|policy| asked(policy).unwrap_or(false))
     };
-    let (completes, wakes) = (has("complete"), has("next_wakeup"));
+    let (completes, wakes) = (has_method("complete"), has_method("next_wakeup"));
     Box::new(Scheduler {
         name,
         object,

@@ -79,7 +79,7 @@ fn work(turns: u64, [lone, large, deep]: [u64; 3]) -> Work {
 
 /// The same from what the three probes used.
 fn all_work(probes: &[(Outcome, Times)]) -> Option<[Work; 3]> {
-    let of = |turns: u64, kind: fn(&Usage) -> u64| {
+    let work_of = |turns: u64, kind: fn(&Usage) -> u64| {
         let time = |probe: usize| {
             let times = &probes[probe].1;
             kind(&times.usage) / times.requests.max(1)
@@ -87,7 +87,11 @@ fn all_work(probes: &[(Outcome, Times)]) -> Option<[Work; 3]> {
         work(turns, [0, 1, 2].map(time))
     };
     // The server takes a turn for the request, and one when the drive has done it.
-    let all = [of(1, |used| used.client), of(1, |used| used.worker), of(2, |used| used.server)];
+    let all = [
+        work_of(1, |used| used.client),
+        work_of(1, |used| used.worker),
+        work_of(2, |used| used.server),
+    ];
     all.iter().all(|work| work.request > Nanos::ZERO).then_some(all)
 }
 
@@ -108,12 +112,12 @@ impl Measured {
             deep[1]
         );
         if let Some([client, worker, server]) = work {
-            let of = |work: &Work| format!("{:.0} + {:.0}", us(work.turn), us(work.request));
+            let times = |work: &Work| format!("{:.0} + {:.0}", us(work.turn), us(work.request));
             text += &format!(
                 " Processor time of a turn and a request in us: fio {}, worker {}, server {}.",
-                of(client),
-                of(worker),
-                of(server)
+                times(client),
+                times(worker),
+                times(server)
             );
         }
         text + &copies.as_ref().map(Copies::text).unwrap_or_default()

@@ -47,10 +47,10 @@ impl Resident {
     }
     /// Whether all pages of a range are resident; if so, they are marked as used.
     pub(crate) fn hit(&mut self, pages: &Range<u64>) -> bool {
-        let there = |(word, bits): (u64, u64)| {
+        let resident = |(word, bits): (u64, u64)| {
             self.words.get(&word).is_some_and(|state| state.there & bits == bits)
         };
-        if pages.is_empty() || !words(pages).all(there) {
+        if pages.is_empty() || !words(pages).all(resident) {
             return false;
         }
         for (word, bits) in words(pages) {

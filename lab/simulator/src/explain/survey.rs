@@ -294,7 +294,7 @@ impl Survey {
         }
     }
     fn decided(&mut self, now: u64, subject: Subject, rule: &'static str) {
-        let of = |labels: &[Option<usize>], index: usize| labels.get(index).copied().flatten();
+        let label = |labels: &[Option<usize>], index: usize| labels.get(index).copied().flatten();
         let about = match subject {
             Subject::Request { id, .. } => {
                 self.end_rule(now, id);
@@ -303,8 +303,8 @@ impl Survey {
                 }
                 return;
             }
-            Subject::Client(id) => of(&self.of_client, id.index()).map(About::Client),
-            Subject::Group(id) => of(&self.of_group, id.index()).map(About::Group),
+            Subject::Client(id) => label(&self.of_client, id.index()).map(About::Client),
+            Subject::Group(id) => label(&self.of_group, id.index()).map(About::Group),
             Subject::Drive => Some(About::Drive),
         };
         if let Some(about) = about

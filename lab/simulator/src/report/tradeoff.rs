@@ -189,11 +189,11 @@ mod tests {
         let row = &summary.rows[0];
         let points = [(10.0, 1.0), (10.01, 0.5), (8.0, 3.0), (9.0, 2.0), (8.0, 1.0), (5.0, 2.5)];
         let points = points.map(|(total, value)| point(row, total, value));
-        let told = |small| {
+        let front_of = |small| {
             front(&points, small).iter().map(|point| (point.total, point.value)).collect::<Vec<_>>()
         };
-        assert_eq!(told(false), [(10.0, 1.0), (9.0, 2.0), (8.0, 3.0)]);
-        assert_eq!(told(true), [(10.01, 0.5)]);
+        assert_eq!(front_of(false), [(10.0, 1.0), (9.0, 2.0), (8.0, 3.0)]);
+        assert_eq!(front_of(true), [(10.01, 0.5)]);
     }
 
     /// Goal: a sweep has two charts for each variant, with a dot for each point; without one there is none. Method: three
