@@ -31,7 +31,7 @@ pub struct Scale {
 
 impl Scale {
     /// The scale for these values: from zero, or logarithmic where they differ too much.
-    pub fn for_values(values: impl Iterator<Item = f64>) -> Self {
+    pub fn fit(values: impl Iterator<Item = f64>) -> Self {
         let (mut least, mut most) = (f64::INFINITY, 0.0);
         // Values at or below zero have no place on a logarithmic axis; they do not make one.
         for value in values.filter(|value| value.is_finite() && *value > 1e-6) {
@@ -105,7 +105,7 @@ mod tests {
     /// of the border.
     #[test]
     fn values_far_apart_get_a_logarithmic_scale() {
-        let scale = |values: &[f64]| Scale::for_values(values.iter().copied());
+        let scale = |values: &[f64]| Scale::fit(values.iter().copied());
         assert!(!scale(&[1.0, 30.0]).is_log() && scale(&[1.0, 31.0]).is_log());
         assert!(!scale(&[0.0, 31.0]).is_log() && !scale(&[]).is_log());
         let log = scale(&[0.5, 5_159.0]);

@@ -43,12 +43,7 @@ struct Generator {
 }
 
 impl Generator {
-    fn next_action(
-        &self,
-        generator: &Py<PyAny>,
-        now: Instant,
-        latency: Option<Nanos>,
-    ) -> PyResult<Action> {
+    fn ask(&self, generator: &Py<PyAny>, now: Instant, latency: Option<Nanos>) -> PyResult<Action> {
         Python::attach(|py| {
             let generator = generator.bind(py);
             // A generator that has not begun takes nothing but None.
@@ -103,7 +98,7 @@ impl Script for Generator {
         // After a failure all clients end, so that the run ends.
         let generator = self.generator.take().filter(|_| !self.failure.is_set());
         let Some(generator) = generator else { return Action::End };
-        match self.next_action(&generator, now, latency) {
+        match self.ask(&generator, now, latency) {
             Ok(Action::End) => Action::End,
             Ok(action) => {
                 (self.generator, self.has_begun) = (Some(generator), true);

@@ -294,10 +294,9 @@ mod tests {
             };
             targets().into_iter().find(is_wanted).expect(key)
         };
-        let range_of =
-            |key: &str| range(&target(key), std::slice::from_ref(&rows), &simulate).unwrap();
-        let Open::Between(low, high, Unit::Time) = range_of("turnaround").open else { panic!() };
+        let got = |key: &str| range(&target(key), std::slice::from_ref(&rows), &simulate).unwrap();
+        let Open::Between(low, high, Unit::Time) = got("turnaround").open else { panic!() };
         assert!(low < 11_000 && (11_000..22_000).contains(&high), "{low} to {high} ns");
-        assert_eq!(range_of("produce_window").high_by, SEARCHED, "nobody writes");
+        assert_eq!(got("produce_window").high_by, SEARCHED, "nobody writes");
     }
 }

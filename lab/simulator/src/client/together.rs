@@ -174,7 +174,7 @@ impl Together {
             self.window = Window { start: page, size: (whole + left).min(most), ahead: 1 };
         } else {
             let call = Wanted { pages: page..page + left, mark: None, flags: Flags::NONE };
-            return self.request_missing(base, engine, pages, call);
+            return self.read(base, engine, pages, call);
         }
         self.ask_window(base, engine, pages, Flags::NONE);
     }
@@ -212,21 +212,10 @@ impl Together {
         }
         let Window { start, size, ahead } = self.window;
         let mark = Some(start + size - ahead);
-        self.request_missing(
-            base,
-            engine,
-            pages,
-            Wanted { pages: start..start + size, mark, flags },
-        );
+        self.read(base, engine, pages, Wanted { pages: start..start + size, mark, flags });
     }
     /// Asks for what is missing of some pages.
-    fn request_missing(
-        &self,
-        base: &Base,
-        engine: &mut Engine<'_>,
-        pages: &mut SharedPages,
-        wanted: Wanted,
-    ) {
+    fn read(&self, base: &Base, engine: &mut Engine<'_>, pages: &mut SharedPages, wanted: Wanted) {
         let file_end = base.file_size.0.div_ceil(PAGE);
         let Wanted { pages: Pages { start, end }, mark, flags } = wanted;
         let wanted = start.min(file_end)..end.min(file_end);

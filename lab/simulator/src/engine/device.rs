@@ -64,11 +64,7 @@ impl Device {
         }
     }
     /// Sets the cost of its scheduler.
-    pub(crate) fn with_scheduler_cost(
-        mut self,
-        time: Nanos,
-        dispatcher: Option<Dispatcher>,
-    ) -> Self {
+    pub(crate) fn with_cost(mut self, time: Nanos, dispatcher: Option<Dispatcher>) -> Self {
         (self.scheduler_time, self.dispatcher) = (time, dispatcher);
         self
     }

@@ -128,8 +128,8 @@ fn chart(
     front: &[&Point<'_>],
 ) -> String {
     let total = format!("total, {}", summary.rate_unit);
-    let x = Axis::for_values(&total, points.iter().map(|point| point.total));
-    let y = Axis::for_values(side.unit, points.iter().map(|point| point.value));
+    let x = Axis::fit(&total, points.iter().map(|point| point.total));
+    let y = Axis::fit(side.unit, points.iter().map(|point| point.value));
     let line = front.iter().map(|point| (point.total, point.value)).collect();
     let (style, tip) = (PAGE.mark.to_owned(), String::new());
     let mut marks = vec![Mark::Line { points: line, style, tip }];
