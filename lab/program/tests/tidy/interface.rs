@@ -108,7 +108,7 @@ impl Listing {
                 continue;
             }
             let name = field.ident.as_ref().map_or(index.to_string(), ToString::to_string);
-            self.put(&field.attrs, &format!("{owner}.{name}"), &compact(&field.ty));
+            self.put(&field.attrs, format!("{owner}.{name}"), &compact(&field.ty));
         }
     }
     fn item(&mut self, item: &Item) {
@@ -171,7 +171,7 @@ impl Listing {
                 }
                 _ => continue,
             };
-            self.put(attributes, &format!("{name}::{member}"), &text);
+            self.put(attributes, format!("{name}::{member}"), &text);
         }
     }
     fn an_impl(&mut self, block: &syn::ItemImpl) {
@@ -180,7 +180,7 @@ impl Listing {
         }
         let owner = compact(&block.self_ty);
         if let Some((_, name, _)) = &block.trait_ {
-            self.put(&block.attrs, &format!("impl {} for {owner}", compact(name)), "");
+            self.put(&block.attrs, format!("impl {} for {owner}", compact(name)), "");
             return;
         }
         for item in &block.items {
@@ -193,7 +193,7 @@ impl Listing {
             };
             if is_public(visibility) {
                 let attributes: Vec<_> = block.attrs.iter().chain(attributes).cloned().collect();
-                self.put(&attributes, &format!("{owner}::{member}"), &text);
+                self.put(&attributes, format!("{owner}::{member}"), &text);
             }
         }
     }
