@@ -70,8 +70,7 @@ pub fn bar_chart(title: &str, unit: &str, groups: &[Group]) -> String {
     let width = (490.0 / (count * (most + 0.9))).clamp(15.0, 48.0);
     let pitch = width * (most + 0.9);
     let right = LEFT + pitch * count;
-    let axis =
-        Axis::for_values(unit, groups.iter().flat_map(|group| &group.bars).flat_map(Bar::values));
+    let axis = Axis::fit(unit, groups.iter().flat_map(|group| &group.bars).flat_map(Bar::values));
     let y = |value: f64| TOP + HIGH * (1.0 - axis.place(value));
     let mut svg = Svg::new();
     for (value, label) in &axis.ticks {

@@ -53,16 +53,16 @@ fn colours_have_contrast() {
     ];
     assert!((contrast([0.0; 3], [1.0; 3]) - 21.0).abs() < 1e-9);
     for (theme, colours) in ["light", "dark"].iter().zip(themes(crate::STYLE)) {
-        let of = |name: &str| {
+        let colour_of = |name: &str| {
             let found = colours.iter().find(|known| known.0 == name);
             found.unwrap_or_else(|| panic!("{theme}: no colour {name}")).1
         };
         for (text, back) in TEXT {
-            let got = contrast(of(text), of(back));
+            let got = contrast(colour_of(text), colour_of(back));
             assert!(got >= 4.5, "{theme}: {text} on {back}: {got:.2}");
         }
         for number in 0..crate::STACKS {
-            let got = contrast(of(&format!("c{number}")), of("card"));
+            let got = contrast(colour_of(&format!("c{number}")), colour_of("card"));
             assert!(got >= 3.0, "{theme}: c{number} on card: {got:.2}");
         }
     }

@@ -37,8 +37,8 @@ impl Axis {
         Self::new(name, Scale::powers(low, high))
     }
     /// From zero or logarithmic, as the values need it; its name says which.
-    pub fn for_values(name: &str, values: impl Iterator<Item = f64>) -> Self {
-        let scale = Scale::for_values(values);
+    pub fn fit(name: &str, values: impl Iterator<Item = f64>) -> Self {
+        let scale = Scale::fit(values);
         Self::new(&format!("{name}{}", if scale.is_log() { ", logarithmic" } else { "" }), scale)
     }
     /// The same with other ticks.

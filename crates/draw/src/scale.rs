@@ -4,7 +4,7 @@
 const LOG_FROM: f64 = 30.0;
 
 /// The next of 1, 2, 5, 10, ... that is at least `value`.
-fn nice(value: f64) -> f64 {
+fn round_number(value: f64) -> f64 {
     let mut step = 1e-6;
     for factor in [2.0, 2.5, 2.0].iter().cycle().take(60) {
         if step >= value * 0.999_999 {
@@ -31,7 +31,7 @@ pub struct Scale {
 
 impl Scale {
     /// The scale for these values: from zero, or logarithmic where they differ too much.
-    pub fn for_values(values: impl Iterator<Item = f64>) -> Self {
+    pub fn fit(values: impl Iterator<Item = f64>) -> Self {
         let (mut least, mut most) = (f64::INFINITY, 0.0);
         // Values at or below zero have no place on a logarithmic axis; they do not make one.
         for value in values.filter(|value| value.is_finite() && *value > 1e-6) {
@@ -54,18 +54,18 @@ impl Scale {
         Self::in_steps(largest, 1.06)
     }
     fn in_steps(largest: f64, room: f64) -> Self {
-        let step = nice(largest / 5.0);
+        let step = round_number(largest / 5.0);
         let high = (largest * room / step - 1e-9).ceil().max(1.0) * step;
         Self { low: 0.0, high, step: Some(step) }
     }
     /// From one value to another.
     pub fn between(low: f64, high: f64) -> Self {
-        Self { low, high, step: Some(nice(high / 5.0)) }
+        Self { low, high, step: Some(round_number(high / 5.0)) }
     }
     /// From one value to another, logarithmic where they differ too much.
     pub fn around(low: f64, high: f64) -> Self {
         let is_log = low > 0.0 && high > low * LOG_FROM;
-        Self { step: (!is_log).then(|| nice(high / 5.0)), ..Self::between(low, high) }
+        Self { step: (!is_log).then(|| round_number(high / 5.0)), ..Self::between(low, high) }
     }
     /// Whole powers of ten around two values.
     pub fn powers(low: f64, high: f64) -> Self {
@@ -105,15 +105,15 @@ mod tests {
     /// of the border.
     #[test]
     fn values_far_apart_get_a_logarithmic_scale() {
-        let of = |values: &[f64]| Scale::for_values(values.iter().copied());
-        assert!(!of(&[1.0, 30.0]).is_log() && of(&[1.0, 31.0]).is_log());
-        assert!(!of(&[0.0, 31.0]).is_log() && !of(&[]).is_log());
-        let log = of(&[0.5, 5_159.0]);
+        let scale = |values: &[f64]| Scale::fit(values.iter().copied());
+        assert!(!scale(&[1.0, 30.0]).is_log() && scale(&[1.0, 31.0]).is_log());
+        assert!(!scale(&[0.0, 31.0]).is_log() && !scale(&[]).is_log());
+        let log = scale(&[0.5, 5_159.0]);
         assert_eq!(log, Scale::powers(0.1, 10_000.0));
         assert_eq!(log.ticks(), [0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0]);
         assert_eq!((log.place(0.0), log.place(1e9)), (0.0, 1.0));
         assert!((log.place(10.0) - 0.4).abs() < 1e-9);
-        let linear = of(&[100.0, 93.0]);
+        let linear = scale(&[100.0, 93.0]);
         assert_eq!((linear.place(0.0), linear.ticks().len()), (0.0, 7));
     }
 

@@ -59,7 +59,7 @@ pub(crate) struct Args {
     no_compensation: bool,
 }
 
-/// What is said when the device can be used, and again at the end.
+/// The report when the device can be used, and again at the end.
 #[derive(Serialize)]
 struct Report<'a> {
     ready: bool,
@@ -100,7 +100,7 @@ impl Late {
     }
 }
 
-/// Everything that a run consists of.
+/// A running emulation.
 struct Emulation<'a> {
     args: &'a Args,
     profile: Profile,

@@ -1,7 +1,7 @@
 //! `iofair-lab explain`: why did this request wait? One run of an experiment, watched.
 //!
-//! Runs are the same each time, so nothing is recorded: a first run finds who waited where and which
-//! requests waited longest, a second one tells the story of some.
+//! Runs repeat exactly, so nothing is recorded: a first run finds the waiting times and the slowest requests, a second
+//! one tells the story of some.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

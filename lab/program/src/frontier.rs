@@ -15,13 +15,13 @@ const DUPLICATES: &[&str] = &["prop-promise", "dedicated"];
 /// A stack for each policy, and the named stacks. A throttle stands above no scheduler; a scheduler shares between groups if
 /// it can.
 pub(crate) fn every_stack() -> Vec<String> {
-    let of = |row: &&Row| match row.role {
+    let stack_of = |row: &&Row| match row.role {
         Role::Throttle => format!("{}-none", row.short),
         Role::Scheduler { groups: true, .. } => format!("prop-{}", row.name),
         Role::Scheduler { .. } => format!("none-{}", row.name),
     };
     let named = TABLE.stacks.iter().map(|named| named.name.to_owned());
-    let all = TABLE.policies.iter().map(of).chain(named);
+    let all = TABLE.policies.iter().map(stack_of).chain(named);
     all.filter(|name| !DUPLICATES.contains(&name.as_str())).collect()
 }
 
@@ -80,12 +80,12 @@ mod tests {
     fn every_policy_has_a_stack() {
         let stacks = every_stack();
         for row in TABLE.policies {
-            let has = |name: &String| {
+            let has_policy = |name: &String| {
                 let stack = TABLE.stack(name).expect("made of rows");
                 let throttles = stack.throttles.iter().map(|stage| stage.row.name);
                 throttles.chain([stack.scheduler.row.name]).any(|policy| policy == row.name)
             };
-            assert!(stacks.iter().any(has), "{}", row.name);
+            assert!(stacks.iter().any(has_policy), "{}", row.name);
         }
         assert!(
             stacks.contains(&"complete".to_owned()) && !stacks.contains(&"dedicated".to_owned())

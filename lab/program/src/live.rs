@@ -1,8 +1,8 @@
 //! `iofair-lab run --on serve`: experiments live, beside the lab.
 //!
 //! Each run starts a server (reactor, NBD over a Unix socket, engine) over the emulated drive and connects an NBD
-//! client for everybody who sends requests in the lab; what they send and when is decided by the lab's own processes,
-//! page cache and files (`iofair_simulator::outside`). Runs take the time that their files say, one after the other.
+//! client for every sender of requests in the simulator; the simulator's own processes, page cache and files decide
+//! what they send and when (`iofair_simulator::outside`). Runs take the time that their files say, one after the other.
 
 mod path;
 mod run;
@@ -25,7 +25,7 @@ use iofair_cli::machine;
 use iofair_cli::output::{Output, say};
 use iofair_cli::stolen::Disturbed;
 
-/// Longer than this is a slip of the pen: an experiment of ten repeats has an hour soon.
+/// Longest time of all runs together; more than this is taken for a mistake (ten repeats easily take an hour).
 const TIME_MAX: Nanos = Nanos::from_secs(2 * 3600);
 /// Processes of a run: each has a connection of its own.
 const CLIENTS_MAX: usize = 500;
@@ -56,9 +56,9 @@ struct Here {
     machine: String,
     /// From client to engine and back.
     path_ns: u64,
-    /// What one of a hundred wishes of clients to go on missed.
+    /// 99th percentile of how late clients went on.
     late_p99_ns: u64,
-    /// And the worst one.
+    /// The longest such delay.
     late_max_ns: u64,
     disturbed: Disturbed,
 }

@@ -85,7 +85,7 @@ pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
 pub(crate) fn mounts_of(device: &Path) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let device = device.to_string_lossy();
-    let of = |line: &str| {
+    let mounted = |line: &str| {
         let mut words = line.split(' ');
         let (from, at) = (words.next()?, words.next()?);
         let rest = from.strip_prefix(&*device)?;
@@ -94,5 +94,5 @@ pub(crate) fn mounts_of(device: &Path) -> Vec<String> {
         // The kernel writes a space in a path as \040.
         ours.then(|| at.replace("\\040", " "))
     };
-    mounts.lines().rev().filter_map(of).collect()
+    mounts.lines().rev().filter_map(mounted).collect()
 }

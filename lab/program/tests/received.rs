@@ -160,9 +160,13 @@ fn trims_are_counted_apart() {
     let result = folder.json("replay --json t.csv --html page.html");
     for played in result["results"].as_array().unwrap() {
         let all = &played["all"];
-        let of = |key: &str| all[key].as_u64().unwrap();
-        assert_eq!((of("requests"), of("trims"), of("trimmed_bytes")), (3, 1, 3 << 30), "{played}");
-        assert_eq!((of("written_bytes"), of("read_bytes")), (1 << 20, 4096));
+        let number = |key: &str| all[key].as_u64().unwrap();
+        assert_eq!(
+            (number("requests"), number("trims"), number("trimmed_bytes")),
+            (3, 1, 3 << 30),
+            "{played}"
+        );
+        assert_eq!((number("written_bytes"), number("read_bytes")), (1 << 20, 4096));
         assert!(all["bytes_per_second"].as_f64().unwrap() < 1.1e6, "{played}");
     }
     let text = folder.run("replay t.csv").stdout;
@@ -231,10 +235,10 @@ fn needs_clients_an_iolog_of_fio_is_read_whole() {
     let output = folder.run(&format!("fio {job} >&2"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: Json = serde_json::from_slice(&fs::read(folder.0.join("result")).unwrap()).unwrap();
-    let of = |kind: &str| result["jobs"][0][kind]["total_ios"].as_u64().unwrap();
+    let ios = |kind: &str| result["jobs"][0][kind]["total_ios"].as_u64().unwrap();
     let played = folder.json("replay --json log --stack none-none");
     let all = &played["results"][0]["all"];
-    assert_eq!(all["read_bytes"], of("read") * 4096, "{all}");
-    assert_eq!(all["written_bytes"], of("write") * 4096, "{all}");
-    assert!(all["requests"].as_u64().unwrap() >= of("read") + of("write") + of("sync"), "{all}");
+    assert_eq!(all["read_bytes"], ios("read") * 4096, "{all}");
+    assert_eq!(all["written_bytes"], ios("write") * 4096, "{all}");
+    assert!(all["requests"].as_u64().unwrap() >= ios("read") + ios("write") + ios("sync"), "{all}");
 }

@@ -230,8 +230,8 @@ fn needs_clients_a_recording_agrees_with_its_replay() {
         assert_eq!(total.is_some_and(|total| total.abs() < 10.0), agrees, "{mode}: {total:?}");
     }
     let shared = fs::read(kept.join("shared.trace")).unwrap();
-    let has = |word: &[u8]| shared.windows(word.len()).any(|window| window == word);
-    assert!(has(b"anonymous") && !has(b"backup"), "names are gone");
+    let contains = |word: &[u8]| shared.windows(word.len()).any(|window| window == word);
+    assert!(contains(b"anonymous") && !contains(b"backup"), "names are gone");
     fs::remove_dir_all(&kept).unwrap();
 }
 

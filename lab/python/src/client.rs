@@ -1,4 +1,4 @@
-//! Clients in Python: a generator for each call in flight, which yields actions and is told what they took.
+//! Clients in Python: a generator for each call in flight, which yields actions and receives their latencies.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ impl Generator {
 
 impl Script for Generator {
     fn next(&mut self, now: Instant, latency: Option<Nanos>) -> Action {
-        // After a failure everybody ends, so that the run does.
+        // After a failure all clients end, so that the run ends.
         let generator = self.generator.take().filter(|_| !self.failure.is_set());
         let Some(generator) = generator else { return Action::End };
         match self.ask(&generator, now, latency) {

@@ -164,13 +164,13 @@ impl Plan {
             let results = simulate(experiment, jobs.max(1), is_over, &failure);
             results.map(|results| report::json(&results))
         });
-        // What was interrupted asks nobody any more, so that it ends.
+        // An interrupted run calls no Python code any more, so that it ends.
         let text = text.inspect_err(|error| self.failure.set(error.clone_ref(py)))?;
         self.failure.take().map_or_else(|| text.map_err(bad), Err)
     }
 }
 
-/// Does long work without Python's lock. After Ctrl-C nobody waits for it any more, and `is_over` tells it to end.
+/// Does long work without Python's lock. After Ctrl-C its result is dropped, and `is_over` tells it to end.
 fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&(dyn Fn() -> bool + Sync)) -> T + Send + 'static,

@@ -111,11 +111,11 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     drop(factories);
     let made = Python::attach(|py| make.call1(py, (PyDrive::new(build.facts),)));
     let object = made.map_err(|error| failure.set(error)).ok();
-    let has = |method: &str| {
+    let has_method = |method: &str| {
         let asked = |policy: &Py<PyAny>| Python::attach(|py| policy.bind(py).hasattr(method));
         object.as_ref().is_some_and(|policy| asked(policy).unwrap_or(false))
     };
-    let (completes, wakes) = (has("complete"), has("next_wakeup"));
+    let (completes, wakes) = (has_method("complete"), has_method("next_wakeup"));
     Box::new(Scheduler {
         name,
         object,
@@ -171,7 +171,7 @@ impl Scheduler {
             }
         })
     }
-    /// Requests may be held back, but not for ever.
+    /// While the drive is idle, requests may be held back only until a wake-up.
     fn holds(&self, object: &Py<PyAny>, cx: &Context<'_>) -> PyResult<Option<RequestId>> {
         let stuck = !self.held.is_empty() && cx.in_flight == 0;
         if stuck && self.wakeup(object)?.is_none_or(|at| at <= cx.now) {

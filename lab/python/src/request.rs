@@ -189,7 +189,7 @@ impl PyAction {
     }
 }
 
-/// What a client in Python is told when its action is done.
+/// What a client in Python receives when its action is done.
 #[pyclass(frozen, get_all, name = "Done", module = "iofair")]
 pub(crate) struct PyDone {
     /// Nanoseconds from the beginning of the run.

@@ -212,8 +212,8 @@ fn main() {
     for stack in &names {
         if wanted.is_empty() || wanted.contains(stack) {
             eprintln!("lab: {stack}");
-            let of = |row: &(&'static str, Pattern, Pattern)| measure(stack, *row, full);
-            rows.push(workloads.iter().map(of).collect::<Vec<_>>());
+            let measured = |row: &(&'static str, Pattern, Pattern)| measure(stack, *row, full);
+            rows.push(workloads.iter().map(measured).collect::<Vec<_>>());
         }
     }
     assert!(!rows.is_empty(), "no such stack: {wanted:?}");

@@ -277,7 +277,7 @@ impl<'a> Engine<'a> {
             for done in self.drive_done.drain(..) {
                 let Sent { bytes, new_pages, .. } = device.sent[done.id as usize];
                 let completion = Task::Complete(index, done);
-                path.drive_has_done(self.now, completion, bytes, new_pages);
+                path.on_drive_completion(self.now, completion, bytes, new_pages);
             }
             return;
         }

@@ -245,12 +245,12 @@ mod tests {
     /// is checked by a test that takes minutes (`iofair-lab fit`).
     #[test]
     fn every_free_number_has_its_range() {
-        let told = |file: &str, number: &str, value: &str| format!("{file} {number} = {value}");
+        let text = |file: &str, number: &str, value: &str| format!("{file} {number} = {value}");
         let wanted = targets();
         let wanted =
-            wanted.iter().map(|Target { file, number }| told(file, &number.key, &number.value));
+            wanted.iter().map(|Target { file, number }| text(file, &number.key, &number.value));
         let ranges = ranges::all();
-        let there = ranges.iter().map(|range| told(&range.file, &range.number, &range.value));
+        let there = ranges.iter().map(|range| text(&range.file, &range.number, &range.value));
         let (wanted, there): (BTreeSet<_>, BTreeSet<_>) = (wanted.collect(), there.collect());
         let missing: Vec<_> = wanted.symmetric_difference(&there).collect();
         assert!(missing.is_empty(), "run make ranges: {missing:#?}");
@@ -289,14 +289,14 @@ mod tests {
         let rows = rows(&path, &simulate).expect("the file is there");
         assert!(rows.claims.len() > 1 && rows.files.contains("machines/plextor-2018"), "{rows:?}");
         let target = |key: &str| {
-            let of = |target: &Target| {
+            let is_wanted = |target: &Target| {
                 target.file == "machines/plextor-2018" && target.number.key == key
             };
-            targets().into_iter().find(of).expect(key)
+            targets().into_iter().find(is_wanted).expect(key)
         };
-        let of = |key: &str| range(&target(key), std::slice::from_ref(&rows), &simulate).unwrap();
-        let Open::Between(low, high, Unit::Time) = of("turnaround").open else { panic!() };
+        let got = |key: &str| range(&target(key), std::slice::from_ref(&rows), &simulate).unwrap();
+        let Open::Between(low, high, Unit::Time) = got("turnaround").open else { panic!() };
         assert!(low < 11_000 && (11_000..22_000).contains(&high), "{low} to {high} ns");
-        assert_eq!(of("produce_window").high_by, SEARCHED, "nobody writes");
+        assert_eq!(got("produce_window").high_by, SEARCHED, "nobody writes");
     }
 }

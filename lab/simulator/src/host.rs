@@ -17,9 +17,8 @@ pub fn from_machine(machine: &Machine) -> Host {
 
 /// The host that the published rows of a drive were measured on; that of the PLEXTOR for other drives.
 pub fn for_drive(drive: &str) -> Host {
-    from_machine(
-        &machine::load(machine::of_drive_or_any(drive)).expect("the list of machines names it"),
-    )
+    let machine = machine::load(machine::of_drive_or_any(drive));
+    from_machine(&machine.expect("the list of machines names it"))
 }
 
 /// The 2018 article's machine.

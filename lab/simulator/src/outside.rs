@@ -127,12 +127,12 @@ mod tests {
         let inside = crate::simulate_on(&run, fixed(), &mut Nobody).unwrap();
         let mut script = Script::default();
         let outside = run_outside(&run, fixed(), &mut script).unwrap().expect("nobody ended it");
-        let told = |client: &ClientOutcome| {
+        let numbers = |client: &ClientOutcome| {
             let ClientOutcome { bytes, calls, latency, sync_latency, .. } = client;
             (*bytes, *calls, latency.mean(), latency.max(), sync_latency.mean())
         };
-        let told = |outcome: &Outcome| outcome.clients.iter().map(told).collect::<Vec<_>>();
-        assert_eq!(told(&inside), told(&outside));
+        let all = |outcome: &Outcome| outcome.clients.iter().map(numbers).collect::<Vec<_>>();
+        assert_eq!(all(&inside), all(&outside));
         assert!(outside.clients.iter().all(|client| client.bytes > 0));
         assert!(script.asked.iter().any(|request| request.operation == Operation::Flush));
         let members = script.roster.unwrap().members;

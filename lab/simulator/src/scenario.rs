@@ -32,9 +32,9 @@ pub struct Scenario {
     pub stack: Stack,
     /// Requests that scheduler and drive may have together; `None` is the kernel's rule.
     pub tags: Option<u32>,
-    /// What flushes pass; in the experiments of the sources nothing.
+    /// How flushes are scheduled; in the experiments of the sources they bypass the stack.
     pub flushes: FlushRule,
-    /// Several of these drives as one; `None` is one drive.
+    /// A stripe over several of these drives; `None` is one drive.
     pub stripe: Option<StripeSpec>,
     /// The machine between clients and engine.
     pub host: Host,
@@ -50,7 +50,7 @@ pub struct Scenario {
     pub time: Nanos,
     /// Seed of every random stream of the run.
     pub seed: u64,
-    /// Also keep what calls took in each interval of this length.
+    /// Also record the latencies of calls in each interval of this length.
     pub interval: Option<Nanos>,
 }
 
@@ -88,7 +88,7 @@ pub enum What {
     },
 }
 
-/// Equal drives as one, and where their I/O is controlled.
+/// A stripe over equal drives, and where its I/O is controlled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StripeSpec {
     /// How they are put together.
@@ -346,8 +346,8 @@ pub enum Manner {
     /// As the job says.
     #[default]
     Plain,
-    /// As one of several processes that go through one file together, each taking every so manyth block:
-    /// the file is that of the process `index` places before.
+    /// Strided reads or writes of a file that several processes share: the file is that of the process `index` places
+    /// before.
     Interleaved {
         /// Its place among them.
         index: u32,

@@ -150,19 +150,21 @@ mod tests {
         let found = simulate(&run).unwrap();
         let plain = crate::simulate(&run).unwrap();
         assert_eq!(Outcome { requests: Vec::new(), ..found.clone() }, plain);
-        let of = |name: &'static str| {
+        let sent_by = |name: &'static str| {
             found.requests.iter().filter(move |request| request.process == name)
         };
-        assert!(of("limited").count() > KEPT && of("free").count() <= 2 * KEPT);
-        let mut longest = of("limited").filter(|request| request.is_longest);
+        assert!(sent_by("limited").count() > KEPT && sent_by("free").count() <= 2 * KEPT);
+        let mut longest = sent_by("limited").filter(|request| request.is_longest);
         assert!(longest.all(|request| request.throttled > request.served), "four are in flight");
         let free =
             |request: &Timeline| request.throttled == Nanos::ZERO && request.served > Nanos::ZERO;
-        assert!(of("free").all(free));
-        let longest: Vec<Nanos> =
-            of("limited").filter(|request| request.is_longest).map(Timeline::latency).collect();
+        assert!(sent_by("free").all(free));
+        let longest: Vec<Nanos> = sent_by("limited")
+            .filter(|request| request.is_longest)
+            .map(Timeline::latency)
+            .collect();
         assert!(longest.len() == KEPT && longest.is_sorted_by(|a, b| a >= b));
-        assert!(of("limited").all(|request| request.latency() <= longest[0]));
+        assert!(sent_by("limited").all(|request| request.latency() <= longest[0]));
     }
 
     /// Goal: what is written back belongs to who wrote it. Method: a buffered writer with little memory.

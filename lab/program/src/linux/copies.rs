@@ -74,10 +74,10 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// From the time of a reader in calls of 4 KiB and of 256 KiB, of a writer, of one of old pages, and of one that writes them back
-    /// itself.
+    /// From the processor times of a reader in calls of 4 KiB, a reader in calls of 256 KiB, a writer, a writer to old
+    /// pages, and one that also writes them back.
     fn from_times([calls, call, writer, old, synced]: [u64; VARIANTS], new_pages: Nanos) -> Self {
-        // The long call has one of 64 calls.
+        // The long call contains one call's overhead instead of 64.
         let copy = call.saturating_sub(calls.saturating_sub(call) / 63).min(calls);
         let collect = Nanos(synced.saturating_sub(old));
         let (consume, consume_copy, produce) = (Nanos(calls), Nanos(copy), Nanos(writer));

@@ -20,9 +20,9 @@ use iofair_cli::output::say;
 
 /// Probes that take this many times as long as others were disturbed.
 const VARIES_MAX: f64 = 1.2;
-/// Between two looks at the clients.
+/// Time between two checks of the clients.
 const TURN: Duration = Duration::from_millis(5);
-/// Longer than its time by this, a client has not ended and never will.
+/// A client that runs longer than its time by this is hung.
 const LATE_MAX: Nanos = Nanos::from_secs(60);
 
 /// What a run took besides its outcome, in nanoseconds.
@@ -147,21 +147,21 @@ fn clients(
     let (Some((from, first, before)), Some((to, last, after))) = (first, last) else {
         return Err(anyhow!("the device completed nothing"));
     };
-    // Both were taken a little late, by up to a turn: as a rate it is right.
+    // Both snapshots are late by up to one check; the rate between them is right.
     let passed = to.since(from).0.max(1);
     let in_steps = scenario.clients.iter().any(|client| client.step.is_some());
     let time = if in_steps { passed } else { scenario.time.0 };
-    let of = |n: usize| {
+    let rate = |n: usize| {
         let count = u128::from(last[n].saturating_sub(first[n])) * u128::from(time);
         u64::try_from(count / u128::from(passed)).unwrap_or(u64::MAX)
     };
     let drive = DriveOutcome {
-        read_bytes: of(1),
-        written_bytes: of(3),
-        commands: of(0) + of(2),
-        reads: of(0),
-        writes: of(2),
-        busy: Nanos(of(4).saturating_mul(1_000_000)),
+        read_bytes: rate(1),
+        written_bytes: rate(3),
+        commands: rate(0) + rate(2),
+        reads: rate(0),
+        writes: rate(2),
+        busy: Nanos(rate(4).saturating_mul(1_000_000)),
         series: Vec::new(),
     };
     let requests = (last[0] + last[2]).saturating_sub(first[0] + first[2]).max(1);
@@ -172,12 +172,12 @@ fn clients(
 
 /// A probe on Linux: the run in the middle of three, so that a moment of other work on the machine does not count.
 pub(super) fn kernel(probes: &Experiment, probe: usize, watch: &Watch) -> Result<(Outcome, Times)> {
-    let one = |repeat: u32| -> Result<(Outcome, Times)> {
+    let run_repeat = |repeat: u32| -> Result<(Outcome, Times)> {
         let scenario = probes.scenario(probe, 0, repeat);
         let plan = plan(&scenario).map_err(|error| anyhow!(error))?;
         watch.undisturbed(|| execute(&plan, &scenario, &Target::Emulated, watch))
     };
-    let mut all = (0..probes.repeats).map(one).collect::<Result<Vec<_>>>()?;
+    let mut all = (0..probes.repeats).map(run_repeat).collect::<Result<Vec<_>>>()?;
     all.sort_by(|a, b| a.1.period.total_cmp(&b.1.period));
     let (least, most) = (all[0].1.period, all[all.len() - 1].1.period);
     if most > VARIES_MAX * least {

@@ -141,7 +141,7 @@ fn parse(text: &str, jobs: &[Job]) -> Result<Vec<Got>> {
     // Warnings may precede the object.
     let json = text.find('{').map_or("", |at| &text[at..]);
     let told: Value = serde_json::from_str(json).context("fio printed no JSON")?;
-    let of = |job: &Job| -> Result<Got> {
+    let parsed = |job: &Job| -> Result<Got> {
         let list = told["jobs"].as_array().map_or(&[][..], Vec::as_slice);
         let told = list.iter().find(|entry| entry["jobname"] == job.name.as_str());
         let told = told.ok_or_else(|| anyhow!("fio reported nothing of client {}", job.name))?;
@@ -151,7 +151,7 @@ fn parse(text: &str, jobs: &[Job]) -> Result<Vec<Got>> {
         }
         Ok(Got { too_slow, ..got(told, job.logged.until > 0) })
     };
-    jobs.iter().map(of).collect()
+    jobs.iter().map(parsed).collect()
 }
 
 /// Adds what a client got in a part of its log: lines of milliseconds, nanoseconds, direction, bytes, and more.

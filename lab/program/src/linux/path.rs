@@ -79,7 +79,7 @@ fn work(turns: u64, [lone, large, deep]: [u64; 3]) -> Work {
 
 /// The same from what the three probes used.
 fn all_work(probes: &[(Outcome, Times)]) -> Option<[Work; 3]> {
-    let of = |turns: u64, kind: fn(&Usage) -> u64| {
+    let work_of = |turns: u64, kind: fn(&Usage) -> u64| {
         let time = |probe: usize| {
             let times = &probes[probe].1;
             kind(&times.usage) / times.requests.max(1)
@@ -87,7 +87,11 @@ fn all_work(probes: &[(Outcome, Times)]) -> Option<[Work; 3]> {
         work(turns, [0, 1, 2].map(time))
     };
     // The server takes a turn for the request, and one when the drive has done it.
-    let all = [of(1, |used| used.client), of(1, |used| used.worker), of(2, |used| used.server)];
+    let all = [
+        work_of(1, |used| used.client),
+        work_of(1, |used| used.worker),
+        work_of(2, |used| used.server),
+    ];
     all.iter().all(|work| work.request > Nanos::ZERO).then_some(all)
 }
 
@@ -108,12 +112,12 @@ impl Measured {
             deep[1]
         );
         if let Some([client, worker, server]) = work {
-            let of = |work: &Work| format!("{:.0} + {:.0}", us(work.turn), us(work.request));
+            let times = |work: &Work| format!("{:.0} + {:.0}", us(work.turn), us(work.request));
             text += &format!(
                 " Processor time of a turn and a request in us: fio {}, worker {}, server {}.",
-                of(client),
-                of(worker),
-                of(server)
+                times(client),
+                times(worker),
+                times(server)
             );
         }
         text + &copies.as_ref().map(Copies::text).unwrap_or_default()
@@ -129,8 +133,8 @@ fn iops(outcome: &Outcome) -> f64 {
     outcome.clients[0].calls as f64 * 1e9 / outcome.time.0 as f64
 }
 
-/// Whether the drive, and not the path, limits a client with many requests in flight: it gets this many IOPS with the path, and
-/// that many in the simulator without.
+/// Whether the drive, and not the path, limits a client with many requests in flight. Both are its IOPS, with the path
+/// and in the simulator without it.
 pub(crate) fn is_drive_the_limit([with, without]: [f64; 2]) -> bool {
     with >= 0.97 * without
 }
@@ -159,7 +163,7 @@ pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let lab = (0..3).map(lab).collect::<Result<Vec<_>, _>>()?;
     let more = |n: usize| (here[n].1.device as u64).saturating_sub(mean(&lab[n]));
     let deep = [1e9 / here[2].1.period.max(1.0), iops(&lab[2])];
-    // Where the drive is the limit, the path's own is not seen; it is shorter than a request's turn then.
+    // Where the drive is the limit, the path's serial time is not measurable; it is shorter than a request's turn.
     let serial = if is_drive_the_limit(deep) { 0 } else { (1e9 / deep[0]) as u64 };
     let serial = serial.min(more(0)).min(DEEP * 1_000_000);
     let per_mib = Nanos(more(1).saturating_sub(more(0)) * 1024 / 252);

@@ -530,8 +530,8 @@ block = "256KiB"
     #[test]
     fn the_warm_up_of_all_clients_ends_at_one_time() {
         let plan = planned(FILE, "none-none").expect("fio has it");
-        let of = |job: usize| (plan.jobs[job].logged, plan.jobs[job].arguments.join(" "));
-        let ((first, first_arguments), (second, second_arguments)) = (of(0), of(1));
+        let job = |job: usize| (plan.jobs[job].logged, plan.jobs[job].arguments.join(" "));
+        let ((first, first_arguments), (second, second_arguments)) = (job(0), job(1));
         assert_eq!(first, Logged { from: 500, until: 1500 });
         assert_eq!(second, Logged { from: 497, until: 1497 });
         assert!(first_arguments.contains("--runtime=1600ms"), "{first_arguments}");

@@ -42,7 +42,7 @@ pub(super) struct Site {
     pub(super) device: PathBuf,
     /// Its directory in sysfs.
     sys: PathBuf,
-    /// Files and values as found: of a device that was there before, and the machine's dirty limits.
+    /// Files with the values to restore: of a device that was there before, and the machine's dirty limits.
     before: Vec<(PathBuf, String)>,
     is_loop: bool,
     server: Option<Server>,

@@ -19,11 +19,12 @@ use iofair_simulator::scenario::Scenario;
 
 use super::watch::Watch;
 
-/// Requests that a flusher has in flight before it sleeps. In the lab it sleeps where it finds no tag, which nobody
-/// sees from outside, so here the queue is as good as endless. Ends show: beside four writers under `prop-bfq` the
-/// random reader of figure 1 gets 5.1, 4.8, 1.9 and 0.9 MB/s with 16, 64, 128 and 4,096, and 0.9 in the lab.
+/// Requests that a flusher has in flight before it sleeps. In the simulator it sleeps when there is no free tag, which
+/// is not visible from outside, so here the queue is practically unlimited. The choice matters: beside four writers
+/// under `prop-bfq` the random reader of figure 1 gets 5.1, 4.8, 1.9 and 0.9 MB/s with 16, 64, 128 and 4,096, and
+/// 0.9 in the simulator.
 const FLUSHER_MAX: usize = 4096;
-/// Time between two looks at what else is to be done.
+/// Time between two checks for other work.
 const SLICE: Nanos = Nanos::from_millis(100);
 
 /// Runs a scenario live. `path` of the host's turnaround passes on the way.
@@ -127,7 +128,7 @@ impl<'a> Live<'a> {
             }
         }));
     }
-    /// Says goodbye; what went wrong, if something did.
+    /// Disconnects; returns the first error, if any.
     fn end(mut self) -> Result<(), String> {
         if let Some((server, crowd)) = self.running.take() {
             drop(crowd);
@@ -154,7 +155,7 @@ impl Outside for Live<'_> {
             Ok(now) => {
                 self.watch.passed(now.since(self.now));
                 if now >= until {
-                    self.watch.late(now.since(until));
+                    self.watch.record_late(now.since(until));
                 }
                 self.now = now;
                 Some(now)

@@ -1,4 +1,4 @@
-//! Around live runs: a directory for sockets, how far it is, and Ctrl-C.
+//! Shared state of live runs: the directory for sockets, the progress, and Ctrl-C.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -19,7 +19,7 @@ const TRIES: u64 = 20;
 /// Repetitions in addition to as many as there are runs: a machine that is always disturbed takes twice the time at most.
 const AGAIN: u64 = 20;
 
-/// Around live runs. Dropping it removes the directory.
+/// Shared state of live runs. Dropping it removes the directory.
 pub(crate) struct Watch {
     directory: PathBuf,
     bar: ProgressBar,
@@ -35,7 +35,7 @@ pub(crate) struct Watch {
     disturbed: Mutex<Disturbed>,
 }
 
-/// As people say it.
+/// A time in words.
 pub(super) fn duration(time: Nanos) -> String {
     let seconds = time.0.div_ceil(1_000_000_000);
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -114,11 +114,11 @@ impl Watch {
         let nanos = self.passed.fetch_add(time.0, Relaxed) + time.0;
         self.bar.set_position(nanos / 1_000_000);
     }
-    /// A client went on so much later than it wanted to.
-    pub(super) fn late(&self, time: Nanos) {
+    /// Records by how much later than planned a client went on.
+    pub(super) fn record_late(&self, time: Nanos) {
         self.late.lock().expect("nobody panics while it is locked").record(time.0);
     }
-    /// What one of a hundred wishes to go on missed, and the worst one.
+    /// 99th percentile and maximum of these delays.
     pub(super) fn lateness(&self) -> [u64; 2] {
         let late = self.late.lock().expect("nobody panics while it is locked");
         [late.quantile(990_000), late.max()]
@@ -137,7 +137,7 @@ impl Watch {
     pub(crate) fn take_disturbed(&self) -> Disturbed {
         std::mem::take(&mut self.disturbed())
     }
-    /// A run is finished.
+    /// Counts a finished run.
     pub(crate) fn finished(&self) {
         self.finished.fetch_add(1, Relaxed);
         if !self.is_over() {

@@ -167,7 +167,7 @@ fn micros(evidence: &Evidence, of: &dyn Fn(&PathTimes) -> u64) -> String {
 fn processors(text: &mut String, evidence: &Evidence) {
     let shared: Vec<_> = evidence.paths().filter_map(|path| path.processors.as_ref()).collect();
     let Some(first) = shared.first() else { return };
-    let of = |kind: fn(&Shared) -> [u64; 3]| {
+    let times = |kind: fn(&Shared) -> [u64; 3]| {
         let time = |n: usize| {
             micros(evidence, &move |path| {
                 path.processors.as_ref().map_or(0, |shared| kind(shared)[n])
@@ -192,9 +192,9 @@ fn processors(text: &mut String, evidence: &Evidence) {
          the drive, half of the server's work for it passes, and {overlap} of its work for a MiB: what is left then is as long as a \
          lone large request is late. {}\n",
         first.count,
-        of(|shared| shared.client_ns),
-        of(|shared| shared.worker_ns),
-        of(|shared| shared.server_ns),
+        times(|shared| shared.client_ns),
+        times(|shared| shared.worker_ns),
+        times(|shared| shared.server_ns),
         notes.join(" ")
     );
     copies(text, evidence);
@@ -202,13 +202,13 @@ fn processors(text: &mut String, evidence: &Evidence) {
 
 /// What the page cache takes.
 fn copies(text: &mut String, evidence: &Evidence) {
-    let of = |n: usize| {
+    let range = |n: usize| {
         let times = evidence.paths().filter_map(|path| path.copies_ns);
         let all: Vec<u64> = times.map(|times| times[n] / 1000).collect();
         let (least, most) = (all.iter().min()?, all.iter().max()?);
         Some(if least == most { format!("{least} us") } else { format!("{least} to {most} us") })
     };
-    let [Some(reader), Some(writer), Some(flusher), Some(server)] = [0, 2, 3, 4].map(of) else {
+    let [Some(reader), Some(writer), Some(flusher), Some(server)] = [0, 2, 3, 4].map(range) else {
         return;
     };
     let _ = writeln!(

@@ -57,9 +57,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     fn new([client, worker, server]: [Work; 3]) -> Self {
-        let of = |work: Work| [work.turn, work.request, work.per_mib].map(|time| time.0);
+        let nanos = |work: Work| [work.turn, work.request, work.per_mib].map(|time| time.0);
         let count = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-        let [client_ns, worker_ns, server_ns] = [client, worker, server].map(of);
+        let [client_ns, worker_ns, server_ns] = [client, worker, server].map(nanos);
         Self { count, client_ns, worker_ns, server_ns, note: String::new() }
     }
     /// What a lone request takes of all processors, without what passes while it is in the drive: for turns, and otherwise.
@@ -96,11 +96,11 @@ impl Shared {
         }
     }
     fn processors(&self, whole: u64, per_mib: Nanos) -> Processors {
-        let of = |[turn, request, per_mib]: [u64; 3]| {
+        let work = |[turn, request, per_mib]: [u64; 3]| {
             let [turn, request, per_mib] = [turn, request, per_mib].map(Nanos);
             Work { turn, request, per_mib }
         };
-        let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns].map(of);
+        let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns].map(work);
         let overlap = Nanos(self.overlap(per_mib.0));
         let (idle_exit, after_percent) = self.idle_exit(whole);
         let count = self.count;
@@ -241,12 +241,9 @@ mod tests {
             path(9, Some(shared(4)), Some([7; 5])),
             path(2, Some(shared(6)), None),
         ];
-        let medians = PathTimes::medians(&all.iter().collect::<Vec<_>>());
-        assert_eq!(
-            (medians.turnaround_ns, medians.path_ns, medians.copies_ns),
-            (2, [2, 20, 8], Some([7; 5]))
-        );
-        assert_eq!(medians.processors, Some(shared(5)));
+        let all = PathTimes::medians(&all.iter().collect::<Vec<_>>());
+        assert_eq!((all.turnaround_ns, all.path_ns, all.copies_ns), (2, [2, 20, 8], Some([7; 5])));
+        assert_eq!(all.processors, Some(shared(5)));
     }
 
     /// Goal: without turns, the simulator's client with 32 requests in flight gets what the kernel's got, and a lone request takes as
@@ -282,8 +279,8 @@ mod tests {
         assert!(got(&slow) < 48_000.0 && (got(&fitted) - 50_000.0).abs() < 500.0);
         let [then, now] = [&slow, &fitted].map(|path| path.processors.clone().expect("processors"));
         let lone = |shared: &Shared| {
-            let of = |work: [u64; 3], turns: u64| work[0] * turns + work[1];
-            of(shared.client_ns, 1) + of(shared.worker_ns, 1) + of(shared.server_ns, 2)
+            let time = |work: [u64; 3], turns: u64| work[0] * turns + work[1];
+            time(shared.client_ns, 1) + time(shared.worker_ns, 1) + time(shared.server_ns, 2)
         };
         assert!(lone(&now).abs_diff(lone(&then)) < 10);
     }

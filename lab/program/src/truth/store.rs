@@ -146,14 +146,14 @@ buffered = false
         parse(name, text, &Overrides::default()).expect("a good file")
     }
     fn part(experiment: &Experiment, kernel: f64, live: f64) -> Part {
-        let of = |rate: f64| match rate > 0.0 {
+        let numbers = |rate: f64| match rate > 0.0 {
             true => Numbers { rate: vec![rate], ..Numbers::default() },
             false => Numbers::default(),
         };
         let [variant, stack, client] = ["", "prop-bfq", "a"].map(str::to_owned);
         let disturbed = [kernel, live]
             .map(|percent| Disturbed { most_percent: percent, ..Disturbed::default() });
-        let (kernel, live, lab) = (of(kernel), of(live), Numbers::default());
+        let (kernel, live, lab) = (numbers(kernel), numbers(live), Numbers::default());
         Part {
             experiment: experiment.name.clone(),
             fingerprint: fingerprint(experiment).expect("Linux has it"),

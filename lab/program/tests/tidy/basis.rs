@@ -124,13 +124,13 @@ fn is_fitted(lists: &BTreeMap<String, Vec<Entry>>, experiment: &Experiment, plac
     let base = |name: &str| name.split([':', '?']).next().unwrap_or_default().to_owned();
     let drive = format!("drives/{}", base(&variant.drive));
     let machine = format!("machines/{}", base(&variant.machine));
-    let has = |names: &Option<BTreeSet<String>>, name: &str| {
+    let lists_name = |names: &Option<BTreeSet<String>>, name: &str| {
         names.as_ref().is_none_or(|names| names.contains(name))
     };
     let lists = [drive, machine].into_iter().flat_map(|name| lists.get(&name)).flatten();
     lists
         .filter(|entry| entry.experiment == experiment.name)
-        .any(|entry| has(&entry.variant, &variant.name) && has(&entry.stack, stack))
+        .any(|entry| lists_name(&entry.variant, &variant.name) && lists_name(&entry.stack, stack))
 }
 
 /// Cells of a row of the page; `\|` is no border.

@@ -63,10 +63,11 @@ fn prose(text: &str) -> Vec<(usize, String)> {
             is_code = !is_code;
         } else if !is_code {
             // A link may hold code as its text, so only what is inside the backticks goes.
-            let odd = |(n, piece): (usize, &str)| {
+            let masked = |(n, piece): (usize, &str)| {
                 if n % 2 == 1 { "x".repeat(piece.chars().count()) } else { piece.to_string() }
             };
-            lines.push((i + 1, line.split('`').enumerate().map(odd).collect::<Vec<_>>().join("`")));
+            let pieces: Vec<_> = line.split('`').enumerate().map(masked).collect();
+            lines.push((i + 1, pieces.join("`")));
         }
     }
     lines

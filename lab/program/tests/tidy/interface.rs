@@ -108,7 +108,7 @@ impl Listing {
                 continue;
             }
             let name = field.ident.as_ref().map_or(index.to_string(), ToString::to_string);
-            self.put(&field.attrs, &format!("{owner}.{name}"), &compact(&field.ty));
+            self.put(&field.attrs, format!("{owner}.{name}"), &compact(&field.ty));
         }
     }
     fn item(&mut self, item: &Item) {
@@ -171,7 +171,7 @@ impl Listing {
                 }
                 _ => continue,
             };
-            self.put(attributes, &format!("{name}::{member}"), &text);
+            self.put(attributes, format!("{name}::{member}"), &text);
         }
     }
     fn an_impl(&mut self, block: &syn::ItemImpl) {
@@ -180,7 +180,7 @@ impl Listing {
         }
         let owner = compact(&block.self_ty);
         if let Some((_, name, _)) = &block.trait_ {
-            self.put(&block.attrs, &format!("impl {} for {owner}", compact(name)), "");
+            self.put(&block.attrs, format!("impl {} for {owner}", compact(name)), "");
             return;
         }
         for item in &block.items {
@@ -193,7 +193,7 @@ impl Listing {
             };
             if is_public(visibility) {
                 let attributes: Vec<_> = block.attrs.iter().chain(attributes).cloned().collect();
-                self.put(&attributes, &format!("{owner}::{member}"), &text);
+                self.put(&attributes, format!("{owner}::{member}"), &text);
             }
         }
     }
@@ -286,7 +286,7 @@ fn the_interface_changes_on_purpose() {
 /// Goal: each kind of change shows, and what is private does not. Method: a made-up crate, and what its list says.
 #[test]
 fn interface_canaries() {
-    let of = |text: &str| {
+    let listed = |text: &str| {
         let part = "pub fn inner() {}";
         let files = [
             File::canary("crates/x/src/lib.rs", text),
@@ -296,7 +296,7 @@ fn interface_canaries() {
         interface(&files, "x")
     };
     let shows = |text: &str, line: &str| {
-        let list = of(text);
+        let list = listed(text);
         assert!(list.lines().any(|known| known == line), "{text}\n{line}\n{list}");
     };
     shows(
@@ -309,7 +309,7 @@ fn interface_canaries() {
     let text = "#[non_exhaustive] #[derive(Debug, Clone)] pub struct S { pub a: u64, b: u8 }";
     shows(text, "S: #[non_exhaustive] #[derive(Clone, Debug)] struct with private fields");
     shows(text, "S.a: u64");
-    assert_eq!(of(text).lines().count(), 2, "the private field is not there");
+    assert_eq!(listed(text).lines().count(), 2, "the private field is not there");
     shows("pub enum E { A(u8), B { c: u16 } }", "E::A.0: u8");
     shows("pub enum E { A(u8), B { c: u16 } }", "E::B.c: u16");
     shows("pub trait T: Send { fn a(&self); fn b(&self) {} }", "T::a: fn a(&self)");
@@ -326,7 +326,7 @@ fn interface_canaries() {
         "struct S; impl Clone for S {}",
         "struct S; impl S { fn f() {} }",
     ] {
-        assert_eq!(of(hidden), "", "{hidden}");
+        assert_eq!(listed(hidden), "", "{hidden}");
     }
     assert_eq!(difference("a\nb\n", "b\nc\n"), "- a\n+ c\n");
 }

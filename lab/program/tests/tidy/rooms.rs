@@ -191,8 +191,8 @@ fn sleeps(files: &[File]) -> Vec<String> {
 }
 
 fn hash_maps(files: &[File]) -> Vec<String> {
-    let here = |room: &str, _: &File| DETERMINISTIC.contains(&room);
-    banned(files, &["HashMap", "HashSet"], here, "its order differs from run to run")
+    let is_deterministic = |room: &str, _: &File| DETERMINISTIC.contains(&room);
+    banned(files, &["HashMap", "HashSet"], is_deterministic, "its order differs from run to run")
 }
 
 fn missing_forbid(files: &[File]) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! How much may be dirty, and how long a writer pauses: the kernel's `balance_dirty_pages` in brief
 //! (Linux `mm/page-writeback.c`; the idea is in Wu, "IO-less dirty throttling", 2010).
 //!
-//! Below the middle of background and limit nobody pauses. Above it, with `setpoint` half-way from
+//! Below the middle of background and limit no writer pauses. Above it, with `setpoint` half-way from
 //! there to the limit,
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! where `rate` is every writer's fair rate, corrected each 200 ms by how much faster than the drive
-//! all writers together made pages dirty. Different from the kernel: one writer's time of copying is
-//! not deducted from its pause, and the limit is never passed: who finds no room waits.
+//! all writers together made pages dirty. Different from the kernel: a writer's time of copying is not deducted from
+//! its pause, and the limit is never exceeded: a writer that finds no room waits.
 
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
@@ -23,7 +23,7 @@ const PAGE_BYTES: u64 = PAGE * 512;
 const INTERVAL: Nanos = Nanos::from_millis(200);
 /// Longest pause for each [`STRIDE_MAX`] bytes.
 const PAUSE_MAX: Nanos = Nanos::from_millis(200);
-/// Bytes between two looks at the limits, at most.
+/// Most bytes between two checks of the limits.
 const STRIDE_MAX: u64 = 256 * 1024;
 /// First guess of the drive's write rate, as in the kernel: 100 MiB/s.
 const RATE_START: u64 = 100 << 20;

@@ -2,9 +2,9 @@
 //!
 //! It works while more than the background limit is dirty, or a file has been dirty for 30 s (looked at
 //! each 5 s). It stops where the kernel's flusher sleeps: when a request of it waits for a tag, or in a
-//! throttle that makes its submitters wait. A throttle that puts requests aside takes them without end, so
-//! that only the dirty limits bound what is piled up there. The threads of a virtual machine sleep each on
-//! its own: its flusher only has this many requests in flight.
+//! throttle that makes its submitters wait. A throttle that queues requests accepts any number, so that only the dirty
+//! limits bound its queue. The threads of a virtual machine sleep independently: its flusher only has a limited number
+//! of requests in flight.
 //!
 //! A request's pages are collected before it is sent, which takes the flusher's time. A flusher that waited for a tag
 //! begins with them when it has one.
@@ -30,9 +30,9 @@ pub(super) const COLLECTED: u32 = 1;
 /// One flusher.
 #[derive(Debug)]
 pub(crate) struct Flusher {
-    /// Requests in flight at most, of who has a thread for each; others sleep.
+    /// Most requests in flight of a flusher with one thread for each request; other flushers sleep.
     pub(super) threads: Option<u32>,
-    /// In whose name it last sent something.
+    /// The client of its last request.
     pub(super) sender: Option<ClientId>,
     /// It stopped because it sleeps.
     pub(super) is_asleep: bool,

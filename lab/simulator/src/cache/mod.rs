@@ -1,9 +1,10 @@
-//! The page cache. Its dirty half: who made what dirty, when writers must pause, and who writes it back. Of its clean
-//! half only what several processes have in common ([`shared`]), and what clients find there that ask for it ([`resident`]).
+//! The page cache. Dirty pages: the files that have them, the pauses of writers, and writeback. Clean pages only where
+//! they matter: in files that several processes read ([`shared`]), and for clients whose reads may hit the cache
+//! ([`resident`]).
 //!
 //! A *domain* is a set of dirty files with one flusher and limits of its own: all files of the host when
 //! it has one flusher, those of one group when writers start their writeback themselves
-//! ([`crate::scenario::Writeback`]). In whose name a page is written is a property of its file.
+//! ([`crate::scenario::Writeback`]). A file determines the client that writeback of its pages is charged to.
 
 mod dirty;
 mod flusher;
@@ -45,8 +46,8 @@ pub(crate) struct DomainSetup {
     pub(crate) background: u64,
     /// Bytes that may be dirty before writers wait.
     pub(crate) limit: u64,
-    /// Requests that the flusher has in flight at most if it is a crowd of threads; one thread sleeps where
-    /// it finds no tag.
+    /// Most requests in flight of a flusher with many threads; a flusher with one thread sleeps when there is no free
+    /// tag.
     pub(crate) threads: Option<u32>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct FileSetup {
     pub(crate) owner: u32,
     pub(crate) size: Sectors,
     pub(crate) domain: usize,
-    /// In whose name the flusher writes it.
+    /// The client that its writeback is charged to.
     pub(crate) client: ClientId,
     /// What its requests carry.
     pub(crate) flags: Flags,
@@ -89,7 +90,7 @@ pub(crate) struct Cache {
     files: Vec<CachedFile>,
     domains: Vec<Domain>,
     shared: Vec<SharedPages>,
-    /// What is in memory of files of clients that ask for it.
+    /// Clean pages, for clients whose reads may hit the cache.
     pub(crate) resident: Resident,
 }
 
@@ -140,7 +141,7 @@ impl Cache {
         &mut self.domains[self.files[file].setup.domain].throttle
     }
 
-    /// Bytes that a writer copies between two looks at the limits.
+    /// Bytes that a writer copies between two checks of the limits.
     pub(crate) fn stride(&self, file: usize) -> u64 {
         self.throttle(file).stride()
     }

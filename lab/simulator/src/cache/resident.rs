@@ -1,8 +1,8 @@
-//! Which pages of files are in memory: the page cache's clean half, for clients that find there what was read or written before.
+//! Clean pages of the page cache, for clients whose reads may hit what was read or written before.
 //!
-//! Memory is full when it has as many pages as it can hold. Then those go that were not used since the hand came by last, as
-//! the clock algorithm chooses them, which is close to least recently used. (That a page comes into memory is not a use of it.)
-//! Pages are numbered by their place on the drive, so that clients that share a file share its pages.
+//! When memory is full, the clock algorithm evicts pages that were not used since its hand passed them, which is close
+//! to least recently used. (Reading a page into memory is not a use of it.) Pages are numbered by their place on the
+//! drive, so that clients that share a file share its pages.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,14 +10,14 @@ use std::ops::Range;
 /// Pages of a word.
 const BITS: u64 = 64;
 
-/// 64 pages in a row: which are there, and which of them were used since the hand came by.
+/// 64 consecutive pages: which are resident, and which of them were used since the hand passed.
 #[derive(Clone, Copy, Default, Debug)]
 struct Word {
     there: u64,
     used: u64,
 }
 
-/// The pages that are in memory.
+/// The resident pages.
 #[derive(Debug)]
 pub(crate) struct Resident {
     words: BTreeMap<u64, Word>,
@@ -41,16 +41,16 @@ fn bits_of(word: u64, pages: &Range<u64>) -> u64 {
 }
 
 impl Resident {
-    /// Memory for so many pages.
+    /// Memory for `most` pages.
     pub(crate) fn new(most: u64) -> Self {
         Self { words: BTreeMap::new(), count: 0, most: most.max(1), hand: 0 }
     }
-    /// Whether all pages of a range are there; then they are used.
+    /// Whether all pages of a range are resident; if so, they are marked as used.
     pub(crate) fn hit(&mut self, pages: &Range<u64>) -> bool {
-        let there = |(word, bits): (u64, u64)| {
+        let resident = |(word, bits): (u64, u64)| {
             self.words.get(&word).is_some_and(|state| state.there & bits == bits)
         };
-        if pages.is_empty() || !words(pages).all(there) {
+        if pages.is_empty() || !words(pages).all(resident) {
             return false;
         }
         for (word, bits) in words(pages) {
@@ -58,7 +58,7 @@ impl Resident {
         }
         true
     }
-    /// Pages come into memory, and others go if it is full.
+    /// Makes pages resident, and evicts others if memory is full.
     pub(crate) fn insert(&mut self, pages: &Range<u64>) {
         for (word, bits) in words(pages) {
             let state = self.words.entry(word).or_default();
@@ -69,14 +69,14 @@ impl Resident {
             self.evict();
         }
     }
-    /// Pages go.
+    /// Drops the pages of a range.
     pub(crate) fn drop_range(&mut self, pages: &Range<u64>) {
         let (first, last) = (pages.start / BITS, pages.end.div_ceil(BITS));
         let there: Vec<u64> =
             self.words.range(first..last.max(first)).map(|(word, _)| *word).collect();
         there.into_iter().for_each(|word| self.take(word, bits_of(word, pages)));
     }
-    /// The hand goes on by a word: of its pages, those that were not used go.
+    /// Moves the hand by a word and evicts those of its pages that were not used.
     fn evict(&mut self) {
         let next = self.words.range(self.hand..).next().or_else(|| self.words.iter().next());
         let Some((&word, &state)) = next else { return };

@@ -1,9 +1,8 @@
-//! The page cache's clean half, of a file that several processes read: a page that one of them has asked for is
-//! there for all of them.
+//! Clean pages of a file that several processes read: a page that one process requested is there for all.
 //!
-//! Which pages are there or in flight, which of these carry the mark at which the next window is to be asked for,
-//! and who sleeps on a page that is still in flight. Nothing is evicted: the readers of a file go through it side by
-//! side, and look back no further than a window ([`SharedPages::drop_all`] is what reopening the file does).
+//! Keeps which pages are resident or in flight, which of them carry the read-ahead mark, and the processes that sleep
+//! until a page arrives. Nothing is evicted: the readers of a file go through it side by side, and look back no further
+//! than a window ([`SharedPages::drop_all`] is what reopening the file does).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -52,8 +51,8 @@ impl SharedPages {
         let next = self.runs.range(start..).next().map_or(range.end, |(start, _)| *start);
         (start < range.end).then(|| start..next.min(range.end))
     }
-    /// Missing pages are asked for, with this many requests; the number under which they are completed.
-    pub(crate) fn ask(&mut self, pages: Range<u64>, mark: Option<u64>) -> u32 {
+    /// Registers a read of missing pages; returns its number.
+    pub(crate) fn register_read(&mut self, pages: Range<u64>, mark: Option<u64>) -> u32 {
         self.marks.extend(mark.filter(|mark| pages.contains(mark)));
         let before =
             self.runs.range(..=pages.start).next_back().filter(|run| *run.1 == pages.start);
@@ -69,11 +68,11 @@ impl SharedPages {
         }
         place as u32
     }
-    /// How many requests a read takes.
-    pub(crate) fn sent(&mut self, number: u32, parts: u32) {
+    /// Sets the number of requests of a read.
+    pub(crate) fn set_requests(&mut self, number: u32, parts: u32) {
         self.under_way[number as usize].parts = parts;
     }
-    /// One of a read's requests is completed; who slept on it, once it is whole, is woken.
+    /// One of a read's requests completed; after the last one, the processes that sleep on the read are woken.
     pub(crate) fn completed(&mut self, number: u32, mut wake: impl FnMut(Token)) {
         let read = &mut self.under_way[number as usize];
         read.parts -= 1;
@@ -101,7 +100,7 @@ impl SharedPages {
     pub(crate) fn take_mark(&mut self, page: u64) -> bool {
         self.marks.remove(&page)
     }
-    /// Forgets all pages but those in flight.
+    /// Drops all pages except those in flight.
     pub(crate) fn drop_all(&mut self) {
         self.runs.clear();
         self.marks.clear();
@@ -120,7 +119,7 @@ mod tests {
     fn pages(runs: &[Range<u64>]) -> SharedPages {
         let mut pages = SharedPages::default();
         for run in runs {
-            pages.ask(run.clone(), None);
+            pages.register_read(run.clone(), None);
         }
         pages
     }
@@ -132,7 +131,7 @@ mod tests {
         assert_eq!((pages.before(8), pages.before(16), pages.gap_from(3)), (8, 0, 8));
         assert_eq!(pages.missing(&(4..32)), Some(8..16));
         assert_eq!(pages.missing(&(4..8)), None);
-        pages.ask(8..16, None);
+        pages.register_read(8..16, None);
         assert_eq!((pages.before(24), pages.gap_from(0), pages.runs.len()), (24, 24, 1));
         assert_eq!(pages.missing(&(4..32)), Some(24..32));
     }
@@ -142,10 +141,10 @@ mod tests {
     #[test]
     fn sleepers_wake_with_their_pages() {
         let mut pages = SharedPages::default();
-        let first = pages.ask(0..8, Some(4));
-        pages.sent(first, 2);
-        let second = pages.ask(8..16, None);
-        pages.sent(second, 1);
+        let first = pages.register_read(0..8, Some(4));
+        pages.set_requests(first, 2);
+        let second = pages.register_read(8..16, None);
+        pages.set_requests(second, 1);
         let token = |actor| Token { actor, slot: 0 };
         assert!(pages.sleep_on(3, token(1)) && pages.sleep_on(9, token(2)));
         let mut woken = Vec::new();

@@ -13,11 +13,11 @@ const MEASURED: &str = COLOURS[0];
 
 /// Whole depths in names such as `4 KiB random reads, QD32`.
 fn depths<'a>(fitted: &'a Fitted, before: &str) -> Vec<(f64, &'a Residual)> {
-    let of = |row: &'a Residual| {
+    let depth_of = |row: &'a Residual| {
         let depth: f64 = row.row.strip_prefix(before)?.parse().ok()?;
         (!row.is_rate && row.quantity.starts_with("latency")).then_some((depth, row))
     };
-    let mut found: Vec<_> = fitted.residuals.iter().filter_map(of).collect();
+    let mut found: Vec<_> = fitted.residuals.iter().filter_map(depth_of).collect();
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     found
 }
@@ -184,8 +184,8 @@ mod tests {
         let truth = iofair_drive::profile::read("nvme-2015").unwrap();
         let stream = Stream::new(Operation::Read, 256 << 10, 32, Order::Sequential);
         let stream = Stream { area: (0, 1 << 30), ..stream };
-        let of = |requests| Amount { requests, time: Nanos::from_secs(60) };
-        let [warm_up, measured] = [0, 4000].map(of);
+        let amount = |requests| Amount { requests, time: Nanos::from_secs(60) };
+        let [warm_up, measured] = [0, 4000].map(amount);
         let load = Load { streams: vec![stream], warm_up, measured, window: 1 << 20 };
         let name = "256 KiB sequential reads".to_owned();
         let row = Row { name, load, quantities: Vec::new(), tolerance: 0.01, held_out: false };

@@ -1,4 +1,4 @@
-//! What every kind of process has, and how it sends requests.
+//! State that every kind of process has, and how it sends requests.
 
 use iofair_core::id::ClientId;
 use iofair_core::request::{Flags, Operation};
@@ -19,7 +19,7 @@ use crate::sim::Token;
 pub(crate) struct Base {
     pub(crate) actor: u32,
     pub(crate) client: ClientId,
-    /// As which client it makes calls of another priority.
+    /// The client of calls with another priority.
     pub(crate) urgent: ClientId,
     /// Its file's place among the drive's files.
     pub(crate) file: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Base {
     pub(crate) pacer: Pacer,
     pub(crate) random: Random,
     pub(crate) tally: Tally,
-    /// Of all its calls, unless a chooser says otherwise.
+    /// Direction of all its calls, unless a chooser sets it.
     pub(crate) direction: Direction,
     /// Chooses calls that differ from one another.
     pub(crate) chooser: Option<Chooser>,
@@ -62,7 +62,7 @@ impl Base {
     pub(super) fn wake(&self, engine: &mut Engine<'_>, at: Instant, slot: u32) {
         engine.wake(at, self.token(slot));
     }
-    /// The same after it has worked until then for this much processor time.
+    /// The same for a timer that ends `work` of processor time.
     pub(super) fn wake_after(&self, engine: &mut Engine<'_>, at: Instant, work: Nanos, slot: u32) {
         engine.wake_after(at, work, self.token(slot));
     }
@@ -80,7 +80,7 @@ impl Base {
         let percent = urgent.percent.get(direction.index()).copied().unwrap_or(0);
         percent > 0 && self.random.chance(percent)
     }
-    /// What all its requests carry.
+    /// Flags of all its requests.
     pub(super) fn flags(&self) -> Flags {
         if self.job.metadata { Flags::METADATA } else { Flags::NONE }
     }
@@ -114,7 +114,7 @@ impl Base {
     pub(super) fn think_between(&self) -> Nanos {
         if self.job.calls.think_every.is_some() { Nanos::ZERO } else { self.job.think }
     }
-    /// Sets a timer for the next call; at the end of time there is none.
+    /// Sets a timer for the next call; at `Instant::MAX` there is no further call.
     pub(super) fn wait_for_call(&mut self, engine: &mut Engine<'_>, at: Instant, slot: u32) {
         if at == Instant::MAX {
             return self.end(engine);
@@ -149,7 +149,7 @@ impl Base {
     pub(super) fn is_after_last_call(&self, now: Instant) -> bool {
         self.step.is_some() && (self.pacer.is_exhausted() || self.pacer.stop() <= now)
     }
-    /// Its file is opened, or begun anew: what is cached of it goes if the job says so.
+    /// The file is opened or read again from its beginning: drops its cached pages if the job says so.
     pub(crate) fn invalidate(&self, engine: &Engine<'_>, cache: &mut Cache) {
         if self.job.calls.hits.is_some_and(|hits| hits.invalidate) {
             let pages = engine.files[self.file].pages(Sectors::ZERO, self.file_size);
@@ -188,7 +188,7 @@ impl Base {
         let offset = self.position;
         let (index, of) = self.interleaved;
         let next = offset.0 + block * of;
-        // A rest of the file that is shorter than a block is never reached.
+        // An incomplete block at the end of the file is never read.
         let ends = next + block > self.file_size.0;
         self.position = Sectors(if ends { block * index } else { next });
         offset

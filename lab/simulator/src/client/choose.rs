@@ -1,4 +1,4 @@
-//! What the next call of a job with different calls is: its direction, its place and its length.
+//! Chooses direction, place and length of the next call of a job whose calls differ.
 
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
@@ -28,10 +28,10 @@ pub(crate) struct Chooser {
 struct Side {
     sizes: Sizes,
     least: Sectors,
-    /// Places of random calls are multiples of this, and so many are in the file.
+    /// Places of random calls are multiples of this; `blocks` is their number in the file.
     unit: Sectors,
     blocks: u64,
-    /// `None`: everywhere alike.
+    /// `None`: uniformly distributed.
     places: Option<Places>,
     /// Where the next call goes that follows the last one.
     position: Sectors,
@@ -80,7 +80,7 @@ impl Chooser {
             Side { sizes, least, unit, blocks, places, position: Sectors::ZERO, turn_left: 0 }
         };
         let sides = Direction::ALL.map(side);
-        // Where ranks lie was drawn from a copy: all directions have the same hot blocks.
+        // `Places` drew from a copy of the generator, so that all directions have the same hot blocks.
         random.bits();
         let sequential = job.pattern.is_sequential();
         let alike = sizes.iter().all(Vec::is_empty) && *turn == Turn::Each && !sequential;

@@ -81,13 +81,13 @@ impl Programmed {
 
     pub(crate) fn on_timer(&mut self, base: &mut Base, engine: &mut Engine<'_>, slot: u32) {
         match self.slots[slot as usize].stage {
-            Stage::Asking(latency) => self.ask(base, engine, slot, latency),
+            Stage::Asking(latency) => self.next_action(base, engine, slot, latency),
             Stage::Starting => self.send(base, engine, slot),
             stage => unreachable!("no timer is set in stage {stage:?}"),
         }
     }
 
-    fn ask(
+    fn next_action(
         &mut self,
         base: &mut Base,
         engine: &mut Engine<'_>,

@@ -36,13 +36,13 @@ fn run(clients: Vec<ClientSpec>, time: Nanos, rate: Option<u64>) -> (Outcome, Ve
 
 /// Times, clients and KiB from the drive's beginning of what was sent.
 fn sent(steps: &[Step], operation: Operation) -> Vec<(u64, u32, u64)> {
-    let one = |step: &Step| match step {
+    let submitted = |step: &Step| match step {
         Step::Submit(at, request) if request.operation == operation => {
             Some((at.0 / 1_000, request.client.index() as u32, request.start.bytes() >> 10))
         }
         _ => None,
     };
-    steps.iter().filter_map(one).collect()
+    steps.iter().filter_map(submitted).collect()
 }
 
 /// Goal: a start-up waits where the recording waits, and nowhere else. Method: four reads of two threads. The

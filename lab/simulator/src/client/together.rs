@@ -1,12 +1,11 @@
-//! Buffered reads of several processes that go through one file together, each taking every so manyth block.
+//! Strided buffered reads of one shared file: process i of n reads the blocks i, i + n, i + 2n, ...
 //!
-//! Such a stride is no sequential read of any of them, but the page cache is one for all, and read-ahead is tied to
-//! its pages: the first page of each window asked for ahead carries a mark, and whoever comes to it asks for the next
-//! window, however it got there. So the processes together read the file in order, window by window, each window by
-//! another one of them.
+//! No process reads sequentially, but all share the page cache, and read-ahead belongs to its pages: the first page of
+//! a window that is read ahead is marked, and the process that reaches the mark requests the next window, whichever
+//! process it is. So the processes together read the file sequentially, and each window is requested by another one.
 //!
-//! The rules (Linux since 2.6.31: `mm/readahead.c`, commits 122a21d11cbf, 10be0b372cac and 2cad40180197). A process
-//! comes to a page, with this many pages left of its call:
+//! The rules (Linux since 2.6.31: `mm/readahead.c`, commits 122a21d11cbf, 10be0b372cac and 2cad40180197) when a process
+//! reaches a page with some pages of its call left:
 //! - the page is neither there nor in flight: at the beginning of the file, or one page behind its last read, a first
 //!   window is asked for, a power of two, two or four times the call; where its last window ended, the next one, twice
 //!   or four times as large; where more pages than the call lie in the cache just before it, that many and the call;
@@ -55,7 +54,7 @@ struct Wanted {
     flags: Flags,
 }
 
-/// A process that reads its share of a file.
+/// A process that reads every n-th block of a shared file.
 #[derive(Debug)]
 pub(crate) struct Together {
     setup: ReadAheadSetup,
@@ -64,7 +63,7 @@ pub(crate) struct Together {
     state: State,
     started: Instant,
     offset: Sectors,
-    /// The page that the call has come to, and the one behind its last.
+    /// The next page of the call, and the page after its last one.
     page: u64,
     end: u64,
     window: Window,
@@ -90,7 +89,7 @@ impl Together {
     pub(crate) fn on_timer(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         match self.state {
             State::Ready => self.begin(base, engine, cache),
-            State::Waiting => self.go_on(base, engine, cache),
+            State::Waiting => self.read_pages(base, engine, cache),
             State::Copying => self.finish(base, engine, cache),
         }
     }
@@ -109,10 +108,10 @@ impl Together {
         self.started = engine.now;
         self.page = self.offset.0 / PAGE;
         self.end = (self.offset + base.job.block).0.div_ceil(PAGE);
-        self.go_on(base, engine, cache);
+        self.read_pages(base, engine, cache);
     }
-    /// From page to page, until one has not come yet.
-    fn go_on(&mut self, base: &Base, engine: &mut Engine<'_>, cache: &mut Cache) {
+    /// Reads page after page until one is missing or in flight.
+    fn read_pages(&mut self, base: &Base, engine: &mut Engine<'_>, cache: &mut Cache) {
         let pages = cache.shared(self.file);
         while self.page < self.end {
             if !pages.contains(self.page) {
@@ -175,7 +174,7 @@ impl Together {
             self.window = Window { start: page, size: (whole + left).min(most), ahead: 1 };
         } else {
             let call = Wanted { pages: page..page + left, mark: None, flags: Flags::NONE };
-            return self.ask(base, engine, pages, call);
+            return self.read(base, engine, pages, call);
         }
         self.ask_window(base, engine, pages, Flags::NONE);
     }
@@ -202,7 +201,7 @@ impl Together {
         pages: &mut SharedPages,
         flags: Flags,
     ) {
-        // A mark on the page itself would be come to at once: the window after it joins this one.
+        // The process would reach a mark on this page at once, so the window after it joins this one.
         let most = self.longest();
         if self.page == self.window.start && self.window.size == self.window.ahead {
             let more = self.larger(self.window.size);
@@ -213,20 +212,20 @@ impl Together {
         }
         let Window { start, size, ahead } = self.window;
         let mark = Some(start + size - ahead);
-        self.ask(base, engine, pages, Wanted { pages: start..start + size, mark, flags });
+        self.read(base, engine, pages, Wanted { pages: start..start + size, mark, flags });
     }
     /// Asks for what is missing of some pages.
-    fn ask(&self, base: &Base, engine: &mut Engine<'_>, pages: &mut SharedPages, wanted: Wanted) {
+    fn read(&self, base: &Base, engine: &mut Engine<'_>, pages: &mut SharedPages, wanted: Wanted) {
         let file_end = base.file_size.0.div_ceil(PAGE);
         let Wanted { pages: Pages { start, end }, mark, flags } = wanted;
         let wanted = start.min(file_end)..end.min(file_end);
         while let Some(missing) = pages.missing(&wanted) {
-            let number = pages.ask(missing.clone(), mark);
+            let number = pages.register_read(missing.clone(), mark);
             let offset = Sectors(missing.start * PAGE);
             let length = Sectors(missing.end * PAGE).min(base.file_size) - offset;
             let (operation, flags) = (Operation::Read, base.flags().with(flags));
             let range = Range { slot: number, operation, flags, offset, length };
-            pages.sent(number, base.send(engine, range, self.setup.longest));
+            pages.set_requests(number, base.send(engine, range, self.setup.longest));
         }
     }
 

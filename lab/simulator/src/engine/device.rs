@@ -64,12 +64,12 @@ impl Device {
         }
     }
     /// Sets the cost of its scheduler.
-    pub(crate) fn costing(mut self, time: Nanos, dispatcher: Option<Dispatcher>) -> Self {
+    pub(crate) fn with_cost(mut self, time: Nanos, dispatcher: Option<Dispatcher>) -> Self {
         (self.scheduler_time, self.dispatcher) = (time, dispatcher);
         self
     }
     /// Sets when `dispatch` is called.
-    pub(crate) fn asked(mut self, scheduling: &Scheduling) -> Self {
+    pub(crate) fn with_scheduling(mut self, scheduling: &Scheduling) -> Self {
         (self.on_completion, self.again) = (scheduling.on_completion, scheduling.again);
         self
     }
@@ -206,7 +206,7 @@ mod tests {
             controller.add_client(Instant::ZERO, group, Priority::default()).unwrap()
         });
         let scheduling = Scheduling { on_completion: false, ..Scheduling::FREE };
-        let mut device = Device::new(controller, Box::new(drive)).asked(&scheduling);
+        let mut device = Device::new(controller, Box::new(drive)).with_scheduling(&scheduling);
         let first = send(&mut device, b, Operation::Write, 0);
         let second = send(&mut device, b, Operation::Write, 1 << 20);
         assert!(!runs_after(&mut device, first[0]), "the drive has another one");

@@ -107,14 +107,14 @@ impl SharedPath {
             done,
         }
     }
-    /// A process or a flusher works for itself: it copies, or collects pages.
+    /// Queues processor time of a process or flusher (copies, or collecting pages) that ends with a timer.
     pub(crate) fn work(&mut self, now: Instant, token: Token, due: Instant, cost: Nanos) {
         let actor = token.actor as usize;
         let thread = match actor < self.processes {
             true => actor,
             false => self.flusher + actor - self.processes,
         };
-        self.processors.go_on(now, thread, cost, Task::Own(token, due));
+        self.processors.continue_turn(now, thread, cost, Task::Own(token, due));
     }
     /// When the next work is done.
     pub(crate) fn next_event(&self) -> Instant {
@@ -150,8 +150,8 @@ impl SharedPath {
     pub(crate) fn is_buffered(&self, actor: u32) -> bool {
         self.caching.get(actor as usize).is_some_and(|caching| *caching != Caching::Direct)
     }
-    /// The drive has done a command of this many bytes, into new pages or not.
-    pub(crate) fn drive_has_done(
+    /// The drive has completed a command of `bytes`, into new pages of the page cache or not.
+    pub(crate) fn on_drive_completion(
         &mut self,
         now: Instant,
         completion: Task,
@@ -179,7 +179,7 @@ impl SharedPath {
         let is_over = has_completed || self.processors.is_asleep(self.server);
         self.late.take_if(|_| is_over)
     }
-    /// A request is completed: its process wakes up. What is no process (a flusher, the journal) is told in `done` at once.
+    /// Wakes the process of a completed request. Completions for flushers and the journal go to `done` at once.
     pub(crate) fn wake_client(
         &mut self,
         now: Instant,
@@ -230,7 +230,7 @@ mod tests {
                 path.send_to_worker(Instant::ZERO, 0, command);
                 let now = Instant::ZERO + Nanos::from_micros(micros);
                 let done = Done { id: 0, at: now, status: 0 };
-                path.drive_has_done(now, Task::Complete(0, done), 4096, false);
+                path.on_drive_completion(now, Task::Complete(0, done), 4096, false);
                 assert_eq!(path.late_run(false), None, "the server works");
                 path.late_run(true) == Some(0)
             };

@@ -1,11 +1,11 @@
 //! Processors that the clients' processes and the path to the drive share.
 //!
-//! Work belongs to a thread. A thread without work sleeps; when work arrives it becomes ready and waits for a processor. It works
-//! in turns: a turn takes a time of its own, and then that of each piece of work that was there when it began. So a thread that is
-//! behind does its work in batches, at less time for each piece. A part of the turn's own time follows the work (the way back to
-//! sleep): it takes the processor and delays nothing that is done. Work may be told only with all of its turn, since another thread
-//! that passes it on waits for this processor. A processor that was idle takes a while to start. Urgent threads (of
-//! real-time priority) run before others, and take their processor away.
+//! Work belongs to a thread. A thread without work sleeps; when work arrives it becomes ready and waits for a
+//! processor. It works in turns: a turn has a fixed time, plus the time of each piece of work that was queued when it
+//! began. So a thread that is behind works in batches, with less time for each piece. A part of the fixed time follows
+//! the work (going to sleep): it occupies the processor but delays no result. Results may be reported only at the end
+//! of the turn, since the thread that passes them on waits for this processor. A processor that was idle takes a while
+//! to start. Urgent threads (of real-time priority) run before others, and take their processor away.
 
 use std::collections::VecDeque;
 
@@ -27,9 +27,9 @@ enum State {
 #[derive(Debug)]
 struct Piece<W> {
     time: Nanos,
-    /// `None` if nothing is to be told when it is done.
+    /// `None` if its end is not reported.
     work: Option<W>,
-    /// Whether it is told with the last such piece of its turn.
+    /// Whether it is reported with the last such piece of its turn.
     together: bool,
 }
 
@@ -40,10 +40,10 @@ struct Thread<W> {
     /// Time of each turn, before its work and after it.
     turn: [Nanos; 2],
     work: VecDeque<Piece<W>>,
-    /// Pieces of work that are left of the present turn, and how many of them are told together.
+    /// Pieces of work left in the present turn, and how many of them are reported together.
     left: usize,
     together: usize,
-    /// Work of this turn that is done and not told yet.
+    /// Work of this turn that is done and not reported yet.
     untold: Vec<W>,
     /// When it last ran out of work, on which processor, and until when its slice would have lasted.
     ended: Option<(Instant, usize, Instant)>,
@@ -68,7 +68,7 @@ impl<W> Thread<W> {
         self.left = self.work.len();
         self.together = self.work.iter().filter(|work| work.together).count();
     }
-    /// The first piece of work is done: appends what is to be told now.
+    /// The first piece of work is done: appends what is reported now.
     fn finish(&mut self, done: &mut Vec<W>) {
         let Some(piece) = self.work.pop_front() else { return };
         self.left -= 1;
@@ -104,10 +104,10 @@ pub(crate) struct Processors<W> {
     ready: VecDeque<usize>,
 }
 
-/// Processor time of work.
+/// Processor time of a piece of work.
 pub(crate) struct Cost {
     pub(crate) until_done: Nanos,
-    /// What the thread is busy with afterwards.
+    /// How long the thread stays busy afterwards.
     pub(crate) rest: Nanos,
 }
 
@@ -133,12 +133,12 @@ impl<W> Processors<W> {
     pub(crate) fn add(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
         self.add_with_rest(now, thread, Cost { until_done: cost, rest: Nanos::ZERO }, work);
     }
-    /// Gives a thread work that is told when all such work of its turn is done.
+    /// Gives a thread work that is reported when all such work of its turn is done.
     pub(crate) fn add_together(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
         self.threads[thread].work.push_back(Piece { time: cost, work: Some(work), together: true });
         self.wake(now, thread);
     }
-    /// Gives a thread work that keeps it busy also after the work is done.
+    /// Gives a thread work after which the thread stays busy for a while.
     pub(crate) fn add_with_rest(&mut self, now: Instant, thread: usize, cost: Cost, work: W) {
         let queue = &mut self.threads[thread].work;
         queue.push_back(Piece { time: cost.until_done, work: Some(work), together: false });
@@ -162,7 +162,7 @@ impl<W> Processors<W> {
     }
     /// Gives a thread work, which it goes on with if it ran out of work at this very time: in the same turn, and on its processor
     /// unless its slice is over and others wait.
-    pub(crate) fn go_on(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
+    pub(crate) fn continue_turn(&mut self, now: Instant, thread: usize, cost: Nanos, work: W) {
         let ended = self.threads[thread].ended.filter(|(at, ..)| *at == now);
         let Some((_, processor, slice)) = ended else { return self.add(now, thread, cost, work) };
         let current = &mut self.threads[thread];
@@ -372,7 +372,7 @@ mod tests {
     fn a_thread_goes_on_for_its_slice() {
         let mut one = Processors::new(1, us(30));
         let (a, b) = (one.add_thread([us(5), us(0)], false), one.add_thread([us(5), us(0)], false));
-        one.go_on(at(0), a, us(1_000), 0);
+        one.continue_turn(at(0), a, us(1_000), 0);
         one.add(at(1), b, us(10), 100);
         let (mut all, mut done) = (Vec::new(), Vec::new());
         while let Some(next) = one.next_event().filter(|_| all.len() < 6) {
@@ -380,7 +380,7 @@ mod tests {
             for number in done.drain(..) {
                 all.push((number, next.0 / 1000));
                 if number < 100 {
-                    one.go_on(next, a, us(1_000), number + 1);
+                    one.continue_turn(next, a, us(1_000), number + 1);
                 }
             }
         }

@@ -122,8 +122,8 @@ mod tests {
     /// Goal: a draw changes open numbers only, and is always the same. Method: two draws, and none.
     #[test]
     fn draws_are_reproducible() {
-        let of = |index| Draw { seed: 7, index };
-        let drawn = |index| with(Some(Numbers::Draw(of(index))));
+        let draw = |index| Draw { seed: 7, index };
+        let drawn = |index| with(Some(Numbers::Draw(draw(index))));
         let (none, one, again, two) = (with(None), drawn(1), drawn(1), drawn(2));
         let parts = |experiment: &Experiment| {
             let variant = &experiment.variants[0];
@@ -133,8 +133,8 @@ mod tests {
         assert!(parts(&one).0 != parts(&two).0 && parts(&one).0 != parts(&none).0);
         assert!(parts(&one).1 != parts(&two).1 && parts(&none).1 == "sata-7200-2009");
         assert_eq!(one.variants[0].host.read_ahead, none.variants[0].host.read_ahead);
-        assert_ne!(of(1).run_seed(), of(2).run_seed());
-        assert_eq!(of(1).run_seed(), Draw { seed: 7, index: 1 }.run_seed());
+        assert_ne!(draw(1).run_seed(), draw(2).run_seed());
+        assert_eq!(draw(1).run_seed(), Draw { seed: 7, index: 1 }.run_seed());
     }
 
     /// Goal: no draw is a drive or machine that cannot be. Method: some of all, and of the drives' variants.
@@ -156,19 +156,19 @@ mod tests {
     /// Goal: one number of one file changes, in host or drive. Method: one of each, and one of another file.
     #[test]
     fn one_number_changes() {
-        let one = |file: &str, key: &str, value: &str| {
+        let with_number = |file: &str, key: &str, value: &str| {
             let (file, key, value) = (file.into(), key.into(), value.into());
             with(Some(Numbers::One { file, key, value })).variants.remove(0)
         };
         let none = with(None).variants.remove(0);
-        let memory = one("machines/sata-2009", "memory", "1GiB");
+        let memory = with_number("machines/sata-2009", "memory", "1GiB");
         assert_eq!((memory.host.memory, memory.drive), (1 << 30, none.drive.clone()));
-        let heads = one("drives/sata-7200-2009", "model.hdd.heads", "6");
+        let heads = with_number("drives/sata-7200-2009", "model.hdd.heads", "6");
         assert_eq!(heads.drive, "sata-7200-2009?model.hdd.heads=6");
         let host = |variant: &Variant| format!("{:?}", variant.host);
         assert_eq!(host(&heads), host(&none));
         assert!(profile::read(&heads.drive).is_ok());
-        let other = one("machines/plextor-2018", "memory", "1GiB");
+        let other = with_number("machines/plextor-2018", "memory", "1GiB");
         assert_eq!((host(&other), other.drive), (host(&none), none.drive));
     }
 }

@@ -41,8 +41,8 @@ impl Experiment {
     }
     /// Time that all runs simulate, ramps included.
     pub fn simulated(&self) -> Nanos {
-        let of = |variant: &Variant| variant.history.0 + variant.ramp.0 + variant.time.0;
-        let once: u64 = self.variants.iter().map(of).sum();
+        let time = |variant: &Variant| variant.history.0 + variant.ramp.0 + variant.time.0;
+        let once: u64 = self.variants.iter().map(time).sum();
         Nanos(once * self.stacks.len() as u64 * u64::from(self.repeats))
     }
 }

@@ -100,9 +100,8 @@ impl Spot {
         };
         let variants = &experiment.variants;
         let names = || variants.iter().map(|variant| variant.name.as_str());
-        let variant = names().position(|name| name == self.variant);
-        let variant =
-            variant.ok_or_else(|| unknown("variant", &self.variant, names().collect()))?;
+        let found = names().position(|name| name == self.variant);
+        let variant = found.ok_or_else(|| unknown("variant", &self.variant, names().collect()))?;
         let stacks = || experiment.stacks.iter().map(|(name, _)| name.as_str());
         let stack = stacks().position(|name| name == self.stack);
         let stack = stack.ok_or_else(|| unknown("stack", &self.stack, stacks().collect()))?;

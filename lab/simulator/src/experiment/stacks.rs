@@ -76,8 +76,9 @@ fn set(
     strict: bool,
 ) -> Result<(), ConfigError> {
     for (policy, values) in parameters {
-        let has = |row: &Row| row.name == policy.get_ref() || row.short == policy.get_ref();
-        let present = has(stack.scheduler.row) || stack.throttles.iter().any(|s| has(s.row));
+        let is_named = |row: &Row| row.name == policy.get_ref() || row.short == policy.get_ref();
+        let present =
+            is_named(stack.scheduler.row) || stack.throttles.iter().any(|s| is_named(s.row));
         // Another stack may have the policy.
         let elsewhere = TABLE.find(policy.get_ref()).filter(|_| !present && !strict);
         let mut elsewhere = elsewhere.map(|row| Values::new(row.parameters, row.overrides));

@@ -1,9 +1,9 @@
 //! Why did this request wait? A run watched with its trace on, in two passes.
 //!
-//! [`Survey`] watches a whole run: who waited where, by which rules, and which requests waited longest.
-//! [`Stories`] watches the same run again, which is the same to the nanosecond, and tells what happened to
-//! a few requests, known by their submission sequence. Neither keeps more than it prints: the engine's
-//! events are looked at as they come and forgotten.
+//! [`Survey`] watches a whole run: waiting times by client and place, the rules that held requests, and the slowest
+//! requests. [`Stories`] watches the same run again, which repeats to the nanosecond, and tells what happened to a few
+//! requests, chosen by submission sequence. Neither stores more than it prints: each event is processed once and
+//! dropped.
 //!
 //! Places where a request can be: each throttle, waiting for a tag, queued in the scheduler, a flush
 //! waiting for its client's writes (or for the flush before it), and the drive.

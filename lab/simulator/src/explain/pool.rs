@@ -1,4 +1,4 @@
-//! Who is behind a slot: requests inside the engine as its events and the submissions tell.
+//! The requests inside the engine, reconstructed from submissions and events: who is behind each slot.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(super) struct Known {
 /// All of them.
 #[derive(Default, Debug)]
 pub(super) struct Pool {
-    /// Submissions of which the engine has not told yet.
+    /// Submissions without an event yet.
     coming: VecDeque<(u64, Submission)>,
     submitted: u64,
     slots: Vec<Option<Known>>,
@@ -36,7 +36,7 @@ impl Pool {
         self.submitted += 1;
         self.coming.push_back((self.submitted, *submission));
     }
-    /// It is inside.
+    /// The request is inside the engine.
     pub(super) fn enter(&mut self, id: RequestId, sequence: u64) -> Option<&Known> {
         while self.coming.front().is_some_and(|(first, _)| *first < sequence) {
             self.coming.pop_front();

@@ -2,7 +2,7 @@
 //!
 //! A story has a line for each step of its request, and for each decision about it, its client, its groups
 //! or the drive while it waited; a decision that comes again and again is counted after its second line.
-//! Between two lines stands what others got meanwhile.
+//! A line between two of these says what other clients got meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ struct Decision {
     values: [u64; 2],
 }
 
-/// A decision that was told often enough.
+/// How often a decision was told.
 #[derive(Clone, Copy, Default, Debug)]
 struct Told {
     times: u32,
@@ -278,7 +278,7 @@ impl Watch {
             self.tell(names, now, format!("{about}: {rule}"));
         }
     }
-    /// It leaves the place where it was: says how often what was told twice came again.
+    /// Leaves its place: reports how often each decision was repeated after it was told in full.
     fn move_to(&mut self, names: &Names, now: u64, place: usize) {
         for ((about, rule), told) in std::mem::take(&mut self.told) {
             if told.times > TOLD_MAX {

@@ -1,4 +1,4 @@
-//! The first pass: who waited where, by which rules, and who waited longest.
+//! The first pass: waiting times by client and place, the rules that held requests, and the slowest requests.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,7 +17,7 @@ use super::rule::without_values;
 use crate::observe::Observer;
 use crate::scenario::Scenario;
 
-/// Events kept between two looks at the trace: more than one call of the engine makes.
+/// Events kept between two reads of the trace: more than one call of the engine makes.
 pub(super) const TRACE_EVENTS: usize = 1 << 17;
 
 /// How long the requests of one client were at one place.
@@ -30,11 +30,11 @@ pub struct Wait {
     pub place: String,
     /// Requests of the client.
     pub requests: u64,
-    /// Those that were here longer than no time at all.
+    /// Those that waited here for more than 0 ns.
     pub waited: u64,
     /// Mean over all of them, in nanoseconds.
     pub mean_ns: u64,
-    /// 99 of 100 were here no longer.
+    /// 99th percentile.
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
@@ -119,7 +119,7 @@ struct Travel {
     rule: Option<(&'static str, u64)>,
 }
 
-/// Whom a rule was about.
+/// The subject of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum About {
     Client(usize),
@@ -134,14 +134,14 @@ type Histograms = Vec<Histogram>;
 #[derive(Debug)]
 pub struct Survey {
     names: Names,
-    /// Of whom alone.
+    /// The only client that counts, if one was asked for.
     client: Option<String>,
     slowest_max: usize,
     from: Instant,
     end: Instant,
     pool: Pool,
     travels: Vec<Option<Travel>>,
-    /// What rows are called, and the row of each client and group; none when nobody asked.
+    /// Names of the rows, and the row of each client and group; `None` if it does not count.
     labels: Vec<String>,
     of_client: Vec<Option<usize>>,
     of_group: Vec<Option<usize>>,
@@ -222,7 +222,7 @@ impl Survey {
         }
         self.travels[index] = Some(travel);
     }
-    fn go(&mut self, now: u64, id: RequestId, place: usize) {
+    fn move_to(&mut self, now: u64, id: RequestId, place: usize) {
         self.end_rule(now, id);
         let drive = self.pool.drive.full_and_empty(now);
         let scheduler = self.names.scheduler();
@@ -235,13 +235,13 @@ impl Survey {
         }
         (travel.place, travel.since, travel.mark) = (place, now, drive);
     }
-    /// With it goes what was merged into it.
+    /// The requests that were merged into it end with it.
     fn together(&self, id: RequestId) -> Vec<RequestId> {
         let with = self.pool.known(id).map_or(&[][..], |known| &known.with);
         std::iter::once(id).chain(with.iter().copied()).collect()
     }
     fn leave(&mut self, now: u64, id: RequestId, completed: bool) {
-        self.go(now, id, self.names.drive());
+        self.move_to(now, id, self.names.drive());
         let Some(travel) = self.travels.get_mut(id.0 as usize).and_then(Option::take) else {
             return;
         };
@@ -294,7 +294,7 @@ impl Survey {
         }
     }
     fn decided(&mut self, now: u64, subject: Subject, rule: &'static str) {
-        let of = |labels: &[Option<usize>], index: usize| labels.get(index).copied().flatten();
+        let label = |labels: &[Option<usize>], index: usize| labels.get(index).copied().flatten();
         let about = match subject {
             Subject::Request { id, .. } => {
                 self.end_rule(now, id);
@@ -303,8 +303,8 @@ impl Survey {
                 }
                 return;
             }
-            Subject::Client(id) => of(&self.of_client, id.index()).map(About::Client),
-            Subject::Group(id) => of(&self.of_group, id.index()).map(About::Group),
+            Subject::Client(id) => label(&self.of_client, id.index()).map(About::Client),
+            Subject::Group(id) => label(&self.of_group, id.index()).map(About::Group),
             Subject::Drive => Some(About::Drive),
         };
         if let Some(about) = about
@@ -402,16 +402,16 @@ impl Observer for Survey {
         match event.kind {
             EventKind::Submitted => self.enter(now, id, sequence),
             EventKind::Merged { into } => {
-                self.go(now, id, self.names.scheduler());
+                self.move_to(now, id, self.names.scheduler());
                 self.pool.merge(id, into);
             }
-            EventKind::Entered { stage } => self.go(now, id, self.names.stage(stage)),
-            EventKind::WaitsForTag { .. } => self.go(now, id, self.names.tag()),
-            EventKind::GotTag => self.go(now, id, self.names.scheduler()),
+            EventKind::Entered { stage } => self.move_to(now, id, self.names.stage(stage)),
+            EventKind::WaitsForTag { .. } => self.move_to(now, id, self.names.tag()),
+            EventKind::GotTag => self.move_to(now, id, self.names.scheduler()),
             EventKind::Decision { rule, .. } => self.decided(now, event.subject, rule),
             EventKind::Dispatched => {
                 for part in self.together(id) {
-                    self.go(now, part, self.names.drive());
+                    self.move_to(now, part, self.names.drive());
                 }
                 self.pool.send(id, now);
             }

@@ -216,7 +216,7 @@ fn fill(
     check_clones(file)?;
     let (mut targets, found) = Targets::new(file, capacity)?;
     let mut add = |error: ConfigError| {
-        // One place is said once: what follows from a mistake is none of its own.
+        // One error for each place: further errors there follow from the first one.
         if !errors.iter().any(|known| known.place.is_some() && known.place == error.place) {
             errors.push(error);
         }

@@ -177,11 +177,11 @@ fn cgroups_have_weights() {
     let stacks = Some(vec!["prop-bfq".to_owned()]);
     let settings = vec!["policy.bfq.low_latency=false".to_owned()];
     let outcome = run_with(text, &Overrides { stacks, settings, ..Overrides::default() });
-    let of = |group: &str| {
+    let bytes = |group: &str| {
         let mine = outcome.clients.iter().filter(|client| client.group == group);
         mine.map(|client| client.bytes).sum::<u64>() as f64
     };
-    let share = of("tenants/b") / of("tenants/a");
+    let share = bytes("tenants/b") / bytes("tenants/a");
     assert!((2.0..4.0).contains(&share), "{share}");
     let plain = experiment("[a]\nsize=1m\n", &Overrides::default());
     assert_eq!(plain.variants[0].clients[0].group, "");

@@ -7,7 +7,7 @@ use super::load::{LADDER, Load, Neighbours};
 use super::question::PlanError;
 use crate::scenario::GroupSpec;
 
-/// A load reaches a rate if it reaches so many per cent of it.
+/// Percent of a rate from which on a load counts as reaching it.
 const REACHED_PERCENT: u64 = 97;
 /// Space for a load that has the drive to itself.
 const SPACE: u64 = 1 << 30;

@@ -1,7 +1,7 @@
 //! How many drives the same clients need, by how they share them.
 //!
 //! Clients are packed first-fit decreasing: the largest minimum first, each onto the first drive on which every promise is still
-//! kept. Whether it is, the simulator says, in the same mixes.
+//! kept. The simulator decides that, in the same mixes.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use serde::Serialize;
 
 use super::alone::Alone;
 use super::bench::Bench;
-use super::mix::{Tested, holds, mixes};
+use super::mix::{Tested, are_kept, mixes};
 use super::question::PlanError;
 use super::set::{Set, is_within, promises};
 use crate::scenario::GroupSpec;
 
-/// A ceiling is by so many per cent above the minimum that it protects, so that the throttle does not break it itself.
+/// Percent by which a ceiling is above its client's own minimum, so that the throttle does not break that minimum.
 const CEILING_PERCENT: u64 = 105;
 
 /// How clients share drives, and how many they need then.
@@ -62,7 +62,7 @@ const APPROACHES: [(Kind, &str, &str, &str); 4] = [
 ];
 
 /// A stack with the parameters that a server gives it.
-fn served(name: &str) -> Stack {
+fn server_stack(name: &str) -> Stack {
     let text = format!("[drive]\nback = 'memory:1GiB'\nstack = '{name}'\n");
     let contracts = Contracts::parse_with(&TABLE, "a stack", &text);
     contracts.expect("a stack of the table over memory is good").drive.stack
@@ -80,7 +80,7 @@ pub(super) fn approaches(
     for (kind, name, stack, about) in APPROACHES {
         bench.stage(&format!("how many drives: {name}"));
         let own = set.stack.name() == stack;
-        let stack_used = if own { set.stack.clone() } else { served(stack) };
+        let stack_used = if own { set.stack.clone() } else { server_stack(stack) };
         let set = Set { stack: stack_used, ..set.clone() };
         let items = match kind {
             Kind::Dedicated => items.iter().flatten().map(|index| vec![*index]).collect(),
@@ -182,7 +182,7 @@ impl Packer<'_> {
             Some(set) => {
                 let mixes = mixes(&set, self.alone);
                 let mut order: Vec<usize> = (0..mixes.len()).collect();
-                holds(self.bench, Tested::All, &set, &mixes, &mut order)?
+                are_kept(self.bench, Tested::All, &set, &mixes, &mut order)?
             }
             None => {
                 self.refused += 1;

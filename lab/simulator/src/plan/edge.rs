@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::bench::{Bench, Run};
 use super::fit::Verdict;
-use super::mix::{Breach, Mix, Tested, holds};
+use super::mix::{Breach, Mix, Tested, are_kept};
 use super::question::PlanError;
 use super::set::Set;
 use crate::scenario::GroupSpec;
@@ -16,7 +16,7 @@ const ONE: u64 = 1000;
 /// Factors that are tried at most and at least.
 const MOST: u64 = 16 * ONE;
 const LEAST: u64 = ONE / 32;
-/// The search ends when the factors that hold and break differ by one part of so many.
+/// The search ends when the factors that hold and break differ by less than 1 / `PRECISION` of them.
 const PRECISION: u64 = 100;
 
 /// Where the first promise breaks.
@@ -43,7 +43,7 @@ pub(super) fn edge(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Option
     let what = if of_latencies { Tested::All } else { Tested::Minimums };
     let scaled = |factor: u64| set.with_contracts(|group| scale(group, factor, of_latencies));
     let mut order: Vec<usize> = (0..mixes.len()).collect();
-    let mut kept = |factor: u64| holds(bench, what, &scaled(factor), mixes, &mut order);
+    let mut kept = |factor: u64| are_kept(bench, what, &scaled(factor), mixes, &mut order);
     let (mut low, mut high) = (ONE, ONE);
     if kept(ONE)? {
         loop {

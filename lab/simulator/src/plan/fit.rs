@@ -139,14 +139,13 @@ fn maxima(set: &Set, bench: &Bench<'_>) -> Result<Vec<u64>, PlanError> {
     let runs: Vec<Run> = (0..set.clients.len()).map(run).collect();
     let ran = bench.run(&runs)?;
     let rate = |(client, ran): (&Client, &Vec<Ran>)| {
-        let rates =
-            ran.iter().filter_map(|ran| measured_of(ran, &client.group)).map(|got| got.rate);
+        let rates = ran.iter().filter_map(|ran| group_of(ran, &client.group)).map(|got| got.rate);
         rates.max().unwrap_or(0)
     };
     Ok(set.clients.iter().zip(&ran).map(rate).collect())
 }
 
-fn measured_of<'a>(ran: &'a Ran, group: &str) -> Option<&'a Measured> {
+fn group_of<'a>(ran: &'a Ran, group: &str) -> Option<&'a Measured> {
     ran.as_ref().ok()?.iter().find(|measured| measured.group == group)
 }
 
@@ -166,7 +165,7 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
     let measured = |mix: &Mix, ran: &Ran| {
         let own = mix.own.as_ref().map(|own| set.clients[own.client].group.as_str());
         let name = if class.is_some() { own.unwrap_or(&group.name) } else { &group.name };
-        measured_of(ran, name).cloned()
+        group_of(ran, name).cloned()
     };
     let worst = |kind: Option<Kind>, value: &dyn Fn(&Measured) -> Option<u64>, least: bool| {
         let mut worst: Option<Found> = None;
@@ -195,8 +194,7 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
         .latency
         .and_then(|_| worst(Some(Kind::Probe), &|measured| measured.p99.map(|time| time.0), false));
     let expected = tried.iter().filter(|(mix, _)| mix.own.is_none()).flat_map(|(_, ran)| ran);
-    let expected: Vec<&Measured> =
-        expected.filter_map(|ran| measured_of(ran, &group.name)).collect();
+    let expected: Vec<&Measured> = expected.filter_map(|ran| group_of(ran, &group.name)).collect();
     let mean = expected.iter().map(|got| got.rate).sum::<u64>() / expected.len().max(1) as u64;
     Row {
         group: group.name.clone(),

@@ -1,4 +1,4 @@
-//! What clients do: the loads that a person expects, and those that a plan tries by itself.
+//! Loads of clients: those that a person expects, and those that every plan tries.
 //!
 //! All are written with the keys of a client in an experiment file, and read by the same code.
 
@@ -138,7 +138,7 @@ impl Load {
         self.text =
             self.specs.first().map_or_else(String::new, |spec| words(spec, self.specs.len()));
     }
-    /// Its processes in this group, whose volumes have so many bytes.
+    /// Its processes in this group, whose volumes have `space_bytes`.
     pub(super) fn in_group(&self, group: &str, space_bytes: u64) -> Vec<ClientSpec> {
         let mut specs = self.specs.clone();
         let each = Sectors::from_kib(4 * (space_bytes / 4096 / specs.len().max(1) as u64));

@@ -1,7 +1,8 @@
-//! Mixes: who does what at once, and which promises the mix puts to the test.
+//! Mixes: the loads of all clients at one time, and the promises that such a mix tests.
 //!
 //! In a worst mix one client does the slowest that its contract covers, or what it is expected to do, and all others do the same
-//! as one of [`super::load::NEIGHBOURS`]. The expected mix has what is expected of everybody. Of equal clients one stands for all.
+//! as one of [`super::load::NEIGHBOURS`]. The expected mix has the expected load of every client. Of equal clients, one
+//! is tested for all.
 
 use iofair_core::time::Nanos;
 use serde::Serialize;
@@ -17,7 +18,7 @@ use crate::scenario::GroupSpec;
 /// Pause between two reads of a client that asks for little, at least, and in latencies that it was promised.
 const PAUSE: Nanos = Nanos::from_millis(5);
 const PAUSE_LATENCIES: u64 = 4;
-/// What one client does while its neighbours do what they do.
+/// The load of the client that a mix tests.
 #[derive(Clone)]
 pub(super) struct Own {
     /// Its place among the clients.
@@ -31,13 +32,13 @@ pub(super) struct Own {
 pub(super) enum Kind {
     /// It is the slowest that its minimum covers.
     Slowest,
-    /// It asks for little, as who wants a latency has to.
+    /// A light load, as a latency target requires.
     Probe,
     /// It is expected.
     Expected,
 }
 
-/// Who does what at once.
+/// The loads of all clients at one time.
 #[derive(Clone)]
 pub(super) struct Mix {
     /// `None` in the expected mix.
@@ -60,7 +61,7 @@ pub(super) fn mixes(set: &Set, alone: &Alone) -> Vec<Mix> {
             continue;
         }
         seen.push(class);
-        for own in owns(set, alone, index, client) {
+        for own in own_loads(set, alone, index, client) {
             let others = set.clients.len() - 1;
             if others == 0 {
                 mixes.push(worst(set, alone, own, None));
@@ -77,7 +78,7 @@ pub(super) fn mixes(set: &Set, alone: &Alone) -> Vec<Mix> {
 }
 
 /// What a client does in worst mixes.
-fn owns(set: &Set, alone: &Alone, index: usize, client: &Client) -> Vec<Own> {
+fn own_loads(set: &Set, alone: &Alone, index: usize, client: &Client) -> Vec<Own> {
     let contract = set.contract(&client.group);
     let slowest = alone.slowest(contract.alone);
     let own = |load, kind| Own { client: index, load, kind };
@@ -143,7 +144,7 @@ fn worst(set: &Set, alone: &Alone, own: Own, neighbours: Option<usize>) -> Mix {
     Mix { own: Some(own), neighbours, name, minimums, latencies }
 }
 
-/// Does the neighbour at `index` do the second thing?
+/// Whether the neighbour at `index` has the second load.
 fn is_second(neighbours: &Neighbours, index: usize, own: usize) -> bool {
     let place = if index > own { index - 1 } else { index };
     neighbours.second.is_some() && place % 2 == 1
@@ -284,7 +285,7 @@ pub(super) fn time(time: Nanos) -> String {
     if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.1} ms") }
 }
 
-/// Which promises are looked at.
+/// The promises that are checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tested {
     All,
@@ -298,16 +299,16 @@ impl Tested {
     }
 }
 
-/// Is every promise kept in these mixes? Ends at the first that breaks one; `order` says which are run first, and gets the
-/// breaker to its front.
-pub(super) fn holds(
+/// Whether every promise is kept in these mixes. Stops at the first mix that breaks one and moves it to the front of
+/// `order`, the order of the runs.
+pub(super) fn are_kept(
     bench: &Bench<'_>,
     what: Tested,
     set: &Set,
     mixes: &[Mix],
     order: &mut Vec<usize>,
 ) -> Result<bool, PlanError> {
-    /// Mixes that run before it is looked whether one broke a promise: the same with any number of threads.
+    /// Mixes that run before their results are checked; independent of the number of threads.
     const AT_ONCE: usize = 4;
     let tested: Vec<usize> = order.iter().copied().filter(|index| mixes[*index].tests()).collect();
     for some in tested.chunks(AT_ONCE) {

@@ -16,7 +16,7 @@ use crate::scenario::GroupSpec;
 
 /// Most clients of a plan: each of the worst mixes has all of them.
 const CLIENTS_MAX: usize = 256;
-/// Space of a group without volumes, if the drive has so much left.
+/// Space of a group without volumes, if the drive has that much left.
 const SPACE: u64 = 1 << 30;
 
 /// The clients of one group: what uses its volumes.
@@ -28,7 +28,7 @@ pub(super) struct Client {
     pub(super) space: u64,
     /// What it is expected to do.
     pub(super) expected: Load,
-    /// Did a person say so?
+    /// Whether a person stated that load.
     pub(super) is_stated: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn promises(contract: &Contract) -> bool {
     contract.minimum().is_some() || contract.latency.is_some()
 }
 
-/// Is a group this one, or inside it?
+/// Whether a group is this one or inside it.
 pub(super) fn is_within(group: &str, outer: &str) -> bool {
     group.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -127,7 +127,7 @@ impl Set {
         let spec = |(name, contract)| GroupSpec { name, contract };
         Ok(Self { groups: groups.into_iter().map(spec).collect(), ..self.clone() })
     }
-    /// Does the admission of `promise` take it?
+    /// Whether the admission of `promise` accepts it.
     pub(super) fn is_attainable(&self, bench: &Bench<'_>) -> bool {
         let groups =
             self.groups.iter().map(|group| (group.name.clone(), group.contract.clone())).collect();

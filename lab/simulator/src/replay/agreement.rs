@@ -38,12 +38,13 @@ fn percent(replayed: f64, recorded: f64) -> f64 {
 }
 
 fn errors(replayed: &GroupResult, recorded: &GroupResult) -> Errors {
-    let of = |what: fn(&GroupResult) -> u64| percent(what(replayed) as f64, what(recorded) as f64);
+    let error =
+        |what: fn(&GroupResult) -> u64| percent(what(replayed) as f64, what(recorded) as f64);
     Errors {
         name: recorded.name.clone(),
-        mean_percent: of(|group| group.latency.mean),
-        p50_percent: of(|group| group.latency.p50),
-        p99_percent: of(|group| group.latency.p99),
+        mean_percent: error(|group| group.latency.mean),
+        p50_percent: error(|group| group.latency.p50),
+        p99_percent: error(|group| group.latency.p99),
         total_percent: percent(replayed.bytes_per_second, recorded.bytes_per_second),
     }
 }

@@ -151,16 +151,16 @@ pub fn beside(lab: &Results, live: &Results, notes: Vec<String>) -> Beside {
     let mut runs = Vec::new();
     for (v, variant) in experiment.variants.iter().enumerate() {
         for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
-            let of = |quantity: &Quantity| Pair {
+            let pair = |quantity: &Quantity| Pair {
                 lab: lab.statistics(v, s, quantity).mean,
                 live: live.statistics(v, s, quantity).mean,
             };
             runs.push(RunRow {
                 variant: variant.name.clone(),
                 stack: stack.clone(),
-                total: of(&Quantity::TOTAL),
-                busy_percent: of(&Quantity { subject: Subject::Total, metric: Metric::Busy }),
-                clients: clients(&variant.subjects, of),
+                total: pair(&Quantity::TOTAL),
+                busy_percent: pair(&Quantity { subject: Subject::Total, metric: Metric::Busy }),
+                clients: clients(&variant.subjects, pair),
             });
         }
     }
@@ -362,9 +362,9 @@ pub fn beside_markdown(head: &str, all: &[Beside]) -> String {
     ));
     text.push_str("| experiment | shares | latencies | verdicts |\n|---|---|---|---|\n");
     for beside in all {
-        let of = |count: Count| format!("{} of {}", count.within, count.of);
-        let alike = of(beside.claims_alike());
-        let (shares, latencies) = (of(beside.shares), of(beside.latencies));
+        let text_of = |count: Count| format!("{} of {}", count.within, count.of);
+        let alike = text_of(beside.claims_alike());
+        let (shares, latencies) = (text_of(beside.shares), text_of(beside.latencies));
         text.push_str(&format!("| {} | {shares} | {latencies} | {alike} |\n", beside.experiment));
     }
     all.iter().for_each(|beside| section(&mut text, beside));

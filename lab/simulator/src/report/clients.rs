@@ -63,20 +63,21 @@ impl ClientRow {
     }
 
     fn new(results: &Results, variant: usize, stack: usize, name: &str) -> Self {
-        let of = |metric| results.statistics(variant, stack, &Quantity::of_client(name, metric));
-        let (drive, longest) = (of(Metric::Drive), of(Metric::Max));
+        let statistics =
+            |metric| results.statistics(variant, stack, &Quantity::of_client(name, metric));
+        let (drive, longest) = (statistics(Metric::Drive), statistics(Metric::Max));
         let repeats = results.repeats(variant, stack);
         let mine = |client: &&ClientOutcome| is_process_of(&client.name, name);
         let outcomes = || repeats.iter().flat_map(|outcome| &outcome.clients).filter(mine);
         Self {
             name: name.to_owned(),
             processes: outcomes().count() / repeats.len().max(1),
-            rate: of(Metric::Rate),
+            rate: statistics(Metric::Rate),
             drive: drive.mean.is_finite().then_some(drive),
-            each: (of(Metric::Slowest).mean, of(Metric::Fastest).mean),
-            mean: of(Metric::Mean),
-            p50: of(Metric::P50),
-            p99: of(Metric::P99),
+            each: (statistics(Metric::Slowest).mean, statistics(Metric::Fastest).mean),
+            mean: statistics(Metric::Mean),
+            p50: statistics(Metric::P50),
+            p99: statistics(Metric::P99),
             longest: longest.max,
             syncs: syncs(outcomes()),
             calls: outcomes().map(|client| client.calls).sum(),
@@ -176,11 +177,11 @@ fn entitlements(variant: &Variant) -> Vec<(String, f64)> {
         }
         part
     };
-    let of = |name: &String| {
+    let entitlement = |name: &String| {
         let mine = variant.clients.iter().filter(|client| is_process_of(&client.name, name));
         (name.clone(), mine.map(|client| part(&client.group) * f64::from(client.processes)).sum())
     };
-    variant.subjects.iter().map(of).collect()
+    variant.subjects.iter().map(entitlement).collect()
 }
 
 #[cfg(test)]

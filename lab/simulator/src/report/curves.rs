@@ -93,7 +93,7 @@ impl Chart<'_> {
         }
         let (low, high) = (self.values[0].0, self.values[self.values.len() - 1].0);
         let x = Axis::new(self.key, Scale::around(low, high)).with_ticks(self.values.to_vec());
-        let y = Axis::for_values(self.number.unit, values.into_iter());
+        let y = Axis::fit(self.number.unit, values.into_iter());
         let plot = Plot { title: title.to_owned(), x, y, marks };
         let _ = write!(html, "<div><h3>{}</h3>{}</div>", escape(title), plot.in_page(WIDE));
     }

@@ -171,10 +171,11 @@ fn direction(sides: &[&DirectionOutcome], time: Nanos, interval: Option<Nanos>) 
     put("slat_ns", json!({ "min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0 }));
     put("clat_ns", latencies(&latency, true));
     put("lat_ns", latencies(&latency, false));
-    let of = |value: &dyn Fn(&Interval) -> f64| samples(sides, time, interval, value);
-    for (name, values) in
-        [("bw", of(&|part| part.bytes as f64 / 1024.0)), ("iops", of(&|part| part.calls as f64))]
-    {
+    let samples_of = |value: &dyn Fn(&Interval) -> f64| samples(sides, time, interval, value);
+    for (name, values) in [
+        ("bw", samples_of(&|part| part.bytes as f64 / 1024.0)),
+        ("iops", samples_of(&|part| part.calls as f64)),
+    ] {
         let (mean, deviation) = mean_and_deviation(&values);
         let least = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
         let most = values.iter().copied().reduce(f64::max).unwrap_or(0.0);

@@ -49,9 +49,12 @@ pub fn found_table(csv: &str) -> Result<String, String> {
     let mut reader = ::csv::Reader::from_reader(csv.as_bytes());
     let lines: Result<Vec<Line>, _> = reader.deserialize().collect();
     let lines = lines.map_err(|error| error.to_string())?;
-    let of = |on: &'static str| lines.iter().filter(move |line| line.on == on);
+    let lines_on = |on: &'static str| lines.iter().filter(move |line| line.on == on);
     let searched = DRIVES.map(|(on, _)| {
-        of(on).filter(|line| line.finding == SEARCHED).map(|line| line.got).fold(0.0, |a, b| a + b)
+        lines_on(on)
+            .filter(|line| line.finding == SEARCHED)
+            .map(|line| line.got)
+            .fold(0.0, |a, b| a + b)
     });
     let mut text = "| finding |".to_owned();
     for ((_, drives), searched) in DRIVES.iter().zip(searched) {
@@ -62,7 +65,7 @@ pub fn found_table(csv: &str) -> Result<String, String> {
     for (finding, what) in KINDS.into_iter().chain([all]) {
         let _ = write!(text, "| {what} |");
         for ((on, _), searched) in DRIVES.iter().zip(searched) {
-            let lines: Vec<&Line> = of(on).filter(|line| line.finding != SEARCHED).collect();
+            let lines: Vec<&Line> = lines_on(on).filter(|line| line.finding != SEARCHED).collect();
             let is = |line: &Line| finding.is_empty() || line.finding == finding;
             let (cell, part) = cell(&lines, searched, is);
             let part = part.filter(|_| !finding.is_empty());

@@ -66,12 +66,13 @@ fn rows(results: &Results) -> Vec<Row> {
     for (v, variant) in experiment.variants.iter().enumerate() {
         let Some(minimum) = minimum(experiment, v) else { continue };
         for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
-            let of = |metric| results.statistics(v, s, &Quantity::of_client(TARGET, metric));
+            let statistics =
+                |metric| results.statistics(v, s, &Quantity::of_client(TARGET, metric));
             let milliseconds = |latency: &Histogram, per_million| match latency.count() {
                 0 => f64::INFINITY,
                 _ => rounded(latency.quantile(per_million) as f64 / 1e6),
             };
-            let (rate, second) = (of(Metric::Rate), of(Metric::Least));
+            let (rate, second) = (statistics(Metric::Rate), statistics(Metric::Least));
             let mut latency = Histogram::new();
             let mut seeds_kept = 0;
             for outcome in results.repeats(v, s) {

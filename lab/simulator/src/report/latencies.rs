@@ -145,6 +145,6 @@ pub(super) fn timeline(title: &str, seconds: f64, lines: &[Line<'_>]) -> String 
             marks.push(Mark::Line { points, style, tip });
         }
     }
-    let (x, y) = (Axis::exact("", time).with_ticks(ticks), Axis::for_values("ms", values.copied()));
+    let (x, y) = (Axis::exact("", time).with_ticks(ticks), Axis::fit("ms", values.copied()));
     Plot { title: title.to_owned(), x, y, marks }.in_page(WIDE)
 }

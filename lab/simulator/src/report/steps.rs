@@ -86,14 +86,14 @@ pub fn step_pictures(
     let mut pictures = Vec::new();
     for experiment in experiments {
         for (index, variant) in experiment.variants.iter().enumerate() {
-            let of = |of: &str| {
+            let line_of = |of: &str| {
                 let key = [&experiment.name, &variant.name, of].map(str::to_owned);
                 let missing = || format!("no line of {of} [{}]", variant.name);
                 series.get(&key).ok_or_else(missing)
             };
-            let mut rates = vec![("total", of("total")?)];
+            let mut rates = vec![("total", line_of("total")?)];
             for name in &variant.subjects {
-                rates.push((name, of(name)?));
+                rates.push((name, line_of(name)?));
             }
             let name = format!("step-{}.svg", slug(&variant.name));
             pictures.push((name, draw(experiment, index, &rates)));
@@ -136,11 +136,11 @@ pub fn steps_table(experiments: &[Experiment], csv: &str) -> Result<String, Stri
     for experiment in experiments {
         for (index, variant) in experiment.variants.iter().enumerate() {
             let mut cells = vec!["-".to_owned(); 6];
-            let here = |claim: &&Claim| {
+            let is_here = |claim: &&Claim| {
                 let place = &claim.places[0];
                 place.variant == index && experiment.stacks[place.stack].0 == STACK
             };
-            for claim in experiment.claims.iter().filter(here) {
+            for claim in experiment.claims.iter().filter(is_here) {
                 let of = claim.places[0].quantity.to_string();
                 let key = [&experiment.name, &variant.name, &of].map(String::as_str);
                 let (seconds, rates) = series

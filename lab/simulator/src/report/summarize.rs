@@ -127,7 +127,7 @@ fn took(results: &Results) -> String {
 
 fn row(results: &Results, variant: usize, stack: usize) -> Row {
     let experiment = &results.experiment;
-    let of = |quantity: &Quantity| results.statistics(variant, stack, quantity);
+    let statistics = |quantity: &Quantity| results.statistics(variant, stack, quantity);
     Row {
         variant: experiment.variants[variant].name.clone(),
         base: experiment.variants[variant].base.clone(),
@@ -136,7 +136,7 @@ fn row(results: &Results, variant: usize, stack: usize) -> Row {
         clients: ClientRow::all(results, variant, stack),
         jobs: jobs::rows(results, stack),
         requests: results.repeats(variant, stack)[0].requests.clone(),
-        total: of(&Quantity::TOTAL),
-        busy: of(&Quantity { subject: Subject::Total, metric: Metric::Busy }),
+        total: statistics(&Quantity::TOTAL),
+        busy: statistics(&Quantity { subject: Subject::Total, metric: Metric::Busy }),
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn surfaces(html: &mut String, summary: &Summary, axes: &[Axis]) {
     let _ =
         write!(html, "<details><summary>Surfaces{shown}</summary><div class=\"charts surfaces\">");
     for number in numbers(summary) {
-        let shades = Shades::for_values(summary.rows.iter().filter_map(|row| (number.of)(row)));
+        let shades = Shades::fit(summary.rows.iter().filter_map(|row| (number.of)(row)));
         for panel in panels.iter().take(most) {
             for stack in summary.stacks() {
                 let words = [number.title.as_str(), stack, panel];
@@ -71,8 +71,8 @@ struct Shades {
 }
 
 impl Shades {
-    fn for_values(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let is_log = Scale::for_values(values.clone()).is_log();
+    fn fit(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let is_log = Scale::fit(values.clone()).is_log();
         let values = values.filter(|value| value.is_finite() && (!is_log || *value > 0.0));
         let ends = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
         let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), ends);

@@ -78,11 +78,11 @@ pub(super) fn numbers(summary: &Summary) -> Vec<Number<'_>> {
     let unit = summary.rate_unit;
     let mut all = Vec::new();
     for name in summary.clients() {
-        let of = move |row: &Row| row.client(name).map(|client| client.rate.mean);
-        all.push(Number { title: format!("{name}: rate"), unit, of: Box::new(of) });
+        let rate = move |row: &Row| row.client(name).map(|client| client.rate.mean);
+        all.push(Number { title: format!("{name}: rate"), unit, of: Box::new(rate) });
     }
-    let of = |row: &Row| Some(row.total.mean);
-    all.push(Number { title: "total: rate of the drive".to_owned(), unit, of: Box::new(of) });
+    let total = |row: &Row| Some(row.total.mean);
+    all.push(Number { title: "total: rate of the drive".to_owned(), unit, of: Box::new(total) });
     let name = summary.focus.as_str();
     let p99 = move |row: &Row| {
         row.client(name).filter(|client| client.calls > 0).map(|client| client.p99.mean)

@@ -151,10 +151,10 @@ pub(super) fn warnings(summary: &Summary) -> Vec<String> {
         all.push(format!("Nothing reached the drive {places}: the page cache served all calls."));
     }
     for name in summary.clients() {
-        let of = |wanted: &dyn Fn(&ClientRow) -> bool| {
+        let stacks_with = |wanted: &dyn Fn(&ClientRow) -> bool| {
             rows(&|row| !idle(row) && row.client(name).is_some_and(wanted))
         };
-        let in_memory = of(&|client| client.calls > 0 && client.drive_bytes == Some(0));
+        let in_memory = stacks_with(&|client| client.calls > 0 && client.drive_bytes == Some(0));
         if !in_memory.is_empty() {
             let places = places(&in_memory, summary, "any");
             all.push(format!(
@@ -166,7 +166,7 @@ pub(super) fn warnings(summary: &Summary) -> Vec<String> {
             let places = places(&stuck, summary, "any");
             all.push(format!("No call of {name} ended in the measured time {places}."));
         }
-        all.extend(stalls(name, &of(&ClientRow::hides_stalls), summary));
+        all.extend(stalls(name, &stacks_with(&ClientRow::hides_stalls), summary));
     }
     all.extend(spread(summary));
     all
@@ -174,8 +174,8 @@ pub(super) fn warnings(summary: &Summary) -> Vec<String> {
 
 /// Calls that a p99 does not show.
 fn stalls(name: &str, rows: &[&Row], summary: &Summary) -> Option<String> {
-    let of = |row: &&&Row| row.client(name).map_or(0.0, |client| client.longest);
-    let worst = rows.iter().max_by(|a, b| of(a).total_cmp(&of(b)))?;
+    let longest = |row: &&&Row| row.client(name).map_or(0.0, |client| client.longest);
+    let worst = rows.iter().max_by(|a, b| longest(a).total_cmp(&longest(b)))?;
     let client = worst.client(name)?;
     Some(format!(
         "The p99 of {name} hides stalls {}: less than 1 % of its calls take most of the time (mean {} ms, p99 {} ms, longest {} \

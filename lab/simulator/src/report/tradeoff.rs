@@ -128,8 +128,8 @@ fn chart(
     front: &[&Point<'_>],
 ) -> String {
     let total = format!("total, {}", summary.rate_unit);
-    let x = Axis::for_values(&total, points.iter().map(|point| point.total));
-    let y = Axis::for_values(side.unit, points.iter().map(|point| point.value));
+    let x = Axis::fit(&total, points.iter().map(|point| point.total));
+    let y = Axis::fit(side.unit, points.iter().map(|point| point.value));
     let line = front.iter().map(|point| (point.total, point.value)).collect();
     let (style, tip) = (PAGE.mark.to_owned(), String::new());
     let mut marks = vec![Mark::Line { points: line, style, tip }];
@@ -189,11 +189,11 @@ mod tests {
         let row = &summary.rows[0];
         let points = [(10.0, 1.0), (10.01, 0.5), (8.0, 3.0), (9.0, 2.0), (8.0, 1.0), (5.0, 2.5)];
         let points = points.map(|(total, value)| point(row, total, value));
-        let told = |small| {
+        let front_of = |small| {
             front(&points, small).iter().map(|point| (point.total, point.value)).collect::<Vec<_>>()
         };
-        assert_eq!(told(false), [(10.0, 1.0), (9.0, 2.0), (8.0, 3.0)]);
-        assert_eq!(told(true), [(10.01, 0.5)]);
+        assert_eq!(front_of(false), [(10.0, 1.0), (9.0, 2.0), (8.0, 3.0)]);
+        assert_eq!(front_of(true), [(10.01, 0.5)]);
     }
 
     /// Goal: a sweep has two charts for each variant, with a dot for each point; without one there is none. Method: three

@@ -111,12 +111,12 @@ pub struct Files {
 pub struct Gap {
     /// From the end of a call to the next one. Backwards, calls go on at the end of the file after its beginning.
     pub sectors: i64,
-    /// So many sectors follow one another before it; 0: those of one call.
+    /// Contiguous sectors before a gap; 0: those of one call.
     pub zone: u64,
     /// Whether a call that would begin behind the end of the file goes to its beginning; otherwise it cannot be made.
     pub wraps: bool,
-    /// A call that cannot be made ends a round, and all directions begin anew; after so many rounds the job ends. `None`: it
-    /// goes on, and a direction whose last call ended with the file begins anew by itself.
+    /// A call that cannot be made ends a round, and all directions start again; after this number of rounds the job
+    /// ends. `None`: it goes on, and a direction whose last call ended with the file starts again on its own.
     pub rounds: Option<u64>,
 }
 
@@ -148,13 +148,13 @@ pub struct Calls {
     pub align: Option<Sectors>,
     /// How they go on.
     pub turn: Turn,
-    /// The job ends after so many bytes.
+    /// The job ends after this number of bytes.
     pub bytes_max: Option<u64>,
-    /// The job ends after so many calls.
+    /// The job ends after this number of calls.
     pub calls_max: Option<u64>,
-    /// The job thinks only after so many calls, of which all are complete then.
+    /// The job pauses only after this number of calls, when all of them are complete.
     pub think_every: Option<u32>,
-    /// Looks for the depth at which a latency is kept.
+    /// Searches for the depth at which a latency is kept.
     pub search: Option<DepthSearch>,
     /// Whether the last call may go beyond `bytes_max`; otherwise it is cut.
     pub last_is_whole: bool,
@@ -239,17 +239,17 @@ pub struct Step {
     pub delay: Nanos,
     /// Its warm-up.
     pub ramp: Nanos,
-    /// It makes no further calls so long after its warm-up; `None`: only its last call ends it.
+    /// Time after its warm-up in which it makes calls; `None`: only its last call ends it.
     pub time: Option<Nanos>,
     /// It also waits for the end of these clients: the first, and their number.
     pub after: Option<(u32, u32)>,
     /// Its group of jobs.
     pub group: u32,
-    /// Which other clients end with it.
+    /// The other clients that end with it.
     pub exit: Option<Exit>,
 }
 
-/// Which clients end with one.
+/// The clients that end with one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
     /// Those of its step and its group.

@@ -6,7 +6,7 @@ use crate::experiment::Results;
 use crate::experiment::quantity::jains_index;
 use crate::outcome::{ClientOutcome, Outcome};
 
-/// A reader is served again when it has this part of its minimum on average, over so many intervals and to the end.
+/// A reader is served again when it has this part of its minimum on average, over [`NEXT`] intervals and to the end.
 const SERVED: f64 = 0.9;
 const NEXT: usize = 10;
 fn target(outcome: &Outcome) -> &ClientOutcome {
@@ -42,17 +42,17 @@ pub(super) fn scorecard(
             Shares { mix, jain: jain(&parts, clients), sum: parts.iter().sum() }
         });
         let kept = NEIGHBOURS.iter().enumerate().map(|(variant, (neighbours, _))| {
-            let of = |of: &dyn Fn(&Outcome) -> f64| mean(outcomes(2, variant, stack), of);
-            let rate = of(&|outcome| target(outcome).bytes as f64 / seconds(outcome.time));
+            let mean_of = |of: &dyn Fn(&Outcome) -> f64| mean(outcomes(2, variant, stack), of);
+            let rate = mean_of(&|outcome| target(outcome).bytes as f64 / seconds(outcome.time));
             let served = (variant < NEIGHBOURS.len() - 1).then(|| {
-                let of = |outcome: &Outcome| served(outcome, facts.minimum(), &times);
-                mean(outcomes(3, variant, stack), &of)
+                let served_after = |outcome: &Outcome| served(outcome, facts.minimum(), &times);
+                mean(outcomes(3, variant, stack), &served_after)
             });
             Kept {
                 neighbours,
                 part: rate / (facts.minimum() as f64).max(1.0),
-                p99_ns: of(&|outcome| target(outcome).latency.quantile(990_000) as f64),
-                max_ns: of(&|outcome| target(outcome).latency.max() as f64),
+                p99_ns: mean_of(&|outcome| target(outcome).latency.quantile(990_000) as f64),
+                max_ns: mean_of(&|outcome| target(outcome).latency.max() as f64),
                 usage: beside(2, variant, &total),
                 served_ns: served,
             }
@@ -79,11 +79,11 @@ pub(super) fn scorecard(
 
 /// What each client got as a part of what four of its kind have together.
 fn parts(outcomes: &[Outcome], clients: &[(usize, u32); 4], facts: &Facts) -> Vec<f64> {
-    let of = |(index, (kind, _)): (usize, &(usize, u32))| {
+    let part = |(index, (kind, _)): (usize, &(usize, u32))| {
         let rate = mean(outcomes, &|run| run.clients[index].bytes as f64 / seconds(run.time));
         rate / facts.kinds[*kind].max(1.0)
     };
-    clients.iter().enumerate().map(of).collect()
+    clients.iter().enumerate().map(part).collect()
 }
 
 /// Jain's index of parts by weight.
@@ -99,10 +99,10 @@ fn served(outcome: &Outcome, minimum: u64, times: &Times) -> f64 {
     let bytes: Vec<u64> =
         target(outcome).series.iter().skip(first).map(|part| part.bytes).collect();
     let wanted = SERVED * minimum as f64 * (interval as f64 / 1e9);
-    let has = |part: &[u64]| part.iter().sum::<u64>() as f64 >= wanted * part.len() as f64;
+    let has_minimum = |part: &[u64]| part.iter().sum::<u64>() as f64 >= wanted * part.len() as f64;
     let from = |index: usize| {
         let rest = &bytes[index..];
-        has(&rest[..rest.len().min(NEXT)]) && has(rest)
+        has_minimum(&rest[..rest.len().min(NEXT)]) && has_minimum(rest)
     };
     let earliest = (0..bytes.len()).find(|index| from(*index));
     earliest.map_or(f64::INFINITY, |index| (index as u64 * interval) as f64)

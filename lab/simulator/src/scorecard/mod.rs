@@ -104,11 +104,8 @@ impl<'a> Drive<'a> {
     }
     /// The stacks that are told of a contract in these terms.
     fn stacks(&self, terms: workload::Terms) -> Vec<&'a str> {
-        self.names
-            .iter()
-            .copied()
-            .filter(|name| workload::Terms::for_stack(name) == terms)
-            .collect()
+        let has_terms = |name: &&str| workload::Terms::for_stack(name) == terms;
+        self.names.iter().copied().filter(has_terms).collect()
     }
     fn parse(
         &self,

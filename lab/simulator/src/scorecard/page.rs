@@ -57,9 +57,10 @@ fn push_shares(html: &mut String, card: &Scorecard) {
     let mut header = vec!["stack"];
     header.extend(mixes.iter().map(|shares| shares.mix));
     let row = |score: &Score| {
-        let of = |shares: &super::score::Shares| format!("{:.2} ({:.2})", shares.jain, shares.sum);
+        let cell =
+            |shares: &super::score::Shares| format!("{:.2} ({:.2})", shares.jain, shares.sum);
         let cells: Vec<String> =
-            [score.stack.clone()].into_iter().chain(score.shares.iter().map(of)).collect();
+            [score.stack.clone()].into_iter().chain(score.shares.iter().map(cell)).collect();
         let plain = vec![None; cells.len()];
         (cells, plain)
     };

@@ -36,8 +36,8 @@ impl Terms {
 
     /// Those of a stack, by the throttles in its name.
     pub(super) fn for_stack(stack: &str) -> Self {
-        let has = |name| stack.split(['+', '-']).any(|part| part == name);
-        match (has("lat"), has("low")) {
+        let has_throttle = |name| stack.split(['+', '-']).any(|part| part == name);
+        match (has_throttle("lat"), has_throttle("low")) {
             (true, _) => Self::Latency,
             (_, true) => Self::Low,
             _ => Self::Minimum,

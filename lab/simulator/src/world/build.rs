@@ -121,8 +121,7 @@ fn build_over<'a>(
     let mut engine = Engine::new(parts);
     changes.start(&mut engine);
     cache.start(&mut engine);
-    let specified = processes.iter().zip(&specs);
-    for (process, spec) in specified.filter(|(process, _)| process.base.step.is_none()) {
+    for (process, spec) in processes.iter().zip(&specs).filter(|pair| pair.0.base.step.is_none()) {
         for slot in 0..process.slots() {
             let token = Token { actor: process.base.actor, slot };
             engine.wake(start(scenario, spec, process.base.actor), token);

@@ -71,7 +71,7 @@ impl Controllers {
             let thread = Dispatcher { wakeup, spread, random };
             let woken = wakeup > Nanos::ZERO && WOKEN.contains(&scheduler);
             let thread = Some(thread).filter(|_| woken);
-            Device::new(controller, drive).costing(time, thread).asked(&scheduling)
+            Device::new(controller, drive).with_cost(time, thread).with_scheduling(&scheduling)
         };
         self.0.into_iter().zip(drives).zip(0..).map(device).collect()
     }

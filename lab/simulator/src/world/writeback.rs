@@ -1,5 +1,4 @@
-//! Who writes back whose pages: the domains of the page cache, and the client that each file's pages are
-//! charged to.
+//! Writeback of each process: the domain of the page cache, and the client that the pages of its file are charged to.
 
 use iofair_core::id::ClientId;
 use iofair_core::priority::Priority;
@@ -17,13 +16,13 @@ use crate::scenario::{Host, Scenario, Writeback};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flushing {
     pub(super) domain: usize,
-    /// In whose name.
+    /// The client that writeback is charged to.
     pub(super) client: ClientId,
-    /// What its requests carry.
+    /// Flags of its requests.
     pub(super) flags: Flags,
 }
 
-/// Memory of a virtual machine; our choice, no source says.
+/// Memory of a virtual machine; our choice, since no source states it.
 const GUEST_MEMORY: u64 = 512 << 20;
 /// Requests that a virtual machine has in flight at most: the threads of QEMU's asynchronous I/O
 /// (`posix-aio-compat.c` of QEMU 0.11).
@@ -39,10 +38,10 @@ fn guest_requests(length: Sectors) -> u32 {
     (GUEST_DESCRIPTORS / descriptors).clamp(1, GUEST_THREADS) as u32
 }
 
-/// Whose files a flusher writes.
+/// The files of a flusher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Domain<'a> {
-    /// Everybody's on the host.
+    /// All files of the host.
     Host,
     /// Those of one group.
     Group(&'a str),
@@ -67,7 +66,7 @@ impl<'a> Flushers<'a> {
     ) -> Result<Self, RunError> {
         let mut this = Self { of: Vec::with_capacity(specs.len()), domains: Vec::new() };
         let writeback = scenario.host.writeback;
-        // One client a group that pays.
+        // One client for each group that is charged.
         let mut paying: Vec<(&str, ClientId)> = Vec::new();
         for (index, spec) in specs.iter().enumerate() {
             if !writes_buffered(spec.client) {
@@ -104,7 +103,7 @@ impl<'a> Flushers<'a> {
         }
         Ok(this)
     }
-    /// How many there are.
+    /// Number of flushers.
     pub(super) fn count(&self) -> usize {
         self.domains.len()
     }
@@ -116,7 +115,7 @@ impl<'a> Flushers<'a> {
         })
     }
 
-    /// What the cache needs to know of each: the host's dirty limits are shared in equal parts.
+    /// The setup of each domain: the host's dirty limits are shared in equal parts.
     pub(super) fn domains(&self, host: &Host) -> Vec<DomainSetup> {
         let is_guest = |domain: &Domain<'_>| matches!(domain, Domain::Guest(_));
         let on_host = self.domains.iter().filter(|domain| !is_guest(domain)).count() as u64;

@@ -78,11 +78,11 @@ fn a_sample_is_a_latin_hypercube() {
     let text = format!("sample = 8\n{FILE}{keys}");
     let read = || parse("e.toml", &text, &Overrides::default()).expect("a good file");
     let experiment = read();
-    let of = |key: usize, value: &str| {
+    let count = |key: usize, value: &str| {
         experiment.variants.iter().filter(|variant| variant.swept[key].1 == value).count()
     };
     assert_eq!(experiment.variants.len(), 16, "two variants, eight points");
-    assert_eq!((of(0, "1"), of(0, "4"), of(1, "1"), of(1, "8")), (4, 4, 2, 2));
+    assert_eq!((count(0, "1"), count(0, "4"), count(1, "1"), count(1, "8")), (4, 4, 2, 2));
     let names = |experiment: &Experiment| {
         experiment.variants.iter().map(|variant| variant.name.clone()).collect::<Vec<_>>()
     };

@@ -436,14 +436,14 @@ fn json_has_each_jobs_own_rate() {
         let number = |value: &serde_json::Value| value.as_f64().expect("a number");
         let seconds = number(&client["seconds"]);
         assert!((seconds - wanted).abs() < 0.05, "{seconds}");
-        let of = |name: &str| {
+        let mean = |name: &str| {
             let numbers = json["statistics"].as_array().expect("numbers");
             let found = numbers.iter().find(|row| row["of"] == name).expect(name);
             number(&found["mean"])
         };
         let name = client["name"].as_str().expect("a name");
         let rate = number(&client["bytes_per_s"]) / 1e6;
-        assert!((rate / of(name) - 1.0).abs() < 0.001, "{rate}");
+        assert!((rate / mean(name) - 1.0).abs() < 0.001, "{rate}");
         let [reads, writes] = ["read", "write"].map(|side| &client["directions"][side]);
         assert!(number(&reads["calls"]) > 3.0 * number(&writes["calls"]));
         let sum = number(&reads["bytes_per_s"]) + number(&writes["bytes_per_s"]);

@@ -133,14 +133,14 @@ fn a_flusher_takes_its_time() {
 /// Goal: what is read into the page cache takes the server more time than what is read into a client's buffer. Method: 400 us a MiB.
 #[test]
 fn new_pages_take_time() {
-    let of = |buffered: bool| {
+    let calls_of = |buffered: bool| {
         let reader = client("reader", job(Pattern::RandomRead, 256, buffered));
         let mut run = scenario(vec![reader], Nanos::from_secs(1));
         run.host.turnaround = Nanos::ZERO;
         run.host.processors = Some(Processors { new_pages: us(400), ..two_processors() });
         run_fixed(&run, us(90)).clients[0].latency.max()
     };
-    assert_eq!((of(false), of(true)), (164_000, 264_000));
+    assert_eq!((calls_of(false), calls_of(true)), (164_000, 264_000));
 }
 
 /// Goal: the time of copies holds what a reader does for completions. Method: a lone reader, with and without time of a client's
