@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod behind;
-pub mod calibration;
 pub mod fault;
 pub mod fit;
 pub mod fitted;

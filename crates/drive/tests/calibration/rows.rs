@@ -4,16 +4,16 @@
 //! compares the result with the measured number. `solid_state` and `rotating` describe the rows and their sources;
 //! [`table`] prints them. The calibration test fails if a row becomes worse, and `lab/docs/drives.md` contains the table.
 
-pub mod host;
+mod host;
 mod rotating;
 mod rotating_host;
 mod row;
 mod solid_state;
 
-pub use self::row::{Measured, Row, parameters, table};
+pub(crate) use self::row::{Measured, Row, parameters, table};
 
 /// All rows, each run with `seed`.
-pub fn rows(seed: u64) -> Vec<Row> {
+pub(crate) fn rows(seed: u64) -> Vec<Row> {
     let mut rows = solid_state::rows(seed);
     rows.extend(rotating::rows(seed));
     rows

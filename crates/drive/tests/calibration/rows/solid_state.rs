@@ -11,7 +11,7 @@ use iofair_core::time::Nanos;
 
 use super::host::{Counted, Job, Run, WINDOW, run};
 use super::row::{Measured, Row};
-use crate::profile::{Profile, read};
+use iofair_drive::profile::{Profile, read};
 
 use Measured::{AtLeast, AtMost, Nothing, Range, Value};
 

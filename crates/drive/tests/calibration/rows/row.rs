@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::profile;
+use iofair_drive::profile;
 
 /// The published number.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Measured {
+pub(crate) enum Measured {
     /// One number.
     Value(f64),
     /// Several runs or a range.
@@ -21,26 +21,26 @@ pub enum Measured {
 
 /// A measured number beside the model's.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Row {
+pub(crate) struct Row {
     /// Profile, including the variant.
-    pub drive: &'static str,
+    pub(crate) drive: &'static str,
     /// The workload and the measured quantity.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Unit of both numbers.
-    pub unit: &'static str,
+    pub(crate) unit: &'static str,
     /// The source's number.
-    pub measured: Measured,
+    pub(crate) measured: Measured,
     /// The model's number.
-    pub ours: f64,
+    pub(crate) ours: f64,
     /// Error in percent of the fit by hand from which the profile started; the model must not be worse.
-    pub reference: f64,
+    pub(crate) reference: f64,
     /// Why the row does not fit, or else what it was used for.
-    pub note: &'static str,
+    pub(crate) note: &'static str,
 }
 
 impl Row {
     /// The model's error in percent of the measured number; zero inside a range.
-    pub fn error(&self) -> f64 {
+    pub(crate) fn error(&self) -> f64 {
         let (low, high) = match self.measured {
             Measured::Value(value) => (value, value),
             Measured::Range(low, high) => (low, high),
@@ -76,7 +76,7 @@ impl Measured {
 }
 
 /// The rows as a Markdown table.
-pub fn table(rows: &[Row]) -> String {
+pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = String::from(
         "| drive | row | measured | ours | unit | error | fit by hand | note |\n\
          |---|---|---|---|---|---|---|---|\n",
@@ -100,7 +100,7 @@ pub fn table(rows: &[Row]) -> String {
 }
 
 /// All parameters of all profiles as a Markdown table; for a variant, those that it changes.
-pub fn parameters() -> String {
+pub(crate) fn parameters() -> String {
     let mut text =
         String::from("| profile | number | value | what fixes it |\n|---|---|---|---|\n");
     let mut base = Vec::new();

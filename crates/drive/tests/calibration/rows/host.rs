@@ -19,12 +19,12 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use crate::profile::Profile;
-use crate::random::Random;
-use crate::{Command, Done, Drive};
+use iofair_drive::profile::Profile;
+use iofair_drive::random::Random;
+use iofair_drive::{Command, Done, Drive};
 
 /// Bytes of a read-ahead window.
-pub const WINDOW: u64 = 256 << 10;
+pub(crate) const WINDOW: u64 = 256 << 10;
 /// Bytes of every client's file.
 const FILE: u64 = 500 << 20;
 /// Distance between files, so that they do not all start on the same flash unit.
@@ -35,7 +35,7 @@ const CONSUME_SPREAD: u32 = 10;
 
 /// The behaviour of a client.
 #[derive(Clone, Copy, Debug)]
-pub enum Job {
+pub(crate) enum Job {
     /// Requests of `block` bytes, `depth` at once, at random places or sequential.
     Direct {
         /// Read or write.
@@ -69,42 +69,42 @@ pub enum Job {
 
 impl Job {
     /// One thread of 4 KiB random reads.
-    pub const fn random_reader(think: Nanos) -> Self {
+    pub(crate) const fn random_reader(think: Nanos) -> Self {
         Self::Direct { operation: Operation::Read, block: 4096, depth: 1, random: true, think }
     }
 }
 
 /// A run: everything except the clients.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// Warm-up.
-    pub ramp: Nanos,
+    pub(crate) ramp: Nanos,
     /// Measured time.
-    pub time: Nanos,
+    pub(crate) time: Nanos,
     /// The gate: length of a slice, and a weight for each client.
-    pub gate: Option<(Nanos, Vec<u64>)>,
+    pub(crate) gate: Option<(Nanos, Vec<u64>)>,
     /// Bytes of a piece of a window, and the limit on bytes of pieces in the drive (one piece is always allowed).
-    pub limit: Option<(u64, u64)>,
+    pub(crate) limit: Option<(u64, u64)>,
     /// For [`Job::Sliced`]: length of a slice and bytes in each.
-    pub slice: (Nanos, u64),
+    pub(crate) slice: (Nanos, u64),
     /// Seed of all random numbers.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// A client's counters over the measured time.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Counted {
+pub(crate) struct Counted {
     /// Completed requests.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Their bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// The sum of their latencies.
-    pub latency: u64,
+    pub(crate) latency: u64,
 }
 
 impl Counted {
     /// Mean latency in microseconds.
-    pub fn latency_micros(&self) -> f64 {
+    pub(crate) fn latency_micros(&self) -> f64 {
         self.latency as f64 / self.requests.max(1) as f64 / 1e3
     }
 }
@@ -188,7 +188,7 @@ struct Host {
 const GATE: usize = usize::MAX;
 
 /// Runs `jobs` on a drive and returns the counters.
-pub fn run(profile: &Profile, jobs: &[Job], run: &Run) -> Vec<Counted> {
+pub(crate) fn run(profile: &Profile, jobs: &[Job], run: &Run) -> Vec<Counted> {
     let drive = profile.build(run.seed);
     let depth = drive.facts().depth;
     let client = |(index, job): (usize, &Job)| Client {

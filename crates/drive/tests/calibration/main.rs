@@ -2,10 +2,12 @@
 //!
 //! `make docs` writes the generated parts of `lab/docs/drives.md` anew.
 
+mod rows;
+
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use iofair_drive::calibration::{self, Measured, Row};
+use rows::{Measured, Row};
 
 /// Percentage points by which a row may be worse than the hand fit: its own simulators, host models
 /// and seeds differ from ours by that much.
@@ -37,17 +39,17 @@ const EXCEPTIONS: &[(&str, &str, f64, &str)] = &[
 const SEEKS: &str = "a random reader beside others needs 6.3 ms a read, this one 7.5: between them";
 
 /// The rows of the first seed, for two tests.
-static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| calibration::rows(1));
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| rows::rows(1));
 
 /// Goal: no row is worse than the fit that we started from. Method: run all, compare errors.
 #[test]
 fn no_row_drifts() {
     let rows = &*ROWS;
-    println!("{}", calibration::table(rows));
+    println!("{}", rows::table(rows));
     let worse: Vec<String> = rows.iter().filter_map(verdict).collect();
     assert!(worse.is_empty(), "rows worse than their bound:\n{}", worse.join("\n"));
-    assert_fresh("calibration", &calibration::table(rows));
-    assert_fresh("parameters", &calibration::parameters());
+    assert_fresh("calibration", &rows::table(rows));
+    assert_fresh("parameters", &rows::parameters());
 }
 
 fn verdict(row: &Row) -> Option<String> {
@@ -82,7 +84,7 @@ fn drift_is_caught() {
 /// percent.
 #[test]
 fn seeds_agree() {
-    for (one, other) in ROWS.iter().zip(calibration::rows(2)) {
+    for (one, other) in ROWS.iter().zip(rows::rows(2)) {
         let percent = 100.0 * (one.ours - other.ours).abs() / one.ours;
         let allowed = match one.name.starts_with("slices") {
             true if one.name.ends_with("target") => 13.0,

@@ -13,7 +13,7 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::rotating_host::{Act, Client, Host, client};
 use super::row::{Measured, Row};
-use crate::profile;
+use iofair_drive::profile;
 
 const OLD: &str = "sata-7200-2009";
 const HITACHI: &str = "hitachi-hts727550a9e364";

@@ -8,8 +8,8 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use crate::random::Random;
-use crate::{Command, Done, Drive};
+use iofair_drive::random::Random;
+use iofair_drive::{Command, Done, Drive};
 
 /// The behaviour of a client.
 #[derive(Clone, Copy, PartialEq)]
