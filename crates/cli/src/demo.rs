@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         None => promise_on(&args.drive, promise, &chosen)?,
         Some(_) => promise.unwrap_or(PROMISE),
     };
-    // Before anything runs: half a minute later would be late to say that it cannot be written.
+    // Before anything runs, so that a file that cannot be written is an error at once.
     let cannot_write = || format!("cannot write {}", args.html.display());
     let mut html = File::create(&args.html).with_context(cannot_write)?;
     let temporaries = Temporaries::start()?;
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         progress.finish(&run, plan.promised);
         stacks.push(run);
     }
-    // The file of a disk was there as long as this.
+    // Dropping it removes the file on the disk.
     drop(site);
     let outcome = Outcome {
         drive: args.at.as_deref().map_or_else(|| args.drive.clone(), show),

@@ -143,7 +143,7 @@ impl Drive for Stripe {
         let sum: u64 = self.parts.iter().map(|part| part.drive.busy().0).sum();
         Nanos(sum / self.parts.len() as u64)
     }
-    /// That of one drive, because all clients may want the same one.
+    /// The rate of one drive, because all clients may want the same one.
     fn worst_case_rate(&self) -> u64 {
         self.parts[0].drive.worst_case_rate()
     }

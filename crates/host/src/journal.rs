@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::write::{current, place, same, set, vanished};
 use crate::{Files, HostError, Slot, Write};
 
-/// Where it is. Only root can write there.
+/// The path of the journal. Only root can write there.
 pub const JOURNAL: &str = "/var/lib/iofair-host/journal.json";
 /// Changes with every boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";

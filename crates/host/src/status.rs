@@ -223,7 +223,8 @@ pub fn metrics(rows: &[Row], hierarchy: &Hierarchy) -> String {
     family("effective_weight", "Weight that the kernel uses.", &|row| {
         row.effective_weight.map(f64::from)
     });
-    family("effective_share", "Weight of the kernel among all siblings.", &|r| r.effective_share);
+    let help = "Weight of the kernel among all siblings.";
+    family("effective_share", help, &|row| row.effective_share);
     family("bytes_per_second", "Rate over the interval.", &|row| Some(row.bytes_per_s));
     family("iops", "Requests a second over the interval.", &|row| Some(row.iops));
     family("actual_share", "Part of what the device did.", &|row| Some(row.actual_share));

@@ -63,7 +63,7 @@ impl Notes {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.0.iter().map(|(what, count)| (*what, *count))
     }
-    /// One of them.
+    /// The count of one kind of events.
     pub fn count_of(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or(0)
     }

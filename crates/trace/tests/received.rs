@@ -151,7 +151,8 @@ fn tracepoints_are_read() {
     use Operation::{Flush, Read, Write};
     assert_eq!(told, [(Read, 2048, 4096), (Write, 4096, 8192), (Flush, 0, 0)]);
     let completions = records.iter().map(|record| record.completion);
-    let done: Vec<_> = completions.map(|done| done.map(|d| (d.latency.0, d.failed))).collect();
+    let done: Vec<_> =
+        completions.map(|done| done.map(|end| (end.latency.0, end.failed))).collect();
     assert_eq!(done, [Some((500_000, false)), Some((2_000_000, true)), None]);
     assert_eq!(notes.iter().count(), 0, "{notes:?}");
     let (records, _) = read(perf.as_bytes()).unwrap();

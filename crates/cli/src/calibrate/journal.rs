@@ -86,7 +86,7 @@ impl Journal {
     pub(super) fn has_row(&self, row: &str) -> bool {
         self.content.records.iter().any(|record| record.row == row)
     }
-    /// What it has.
+    /// The rows that were measured.
     pub(super) fn records(&self) -> &[Record] {
         &self.content.records
     }

@@ -42,7 +42,7 @@ pub(crate) enum Phase {
     Ramp,
     /// Counted.
     Measure,
-    /// Over.
+    /// It has ended.
     Stop,
 }
 

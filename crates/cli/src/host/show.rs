@@ -81,7 +81,7 @@ pub(super) fn status(rows: &[Row]) -> String {
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let weight = |found: Option<u32>| found.map_or("-".to_owned(), |n| n.to_string());
+            let weight = |found: Option<u32>| found.as_ref().map_or("-".to_owned(), u32::to_string);
             let kept = match row.kept {
                 Some(true) => "kept",
                 Some(false) => "broken",

@@ -161,14 +161,11 @@ fn footer(view: &View, rows: &[Row], width: usize) -> Vec<Line<'static>> {
         let group = &row.group;
         let min = group.min_bytes_per_second.map(|min| format!(", min {}", Rate(min)));
         let min_iops = group.min_ios_per_second.map(|min| format!(", min {min} I/Os a second"));
-        let share = group.share_promised;
+        let share = group.share_promised.map(|part| format!("promised {:.1} %", part * 100.0));
         let promised = format!(
             "{}: {}{}{}, {} in flight, {} slots, {:.1} MiB",
             group.name,
-            share.map_or("no share promised".into(), |part| format!(
-                "promised {:.1} %",
-                part * 100.0
-            )),
+            share.unwrap_or("no share promised".into()),
             min.unwrap_or_default(),
             min_iops.unwrap_or_default(),
             group.requests_in_flight,

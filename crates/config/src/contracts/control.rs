@@ -68,10 +68,10 @@ pub struct ControlTls {
     pub operators: Vec<String>,
 }
 
-/// Somebody who may change the server over the Unix socket.
+/// A user or group that may change the server over the Unix socket.
 #[derive(Clone, Debug)]
 pub struct Admin {
-    /// Who it is.
+    /// The user or group.
     pub who: Who,
     pub(super) span: Range<usize>,
 }

@@ -133,7 +133,7 @@ impl Contracts {
         Self::parse_with(self.drive.stack.table(), path, &document.to_string())
             .map_err(EditError::Bad)
     }
-    /// The file as plain values, for those who show it.
+    /// The file as plain values, to be shown.
     pub fn written(&self) -> Json {
         toml::from_str(self.text()).expect("the text was read before")
     }
@@ -171,7 +171,7 @@ pub fn listed(names: &[&str]) -> String {
     }
 }
 
-/// Where keys go.
+/// The table that keys are written to.
 struct Target<'a> {
     path: &'a str,
     kind: Kind,
@@ -265,7 +265,7 @@ fn stack(document: &mut DocumentMut, table: &'static Policies, name: &str, polic
     }
 }
 
-/// Takes these keys out of the file, and what has no meaning without them.
+/// Removes these keys from the file, and what has no meaning without them.
 fn forget(document: &mut DocumentMut, unenforced: &[Unenforced]) {
     let list = tables(document, Kind::Group);
     for Unenforced { group, key, .. } in unenforced {

@@ -48,7 +48,7 @@ impl About {
 /// Something that a change takes away.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Effect {
-    /// What it is about.
+    /// The kind of the effect.
     pub about: About,
     /// The group that loses, if it is one.
     pub group: Option<String>,

@@ -16,7 +16,7 @@
 //! delay = "500ms"
 //! ```
 //!
-//! The word `faulty` is asked for so that nobody leaves the rules in a file by mistake.
+//! The word `faulty` is required, so that the rules do not stay in a file by mistake.
 
 use std::ops::Range;
 
@@ -59,11 +59,11 @@ pub enum Fault {
     Enospc,
     /// Only a part of it is done at first.
     Short,
-    /// It is never answered.
+    /// The request is never completed.
     Never,
-    /// It is answered so much after it came, at the earliest.
+    /// The request is completed this long after its arrival, at the earliest.
     Delay(Nanos),
-    /// It is carried out so much after it came, and answered then.
+    /// The request is executed this long after its arrival, and completed then.
     Late(Nanos),
 }
 

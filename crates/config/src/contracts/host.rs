@@ -88,7 +88,7 @@ pub struct Cost {
 pub struct HostGroup {
     /// A unit, or the path of a cgroup.
     pub name: String,
-    /// What it was promised, with the weight as written.
+    /// Its contract, with the weight as written.
     pub contract: Contract,
     span: Range<usize>,
 }

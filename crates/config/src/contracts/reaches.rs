@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::units::{Rate, Time};
 use crate::{ConfigError, Source, Spanned};
 
-/// What is written of it.
+/// The rates and latency that the file states; the rest is `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reaches {
     /// Bytes a second of large reads.
@@ -32,7 +32,7 @@ pub struct Reaches {
 }
 
 impl Reaches {
-    /// With what is known besides, unless something is missing.
+    /// Completed with the known rates; `None` if one is missing.
     pub(super) fn over(self, known: Option<Attainable>) -> Option<Attainable> {
         let reads = self.read.or(known.map(|known| known.reads))?;
         let writes = self.write.or(known.map(|known| known.writes))?;

@@ -241,12 +241,8 @@ fn what_changes_nothing_is_accepted() {
     }
     let file = read_text("[global]\nhipri\n[a]\nnice=1\nhipri=1\nflow=0\n").expect("good");
     assert_eq!(file.ignored, ["hipri", "nice", "flow"]);
-    let settings =
-        job("timeout=7 / fileoffset=1m / nr_files=1 / fill_fs=0 / ratemin=1k / ratecycle=5");
-    assert_eq!(
-        (settings.runtime, settings.offset),
-        (Some(Nanos::from_secs(7)), Size::Bytes(1 << 20))
-    );
+    let got = job("timeout=7 / fileoffset=1m / nr_files=1 / fill_fs=0 / ratemin=1k / ratecycle=5");
+    assert_eq!((got.runtime, got.offset), (Some(Nanos::from_secs(7)), Size::Bytes(1 << 20)));
     for (engine, depth, uncached) in [
         ("null", Engine::Asynchronous, true),
         ("io_uring_cmd", Engine::Asynchronous, true),
@@ -261,37 +257,31 @@ fn what_changes_nothing_is_accepted() {
         ("mmap", Engine::Synchronous, false),
         ("libaio", Engine::Asynchronous, false),
     ] {
-        let settings = job(&format!("ioengine={engine}"));
-        assert_eq!((settings.engine, settings.uncached), (depth, uncached), "{engine}");
-        assert_eq!(settings.engine_note.is_some(), engine != "libaio", "{engine}");
+        let got = job(&format!("ioengine={engine}"));
+        assert_eq!((got.engine, got.uncached), (depth, uncached), "{engine}");
+        assert_eq!(got.engine_note.is_some(), engine != "libaio", "{engine}");
     }
 }
 
 /// Goal: options of job files that people have are read. Method: one of each, and what it sets.
 #[test]
 fn more_options_are_read() {
-    let settings = job(
+    let got = job(
         "rw=read:-8k / direct=1 / sync=dsync / end_fsync=1 / filesize=2m / fill_device=0 / exitall / exit_what=all",
     );
+    assert_eq!((got.modifier, got.sync, got.end_syncs), (Some(-8192), true, [true, false]));
+    assert_eq!((got.file_size, got.exit_all, got.exit_what), (Some(2 << 20), true, Exit::All));
+    let got = job("iodepth=32 / iodepth_batch=8 / iodepth_batch_complete=4 / iodepth_low=16");
+    assert_eq!(got.batches, Batches { submit: 8, complete: 4, low: Some(16) });
+    let got = job("rate_process=poisson / rate_min=1m,2m / rate_iops_min=10 / rate_cycle=500");
     assert_eq!(
-        (settings.modifier, settings.sync, settings.end_syncs),
-        (Some(-8192), true, [true, false])
-    );
-    assert_eq!(
-        (settings.file_size, settings.exit_all, settings.exit_what),
-        (Some(2 << 20), true, Exit::All)
-    );
-    let settings = job("iodepth=32 / iodepth_batch=8 / iodepth_batch_complete=4 / iodepth_low=16");
-    assert_eq!(settings.batches, Batches { submit: 8, complete: 4, low: Some(16) });
-    let settings = job("rate_process=poisson / rate_min=1m,2m / rate_iops_min=10 / rate_cycle=500");
-    assert_eq!(
-        (settings.poisson, settings.least_rate.bytes[1], settings.least_rate.calls[2]),
+        (got.poisson, got.least_rate.bytes[1], got.least_rate.calls[2]),
         (true, Some(2 << 20), Some(10))
     );
     assert_eq!(job("blockalign=8k").align, Some(8192));
-    assert_eq!(settings.least_rate.cycle, Nanos::from_millis(500));
-    let settings = job("cmdprio_percentage=20,30 / cmdprio_class=1 / cmdprio=3");
-    assert_eq!(settings.urgent[1], Urgent { percent: 30, class: 1, level: 3 });
+    assert_eq!(got.least_rate.cycle, Nanos::from_millis(500));
+    let got = job("cmdprio_percentage=20,30 / cmdprio_class=1 / cmdprio=3");
+    assert_eq!(got.urgent[1], Urgent { percent: 30, class: 1, level: 3 });
     let zones = vec![(50, 5), (30, 48), (20, 47)];
     let read = job("rw=randread / random_distribution=zoned:50/5:30/:20/").distribution;
     assert_eq!(read, Distribution::Zoned(zones));

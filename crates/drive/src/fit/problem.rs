@@ -171,10 +171,10 @@ fn simulate(rows: &[&Row], profile: &Profile) -> Vec<Vec<f64>> {
     let mut all: Vec<(usize, Vec<f64>)> = thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let own = work();
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-            thread.join().expect("a simulation does not panic")
-        };
-        own.into_iter().chain(others.into_iter().flat_map(join)).collect()
+        let others = others.into_iter().map(thread::ScopedJoinHandle::join);
+        own.into_iter()
+            .chain(others.flat_map(|done| done.expect("a simulation does not panic")))
+            .collect()
     });
     all.sort_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, quantities)| quantities).collect()
@@ -258,9 +258,8 @@ impl<P: Clone> Fit<'_, P> {
 impl<P: Clone> Problem for Fit<'_, P> {
     fn residuals(&self, parameters: &[f64]) -> Vec<f64> {
         let model = (self.model)(self.at(parameters));
-        let known = |row: &Row, quantity: &Quantity| {
-            self.numbers.get(&(row.name.clone(), quantity.name())).copied()
-        };
+        let known =
+            |row: &Row, of: &Quantity| self.numbers.get(&(row.name.clone(), of.name())).copied();
         let has_any = |row: &Row| row.quantities.iter().any(|name| known(row, name).is_some());
         let is_fitted = |row: &&Row| !row.held_out && has_any(row);
         let rows: Vec<&Row> = self.rows.iter().filter(is_fitted).collect();

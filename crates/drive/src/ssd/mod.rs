@@ -136,7 +136,7 @@ impl Ssd {
             parameters,
         }
     }
-    /// What it is made of.
+    /// The parameters of the model.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }

@@ -175,6 +175,7 @@ pub struct DeepQueueTable {
 impl Table {
     /// The parameters, if they are valid.
     pub fn parameters(&self, common: &Common) -> Result<Parameters, Invalid> {
+        let slc = self.slc.as_ref();
         let parameters = Parameters {
             slots: self.slots.value,
             firmware_read: self.firmware_read.value.0,
@@ -189,10 +190,7 @@ impl Table {
             duplex: self.duplex.value,
             read_buffer: self.read_buffer.value.0,
             drain: self.drain.value.0,
-            slc: self
-                .slc
-                .as_ref()
-                .map(|slc| Slc { size: slc.size.value.0, drain: slc.drain.value.0 }),
+            slc: slc.map(|slc| Slc { size: slc.size.value.0, drain: slc.drain.value.0 }),
             write_cache: self.write_cache.value.0,
             flush: self.flush.value.0,
             protected: self.power_loss_protection.as_ref().is_some_and(|number| number.value),

@@ -55,15 +55,10 @@ impl App {
         let ended = self.audit.end(&begun, &outcome).map_err(ServeError::system("the audit log"));
         reloaded.and(ended)
     }
-    /// Tells the audit log of a change that was refused because of who asked for it.
-    pub(super) fn refused(
-        &self,
-        author: &Author,
-        (method, path, query): (&str, &str, &str),
-        why: &str,
-    ) {
+    /// Writes a change to the audit log that its author may not make.
+    pub(super) fn refused(&self, author: &Author, asked: Asked, why: &str) {
         let outcome = Outcome { revision: "", status: Some(403), result: why };
-        self.audit.refused(author, Asked::new(method, path, query, None), &outcome);
+        self.audit.refused(author, asked, &outcome);
     }
     pub(super) fn show_audit(&self, call: &Call) -> Result<ApiResponse> {
         let lines = match call.query.strip_prefix("last=") {

@@ -195,23 +195,19 @@ fn times(page: &mut Page, groups: &[GroupMoment]) {
         "Time of requests in each step: held by throttles, queued in the scheduler, at the drive.";
     page.family(NAME, "histogram", help);
     for group in groups {
+        let own = ("group", group.name.as_str());
         for step in Step::ALL {
+            let kind = ("step", step.word());
             for (direction, times) in DIRECTIONS.iter().zip(&group.tally.times[step as usize]) {
                 if times.count() > 0 {
-                    histogram(page, NAME, (&group.name, step.word(), direction), times);
+                    histogram(page, NAME, [own, kind, ("direction", direction)], times);
                 }
             }
         }
     }
 }
 
-fn histogram(
-    page: &mut Page,
-    name: &str,
-    (group, step, direction): (&str, &str, &str),
-    times: &Times,
-) {
-    let labels = [("group", group), ("step", step), ("direction", direction)];
+fn histogram(page: &mut Page, name: &str, labels: [(&str, &str); 3], times: &Times) {
     let mut total = 0;
     let bucket = format!("{name}_bucket");
     for (bound, count) in bounds().zip(times.counts) {

@@ -245,24 +245,20 @@ impl Scene<'_> {
             .map(|(decision, direction)| self.rule(&decision, direction, place, seat.group));
         let until = seat.until.map(|until| until.since(now));
         let serves = seat.serves.map(|subject| self.subject(subject));
-        let text = self.text(place, name, seat, (&rule, &serves, until));
-        Wait {
+        let mut wait = Wait {
             place: name.to_string(),
             requests: seat.requests,
             oldest_seconds: seconds(now.since(seat.oldest)),
             rule,
             until_seconds: until.map(seconds),
             serves,
-            text,
-        }
+            text: String::new(),
+        };
+        wait.text = self.text(place, seat, &wait, until);
+        wait
     }
-    fn text(
-        &self,
-        place: Place,
-        name: &str,
-        seat: &Seat,
-        (rule, serves, until): (&Option<String>, &Option<String>, Option<Nanos>),
-    ) -> String {
+    fn text(&self, place: Place, seat: &Seat, wait: &Wait, until: Option<Nanos>) -> String {
+        let Wait { place: name, rule, serves, .. } = wait;
         let controller = self.engine().controller();
         let count = match seat.requests {
             1 => "1 request".to_string(),

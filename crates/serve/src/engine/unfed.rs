@@ -16,7 +16,7 @@ impl Unfed {
     pub(super) fn waits(&self, volume: usize) -> bool {
         self.requests.get(volume).is_some_and(|requests| !requests.is_empty())
     }
-    /// A request that was cancelled waits no longer, if it did.
+    /// Removes a cancelled request, if it waits.
     pub(super) fn remove(&mut self, volume: usize, key: usize) {
         if let Some(requests) = self.requests.get_mut(volume) {
             requests.retain(|other| *other != key);

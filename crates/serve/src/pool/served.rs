@@ -187,12 +187,8 @@ impl Served {
         }
         let promised = room.pool.superblock().blocks * BLOCK - free;
         drop(room);
-        let system = FileSystem::query(
-            self.path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new(".")),
-        )?;
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let system = FileSystem::query(parent.unwrap_or(Path::new(".")))?;
         Ok((system.free + allocated(&self.path)?).saturating_sub(promised))
     }
     /// Gives extents free that no command can reach any more.

@@ -1,4 +1,4 @@
-//! The fields of a line, each taken by its name, which errors repeat.
+//! The fields of a line. Each is taken with its name, for errors.
 
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;

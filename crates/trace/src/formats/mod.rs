@@ -38,7 +38,7 @@ pub type Boxed = Box<dyn Source + Send>;
 pub struct Format {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// One line about it.
     pub summary: &'static str,
     /// The field that distinguishes its streams.
     pub streams: &'static str,

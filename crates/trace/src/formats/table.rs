@@ -189,8 +189,9 @@ fn operation(text: &str, unit: Unit) -> Result<Option<(Operation, Flags)>, Fault
 /// A number of bytes, from one of blocks; hexadecimal with `0x`.
 fn bytes(name: &str, text: &str, unit: u64) -> Result<u64, Fault> {
     let wrong = || format!("{name} `{text}`: not a number of bytes or sectors");
+    let units = |count: u64| count.checked_mul(unit);
     let number = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok().and_then(|n| n.checked_mul(unit)),
+        Some(digits) => u64::from_str_radix(digits, 16).ok().and_then(units),
         None => decimal(text, unit),
     };
     number.ok_or_else(wrong)

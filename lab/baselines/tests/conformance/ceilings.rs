@@ -168,8 +168,9 @@ impl Member {
         let total = [max.total.bytes_per_s, max.total.iops];
         let bursts = [max.burst.bytes, max.burst.requests];
         for (direction, rates) in [(Some(0), rates[0]), (Some(1), rates[1]), (None, total)] {
-            let counts =
-                |one: &&Passed| direction.is_none_or(|d| one.operation.direction() as usize == d);
+            let counts = |one: &&Passed| {
+                direction.is_none_or(|side| side == one.operation.direction() as usize)
+            };
             let passed: Vec<&Passed> = passed.iter().filter(counts).collect();
             for kind in [0, 1] {
                 let Some(rate) = rates[kind] else { continue };

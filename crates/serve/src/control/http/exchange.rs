@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::service::{BUSY, Scope, Service, Visit, unless_cut};
+use crate::control::audit::Asked;
 use crate::control::call::Call;
 use crate::control::events::{self, Events};
 use crate::control::gate::{Author, Caller, Role};
@@ -256,8 +257,8 @@ fn refuse(head: &Parts, visit: &Visit, service: &Service, role: Option<Role>) ->
     if service.refusals.take(service.app.now(), &visit.caller.key()).is_ok() {
         let query = head.uri.query().unwrap_or_default();
         let author = Author::from_caller(&visit.caller);
-        let what = (head.method.to_string(), head.uri.path().to_string(), query.to_string());
-        service.log_refusal(author, what, message.clone());
+        let asked = Asked::new(head.method.as_str(), head.uri.path(), query, None);
+        service.log_refusal(author, asked, message.clone());
     }
     Problem::new(403, "forbidden", message).allowed(allowed)
 }

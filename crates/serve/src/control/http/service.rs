@@ -8,6 +8,7 @@ use std::task::Poll;
 use tokio::sync::Semaphore;
 
 use crate::control::app::App;
+use crate::control::audit::Asked;
 use crate::control::gate::{Author, Caller, Role};
 use crate::control::limits::{self, Class};
 use crate::control::rate::Buckets;
@@ -92,11 +93,10 @@ impl Service {
             (Scope::Control, _) => Class::TlsViewer,
         }
     }
-    /// Tells the audit log of a change that was refused: `what` is method, path and query. A name that takes long is left out
-    /// of the lines after it.
-    pub(super) fn log_refusal(&self, author: Author, what: (String, String, String), why: String) {
+    /// Writes a refused change to the audit log. A name that takes long is left out of the lines after it.
+    pub(super) fn log_refusal(&self, author: Author, asked: Asked, why: String) {
         let app = self.app.clone();
-        let log = move |author: &Author| app.refused(author, (&what.0, &what.1, &what.2), &why);
+        let log = move |author: &Author| app.refused(author, asked, &why);
         match self.names.clone().try_acquire_owned() {
             Ok(permit) => drop(tokio::task::spawn_blocking(move || {
                 log(&author.named());
