@@ -60,7 +60,7 @@ impl Alone {
         let fastest = || rungs.clone().max_by_key(|(rate, _)| **rate);
         Load::from_keys(slowest.or_else(fastest).expect("the ladder has rungs").1)
     }
-    /// Does the promise of a group cover a load that reaches this alone?
+    /// Whether the promise of a group covers a load that reaches this rate alone.
     pub(super) fn covers(&self, alone: Option<u64>, rate: u64) -> bool {
         let counted_on = alone.unwrap_or(self.ladder[0]);
         rate.saturating_mul(100) >= counted_on.saturating_mul(REACHED_PERCENT)

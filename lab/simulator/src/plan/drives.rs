@@ -163,7 +163,7 @@ impl Packer<'_> {
         }
         Ok(Ok(drives))
     }
-    /// Is every promise kept if these clients share a drive?
+    /// Whether every promise is kept if these clients share a drive.
     fn is_kept(&mut self, clients: &[usize]) -> Result<bool, PlanError> {
         let mut key: Vec<String> =
             clients.iter().map(|index| self.set.class(&self.set.clients[*index])).collect();

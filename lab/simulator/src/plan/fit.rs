@@ -152,7 +152,7 @@ fn group_of<'a>(ran: &'a Ran, group: &str) -> Option<&'a Measured> {
 fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row {
     let place = set.clients.iter().position(|client| client.group == group.name);
     let client = place.map(|place| &set.clients[place]);
-    // Of equal clients one was looked at.
+    // Of equal clients, one was tested.
     let class = client.map(|client| set.class(client));
     let about = |mix: &Mix, kind: Option<Kind>| match (&mix.own, &class) {
         (Some(own), Some(class)) => {

@@ -99,7 +99,7 @@ pub struct Load {
     pub text: String,
     /// Its processes, of no group yet.
     pub(super) specs: Vec<ClientSpec>,
-    /// Is the size of the files written?
+    /// Whether the size of the files is given.
     sized: bool,
 }
 

@@ -104,7 +104,7 @@ impl Meter {
     }
 }
 
-/// Is a rate below 95 % of what was promised?
+/// Whether a rate is below 95 % of the promise.
 fn is_short(rate: u64, promised: Option<u64>) -> bool {
     promised.is_some_and(|promised| rate.saturating_mul(100) < promised.saturating_mul(95))
 }

@@ -177,7 +177,7 @@ impl Mix {
         }
         Run { stack: set.stack.clone(), groups: set.groups.clone(), clients }
     }
-    /// Does it put a promise to the test?
+    /// Whether it tests a promise.
     pub(super) fn tests(&self) -> bool {
         !self.minimums.is_empty() || !self.latencies.is_empty()
     }
