@@ -1,4 +1,4 @@
-//! What loads reach with the drive to themselves, and which loads a promise covers.
+//! Rates of loads that have the drive to themselves, and the loads that a promise covers.
 
 use iofair_baselines::TABLE;
 
@@ -12,9 +12,9 @@ const REACHED_PERCENT: u64 = 97;
 /// Space for a load that has the drive to itself.
 const SPACE: u64 = 1 << 30;
 
-/// What each load reaches with the drive to itself, in bytes a second.
+/// Rate of each load with the drive to itself, in bytes a second.
 pub(super) struct Alone {
-    /// What neighbours are tried.
+    /// The neighbours that are tried.
     pub(super) tried: Vec<Neighbours>,
     /// By neighbours; and what those reach that do the second thing.
     pub(super) neighbours: Vec<[u64; 2]>,

@@ -1,4 +1,4 @@
-//! How many drives the same clients need, by how they share them.
+//! Number of drives that the same clients need, by the way they share them.
 //!
 //! Clients are packed first-fit decreasing: the largest minimum first, each onto the first drive on which every promise is still
 //! kept. The simulator decides that, in the same mixes.
@@ -37,7 +37,7 @@ pub struct Approach {
     pub packing: Vec<Vec<String>>,
     /// The client whose promise is not kept on a drive of its own.
     pub impossible: Option<String>,
-    /// How often a client was not put onto a drive because admission refused it, before any run.
+    /// Number of times that admission refused a client on a drive, before any run.
     pub refused: usize,
 }
 
