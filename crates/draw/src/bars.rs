@@ -7,19 +7,19 @@ use crate::svg::{END, MIDDLE, Point, Svg};
 /// A bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// How high it is.
+    /// Its height.
     pub value: f64,
-    /// What is written above it.
+    /// Text above it.
     pub label: String,
     /// From where to where its whisker goes.
     pub range: Option<(f64, f64)>,
-    /// What the source prints.
+    /// The published value.
     pub published: Option<f64>,
     /// Accepted band.
     pub band: Option<(f64, f64)>,
     /// Index of its stack.
     pub colour: usize,
-    /// What a pointer shows.
+    /// Text that a pointer shows.
     pub tip: String,
 }
 
@@ -35,7 +35,7 @@ impl Bar {
 /// Bars side by side under one label.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What is written below them.
+    /// Label below the bars.
     pub label: String,
     /// From left to right.
     pub bars: Vec<Bar>,

@@ -80,7 +80,7 @@ pub enum Mark {
         radius: f64,
         /// Its style.
         style: String,
-        /// What is written beside it.
+        /// Text beside it.
         name: String,
         /// What is shown when a pointer is on it.
         tip: String,

@@ -35,7 +35,7 @@ use iofair_cli::stolen::Disturbed;
 /// The smallest block of free pages that a virtual machine gives back to its host, as a power of two (`mm/page_reporting`).
 const PAGE_REPORTING: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
 
-/// How it was asked.
+/// Options of a run on Linux.
 pub(crate) struct Asked<'a> {
     pub(crate) quiet: bool,
     pub(crate) target: &'a Target,
@@ -45,7 +45,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) for_simulator: bool,
 }
 
-/// Where it ran.
+/// The machine of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Here {
     /// `2 cores of X, Linux 6.18`.
@@ -118,7 +118,7 @@ pub(crate) fn run(
     Ok((all, here))
 }
 
-/// What lies between the clients of this experiment and its emulated drive; `None` with a real one.
+/// The path between the clients of this experiment and its emulated drive; `None` with a real drive.
 fn measure_path(
     asked: &Asked<'_>,
     experiment: &Experiment,
@@ -146,7 +146,7 @@ fn is_given_back(order: &str) -> bool {
     order.trim().parse::<i64>().is_ok_and(|adjustment| (0..=10).contains(&adjustment))
 }
 
-/// What a run of this scenario is on Linux, in a form that changes when that does.
+/// The run of this scenario on Linux as text, for a fingerprint that changes with the run.
 pub(crate) fn described(scenario: &Scenario) -> Result<String> {
     let plan = plan(scenario).map_err(|error| anyhow!(error))?;
     let Scenario { drive, time, ramp, .. } = scenario;
@@ -155,7 +155,7 @@ pub(crate) fn described(scenario: &Scenario) -> Result<String> {
     Ok(format!("{drive} {time} {ramp} {plan:?}{cache}"))
 }
 
-/// What cannot run on Linux, with the key that asks for it.
+/// Refuses what cannot run on Linux; names the key that asks for it.
 fn check(experiment: &Experiment, asked: &Asked<'_>) -> Result<(), String> {
     for (v, variant) in experiment.variants.iter().enumerate() {
         for (s, (stack, _)) in experiment.stacks.iter().enumerate() {

@@ -30,7 +30,7 @@ const TIME_MAX: Nanos = Nanos::from_secs(2 * 3600);
 /// Processes of a run: each has a connection of its own.
 const CLIENTS_MAX: usize = 500;
 
-/// How `run` was asked.
+/// Options of a live run.
 pub(crate) struct Asked<'a> {
     /// Neither progress nor tables.
     pub(crate) quiet: bool,
@@ -50,7 +50,7 @@ struct Told<'a> {
     experiments: &'a [Beside],
 }
 
-/// Where it ran, and how well that kept up.
+/// The machine of live runs, and how well it kept up.
 #[derive(Serialize)]
 struct Here {
     machine: String,
@@ -192,7 +192,7 @@ fn tell(
     })
 }
 
-/// What cannot run live, with the key that asks for it.
+/// Refuses what cannot run live; names the key that asks for it.
 fn check(experiment: &Experiment) -> Result<(), String> {
     for variant in &experiment.variants {
         let refuse = |what: String| {
@@ -232,7 +232,7 @@ fn check(experiment: &Experiment) -> Result<(), String> {
 /// Longest call: what an NBD server takes as one request.
 const BLOCK_MAX: Sectors = Sectors::from_kib(32 << 10);
 
-/// What a reader of live numbers should know besides.
+/// Notes for a reader of live numbers.
 fn notes(live: &Results, path: Nanos) -> Vec<String> {
     let mut hosts: Vec<Nanos> = Vec::new();
     for variant in &live.experiment.variants {

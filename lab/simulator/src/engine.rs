@@ -1,5 +1,5 @@
-//! What processes and page cache stand on: clock, timers, engine and drive, and what is measured at the drive. Engine and drive may
-//! also be outside: then requests go there, and time comes from there.
+//! The base of processes and page cache: clock, timers, engine and drive, and the measurements at the drive. Engine and
+//! drive may also be outside: then requests go there, and time comes from there.
 
 pub(crate) mod device;
 pub(crate) mod layout;

@@ -38,7 +38,7 @@ pub enum RunError {
     /// Elsewhere something went wrong, or cannot be.
     #[error("{0}")]
     Outside(String),
-    /// Nobody, or a crowd.
+    /// No client, or too many.
     #[error("{given} processes: a run has at least 1 and at most {most}")]
     Processes {
         /// Processes asked for.

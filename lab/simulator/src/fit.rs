@@ -20,7 +20,7 @@ use crate::scenario::Scenario;
 
 /// Stacks without a policy that is under test: none, or the scheduler that the kernel of 2009 had.
 const UNCONTROLLED: [&str; 3] = ["none-none", "none-noop", "none-cfq"];
-/// How often the way from a value that holds to one that does not is halved: ends are known to 4 %.
+/// Halvings between a value that holds and one that does not: the ends are known to 4 %.
 const HALVINGS: u32 = 4;
 /// Words that a number may be, by the end of its key.
 const WORDS: [(&str, [&str; 2]); 1] = [("link-order", ["fifo", "round-robin"])];

@@ -26,7 +26,7 @@ pub fn host_2018() -> Host {
     for_drive("plextor-px256m5s")
 }
 
-/// What a file does not say.
+/// A host before a machine's file is applied.
 fn bare() -> Host {
     Host {
         turnaround: Nanos::ZERO,
@@ -118,7 +118,7 @@ pub(crate) fn apply(host: &mut Host, file: &HostFile) {
     }
 }
 
-/// What a request takes longer than with `none` on a virtual machine with Linux 6.18: one fio on a loop device over a file
+/// Time of a request beyond that with `none` on a virtual machine with Linux 6.18: one fio on a loop device over a file
 /// in memory, 32 reads of 4 KiB in flight, which its processor limits to 272,000 requests a second, 241,000 with
 /// mq-deadline, 234,000 with kyber and 178,000 with BFQ (medians of 5 runs in turns).
 pub(crate) const SCHEDULERS_6_18: &[(&str, Nanos)] = &[

@@ -10,7 +10,7 @@ use iofair_core::id::RequestId;
 use iofair_core::time::Instant;
 use iofair_core::trace::Event;
 
-/// Who watches a run. Every method has an empty body to begin with.
+/// An observer of a run. Every method has an empty default.
 pub trait Observer {
     /// How many trace events the engine keeps between two steps; 0 leaves the trace off.
     fn trace_events(&self) -> usize {

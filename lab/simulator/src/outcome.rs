@@ -1,4 +1,4 @@
-//! What one run measured.
+//! Measurements of one run.
 
 use iofair_core::request::Operation;
 use iofair_core::stats::histogram::Histogram;
@@ -21,7 +21,7 @@ pub struct Outcome {
     pub requests: Vec<Timeline>,
 }
 
-/// What one client got, as the client itself sees it (calls, not drive requests).
+/// Measurements of one client, as the client itself sees them (calls, not drive requests).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ClientOutcome {
     /// Its name.
@@ -70,7 +70,7 @@ impl ClientOutcome {
     }
 }
 
-/// What a client got in one direction.
+/// Measurements of a client in one direction.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct DirectionOutcome {
     /// Bytes of finished calls.
@@ -86,7 +86,7 @@ pub struct DirectionOutcome {
 /// The calls that ended in one interval.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Interval {
-    /// How many.
+    /// Number of calls.
     pub calls: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -96,7 +96,7 @@ pub struct Interval {
     pub longest: u64,
 }
 
-/// What the drive did.
+/// Measurements of the drive.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct DriveOutcome {
     /// Bytes read.

@@ -1,4 +1,4 @@
-//! What programs read while they start, as somebody recorded it: the files under `profiles/clients`, which are
+//! Recorded reads of programs at their start-up: the files under `profiles/clients`, which are
 //! part of the program.
 
 use iofair_core::time::Nanos;
@@ -125,7 +125,7 @@ impl Recording {
         }
         self
     }
-    /// What is read in all.
+    /// Bytes read in all.
     pub fn bytes(&self) -> u64 {
         self.steps.iter().map(|step| step.length.bytes()).sum()
     }

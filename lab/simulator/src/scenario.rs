@@ -132,7 +132,7 @@ pub struct Host {
     pub start_apart: Nanos,
     /// Each plain client starts by chance up to this much later than it would.
     pub start_spread: Nanos,
-    /// What schedulers cost.
+    /// Processor time of schedulers.
     pub scheduling: Scheduling,
     /// Time a reader spends on 256 KiB that it finds in the page cache, in calls of 4 KiB ("H").
     pub consume_window: Nanos,
@@ -157,7 +157,7 @@ pub struct Host {
     /// Longest request that the kernel sends to the drive, split or merged: `max_sectors_kb`, or as many pages as
     /// `max_segments` if that is less (Documentation/ABI/stable/sysfs-block). The drive's own limit counts as well.
     pub max_request: Sectors,
-    /// Who writes dirty pages, in whose name.
+    /// Who writes dirty pages, and which group is charged.
     pub writeback: Writeback,
     /// How files lie on the drive.
     pub layout: Layout,
@@ -242,7 +242,7 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// None of it.
+    /// Schedulers cost nothing.
     pub const FREE: Self = Self {
         times: &[],
         time: None,
@@ -271,7 +271,7 @@ pub struct JournalSpec {
     pub barrier: bool,
 }
 
-/// Who writes the dirty pages of buffered writers to the drive, and in whose name.
+/// Who writes the dirty pages of buffered writers to the drive, and which group is charged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writeback {
     /// One flusher in its own name, in the root group, as with cgroup v1: neither limits nor weights of
@@ -325,7 +325,7 @@ pub struct ClientSpec {
     pub on_drive: Option<u32>,
     /// What it does.
     pub job: Job,
-    /// How it goes about it.
+    /// How it makes its calls.
     pub manner: Manner,
     /// Size of its private file.
     pub file_size: Sectors,
@@ -340,7 +340,7 @@ pub struct ClientSpec {
     pub place: Option<Sectors>,
 }
 
-/// How a client goes about its job.
+/// How a client makes its calls.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Manner {
     /// As the job says.
@@ -354,9 +354,9 @@ pub enum Manner {
         /// How many they are.
         of: u32,
     },
-    /// What it reads it writes to another file, through the page cache.
+    /// Copies its file to another one, through the page cache.
     Copy,
-    /// What a program read at its start-up; a call is a start-up.
+    /// The recorded reads of a program's start-up; a call is a start-up.
     Startup(Arc<Recording>),
     /// As a program of the caller decides, with direct calls.
     Program(SharedProgram),
@@ -375,7 +375,7 @@ pub enum Pattern {
     RandomWrite,
 }
 
-/// What a client does, again and again.
+/// The calls that a client repeats.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Read or write, in order or anywhere.

@@ -9,12 +9,12 @@ use std::collections::BinaryHeap;
 use iofair_core::time::Instant;
 use iofair_core::unit::Sectors;
 
-/// Who is woken, and for what: an actor's number and a number that the actor chose.
+/// The target of a wake-up: an actor's number, and a number that the actor chose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Token {
     /// The actor.
     pub(crate) actor: u32,
-    /// What for, in the actor's own words.
+    /// Number that the actor chose.
     pub(crate) slot: u32,
 }
 

@@ -1,7 +1,7 @@
 //! Single requests of a run: how long each was held before the scheduler, waited in it, and was in the drive.
 //!
-//! Of each process the longest requests are kept, and some by chance. That is all that an observer of a run keeps, whatever its
-//! length.
+//! For each process, the longest requests are kept, and a random sample. That is all that an observer of a run keeps,
+//! whatever its length.
 
 use iofair_core::controller::Completion;
 use iofair_core::time::Instant;
@@ -86,7 +86,7 @@ impl Kept {
         self.longest.insert(at, Timeline { is_longest: true, ..timeline });
         self.longest.truncate(KEPT);
     }
-    /// Those by chance that are not among the longest, in order of time.
+    /// The random sample without the longest ones, in order of time.
     fn into_timelines(self) -> impl Iterator<Item = Timeline> {
         let Self { longest, mut chosen, .. } = self;
         chosen.retain(|request| {

@@ -109,7 +109,7 @@ impl Groups {
                 say(format_args!("could not be removed: {}", path.display()));
             }
         }
-        // Those in groups that are gone, went with them.
+        // Files of removed groups are gone with them.
         for file in self.enabled.drain(..).filter(|file| file.exists()) {
             if let Err(error) = write(&file, "-io") {
                 say(format_args!("could not be restored: {error:#}"));

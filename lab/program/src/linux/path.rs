@@ -58,12 +58,12 @@ pub(crate) struct Measured {
     pub(crate) woken: Nanos,
     /// Below.
     pub(crate) path: Path,
-    /// What the third client got on Linux and in the simulator, in IOPS.
+    /// IOPS of the third client on Linux and in the simulator.
     pub(crate) deep: [f64; 2],
     /// Processor time of a client, of what passes requests to the server, and of the server; `None` where the kernel does not
     /// count it.
     pub(crate) work: Option<[Work; 3]>,
-    /// That of the page cache, where clients use it.
+    /// Processor time of the page cache, where clients use it.
     pub(crate) copies: Option<Copies>,
 }
 
@@ -168,7 +168,7 @@ pub(super) fn measure(drive: &str, watch: &Watch) -> Result<Measured> {
     let serial = serial.min(more(0)).min(DEEP * 1_000_000);
     let per_mib = Nanos(more(1).saturating_sub(more(0)) * 1024 / 252);
     let fixed = more(0).saturating_sub(serial + per_mib.0 / 256);
-    // How far the mean is above the quickest requests, beyond what the drive's own do.
+    // Jitter of the path: how far the mean is above the quickest requests, less the same of the drive alone.
     let above = |run: &Outcome| mean(run).saturating_sub(run.clients[0].latency.quantile(QUICK));
     let jitter = above(&here[0].0).saturating_sub(above(&lab[0])).min(fixed);
     let (fixed, jitter) = (Nanos(fixed - jitter), Nanos(jitter));

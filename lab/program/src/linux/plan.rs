@@ -118,7 +118,7 @@ pub(super) struct Job {
     pub(super) arguments: Vec<String>,
 }
 
-/// What counts of a log of requests, in milliseconds after the client's start.
+/// The part of a log of requests that counts, in milliseconds after the client's start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Logged {
     pub(super) from: u64,
@@ -161,7 +161,7 @@ fn queue(stack: &Stack, tags: Option<u32>) -> Result<Queue, String> {
     Ok(Queue { scheduler, settings, requests: tags })
 }
 
-/// What this scenario asks of the page cache; `None` if nothing in it depends on that.
+/// The settings of the page cache for a scenario; `None` if it uses none.
 pub(super) fn page_cache(scenario: &Scenario) -> Result<Option<PageCache>, String> {
     let host = &scenario.host;
     let wbt = scenario.stack.throttles.iter().find(|throttle| throttle.row.name == WBT);
@@ -263,7 +263,7 @@ pub(super) fn plan(scenario: &Scenario) -> Result<Plan, String> {
     Ok(Plan { queue, groups, jobs, bytes })
 }
 
-/// What begins and ends with other clients.
+/// Arguments for a start after, and an end with, other clients.
 fn order(scenario: &Scenario, client: &ClientSpec) -> Result<Vec<String>, String> {
     let Some(step) = client.step else { return Ok(Vec::new()) };
     let mut all = Vec::new();
@@ -311,7 +311,7 @@ fn places(clients: &[ClientSpec]) -> (Vec<(u64, u64)>, u64) {
     (places, at)
 }
 
-/// What fio cannot do of what this client does.
+/// Refuses what fio cannot do of a client's job.
 fn check(client: &ClientSpec) -> Result<(), String> {
     let job = &client.job;
     let leaves = match job.calls.turn {
@@ -341,7 +341,7 @@ fn check(client: &ClientSpec) -> Result<(), String> {
 
 /// fio's arguments that are the same for all.
 const FIXED: &[&str] = &["--time_based", "--norandommap", "--invalidate=1", "--fallocate=none"];
-/// Those of clients whose requests are logged. A log that never has to grow delays no request.
+/// fio's arguments for clients whose requests are logged. A log that never has to grow delays no request.
 const LOG: &[&str] =
     &["--per_job_logs=0", "--log_entries=1048576", "--disable_slat=1", "--disable_lat=1"];
 

@@ -19,7 +19,7 @@ use iofair_cli::output::say;
 /// Bytes beside the clients' files on an emulated volume.
 const SLACK: u64 = 1 << 20;
 
-/// Where the data is.
+/// The device with the clients' files.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// A drive profile, emulated.
@@ -50,7 +50,7 @@ pub(super) struct Site {
     pub(super) groups: Groups,
 }
 
-/// What a run on this target needs that is not there.
+/// Refuses a run on this target if something that it needs is missing.
 pub(super) fn check(target: &Target) -> Result<()> {
     let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !root {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-/// What a thread does.
+/// The role of a thread in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Client,
@@ -41,7 +41,7 @@ pub(super) struct Usage {
 }
 
 impl Snapshot {
-    /// Of all threads now; none where the kernel does not count (`CONFIG_SCHED_INFO`).
+    /// Processor time of all threads up to now; none where the kernel does not count it (`CONFIG_SCHED_INFO`).
     pub(super) fn now() -> Self {
         let mut all = BTreeMap::new();
         for process in entries("/proc") {

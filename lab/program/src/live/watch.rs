@@ -68,7 +68,7 @@ fn tries(before: &Disturbed) -> u64 {
 }
 
 impl Watch {
-    /// Says how long it will take. Signals are taken from now on, so no thread may run that is not its own.
+    /// Prints how long the runs will take. Blocks signals from now on, so no other thread may be running yet.
     pub(crate) fn new(experiments: &[Experiment], quiet: bool) -> Result<Self> {
         let directory = std::env::temp_dir().join(format!("iofair-live-{}", std::process::id()));
         std::fs::create_dir_all(&directory)
@@ -133,7 +133,7 @@ impl Watch {
     fn disturbed(&self) -> MutexGuard<'_, Disturbed> {
         self.disturbed.lock().expect("nobody panics while it is locked")
     }
-    /// How often that was since the last call.
+    /// How often the host disturbed runs since the last call.
     pub(crate) fn take_disturbed(&self) -> Disturbed {
         std::mem::take(&mut self.disturbed())
     }
@@ -148,7 +148,7 @@ impl Watch {
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Relaxed)
     }
-    /// How far it came, in words.
+    /// The progress in words.
     pub(crate) fn done(&self) -> String {
         format!("{} of {} runs", self.finished.load(Relaxed).saturating_sub(1), self.runs.len())
     }

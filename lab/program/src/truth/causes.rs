@@ -44,7 +44,7 @@ fn deviates(mix: &Mix<'_>) -> bool {
 }
 
 impl Causes {
-    /// Those beside the evidence in `file`, if there are any. `evidence` has the simulator's numbers.
+    /// Reads the causes beside the evidence in `file`, if there are any. `evidence` has the simulator's numbers.
     pub(crate) fn read(file: &Path, evidence: &Evidence) -> Result<Self> {
         let file = file.with_extension("causes.toml");
         if !file.exists() {

@@ -44,9 +44,9 @@ pub(crate) struct PathTimes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shared {
     pub(crate) count: u32,
-    /// Of fio.
+    /// Processor time of fio: turn, request, MiB.
     pub(crate) client_ns: [u64; 3],
-    /// Of what passes requests to the server: the loop device's worker, and the threads that read FUSE's requests.
+    /// Of the threads that pass requests to the server: the loop device's worker, and the readers of FUSE's requests.
     pub(crate) worker_ns: [u64; 3],
     /// Of the server with the drive.
     pub(crate) server_ns: [u64; 3],
@@ -62,7 +62,7 @@ impl Shared {
         let [client_ns, worker_ns, server_ns] = [client, worker, server].map(nanos);
         Self { count, client_ns, worker_ns, server_ns, note: String::new() }
     }
-    /// What a lone request takes of all processors, without what passes while it is in the drive: for turns, and otherwise.
+    /// Processor time of a lone request, without what overlaps its time in the drive: of turns, and the rest.
     fn alone(&self) -> [u64; 2] {
         let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns];
         // The server takes two turns for it.

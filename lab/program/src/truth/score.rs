@@ -107,7 +107,7 @@ impl Mix<'_> {
     pub(super) fn short(&self) -> &str {
         self.experiment.rsplit('/').next().unwrap_or(self.experiment)
     }
-    /// What the clients got together, run by run.
+    /// Total rate of the clients, run by run.
     pub(super) fn totals(&self, of: Of) -> Vec<f64> {
         let count = self.rows.iter().map(|row| of(row).rate.len()).min().unwrap_or(0);
         (0..count).map(|n| self.rows.iter().map(|row| of(row).rate[n]).sum()).collect()
@@ -129,7 +129,7 @@ impl Mix<'_> {
         }
         pairs
     }
-    /// How many of its clients have share, mean and total within the aims; and of how many.
+    /// Number of its clients with share, mean and total within the aims, and number of all.
     pub(super) fn near_rows(&self, ours: Of) -> (usize, usize) {
         let pairs = self.pairs(ours);
         if pairs.is_empty() {
@@ -143,7 +143,7 @@ impl Mix<'_> {
     }
 }
 
-/// How many pairs of this kind are near, and of how many.
+/// Number of near pairs of this kind, and of all.
 pub(super) fn count(pairs: &[Pair], kind: Kind) -> (usize, usize) {
     let own = || pairs.iter().filter(|pair| pair.kind == kind);
     (own().filter(|pair| pair.is_near()).count(), own().count())

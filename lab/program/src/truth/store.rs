@@ -12,7 +12,7 @@ use super::evidence::{Evidence, Part, Row, fingerprint};
 
 use iofair_cli::output::say;
 
-/// Whose numbers are measured.
+/// The system that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum World {
     Kernel,

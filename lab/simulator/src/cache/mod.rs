@@ -26,7 +26,7 @@ use pages::DirtyPages;
 use resident::Resident;
 use shared::SharedPages;
 
-/// What a page cache is made of.
+/// Setup of a page cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheSetup {
     /// Longest request of the flusher.
@@ -39,7 +39,7 @@ pub(crate) struct CacheSetup {
     pub(crate) pages: u64,
 }
 
-/// What a domain is made of.
+/// Setup of a domain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DomainSetup {
     /// Bytes that may be dirty before the flusher starts.
@@ -62,7 +62,7 @@ pub(crate) struct FileSetup {
     pub(crate) domain: usize,
     /// The client that its writeback is charged to.
     pub(crate) client: ClientId,
-    /// What its requests carry.
+    /// Flags of its requests.
     pub(crate) flags: Flags,
 }
 

@@ -69,7 +69,7 @@ impl Cache {
                 throttle.sent(length);
                 flusher.chunk_left = Sectors(flusher.chunk_left.0.saturating_sub(length.0));
                 let range = FileRange {
-                    // Whose bytes they are, for the count of what reached the drive.
+                    // The process that the bytes are counted for at the drive.
                     token: Token { slot: file.setup.owner, ..token },
                     client: file.setup.client,
                     operation: Operation::Write,
@@ -94,7 +94,7 @@ impl Cache {
                 let front = flusher.queue.pop_front().expect("just looked at");
                 file.queued = file.pages.count() > 0;
                 if file.queued {
-                    // What is dirty now is younger than what was just written.
+                    // Pages that are dirty now are younger than those just written.
                     file.dirty_since = engine.now;
                     flusher.queue.push_back(front);
                 }

@@ -15,7 +15,7 @@ use crate::engine::{Engine, FileRange, NewRequest};
 use crate::scenario::{Direction, Job, Step};
 use crate::sim::Token;
 
-/// What every kind of process has.
+/// State that every kind of process has.
 pub(crate) struct Base {
     pub(crate) actor: u32,
     pub(crate) client: ClientId,

@@ -30,7 +30,7 @@ enum State {
     Paused,
 }
 
-/// What a copy needs to know of its host.
+/// Settings of the host for a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopySetup {
     pub(crate) read: ReadAheadSetup,

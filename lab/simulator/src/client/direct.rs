@@ -20,7 +20,7 @@ use crate::engine::layout::{BLOCK, HOLE_COST, INDIRECT_COST};
 use crate::engine::{Engine, NewRequest};
 use crate::scenario::Direction;
 
-/// Where a slot's call is.
+/// The stage of a slot's call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// No call: the timer says when to take one up.
@@ -43,7 +43,7 @@ enum Stage {
     Syncing,
 }
 
-/// What a sync is for.
+/// The purpose of a sync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sync {
     /// The `fdatasync` after some writes.
@@ -73,7 +73,7 @@ struct Slot {
     urgent: bool,
 }
 
-/// What a process of direct calls needs to know of its host.
+/// Settings of the host for a process of direct calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DirectSetup {
     /// Longest request.

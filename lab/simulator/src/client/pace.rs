@@ -43,15 +43,15 @@ impl Rate {
         (self.epoch, self.issued) = (epoch, 0);
         self.drawn = self.drawn.map(|_| epoch);
     }
-    /// What was missed in the ramp is forgiven at its end.
-    fn forgive(&mut self, ramp_end: Instant, ready: Instant) {
+    /// At the end of the ramp, drops the backlog that built up in it.
+    fn drop_backlog(&mut self, ramp_end: Instant, ready: Instant) {
         if self.epoch < ramp_end && ready >= ramp_end {
             self.restart(ready);
         }
     }
 }
 
-/// What a pacer is made of.
+/// Setup of a pacer.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct PacerSetup {
     pub(crate) rate: Option<u64>,
@@ -139,7 +139,7 @@ impl Pacer {
     /// When the rate of a direction alone allows a call of a process that is ready at `ready`.
     pub(crate) fn due(&mut self, direction: Direction, ready: Instant) -> Instant {
         let Some(rate) = &mut self.rates[direction.index()] else { return ready };
-        rate.forgive(self.ramp_end, ready);
+        rate.drop_backlog(self.ramp_end, ready);
         ready.max(rate.due(0))
     }
     /// A call in a direction was started.
@@ -158,7 +158,7 @@ impl Pacer {
         }
         let mut start = ready;
         if let Some(rate) = &mut self.rate {
-            rate.forgive(self.ramp_end, ready);
+            rate.drop_backlog(self.ramp_end, ready);
             start = start.max(rate.due(0));
         }
         while start >= self.on_until {

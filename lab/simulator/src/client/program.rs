@@ -34,7 +34,7 @@ struct Slot {
     parts: u32,
 }
 
-/// What a process needs to know besides.
+/// Settings of a process.
 pub(crate) struct ProgrammedSetup<'a> {
     pub(crate) program: &'a dyn Program,
     /// The script of its first call.

@@ -29,7 +29,7 @@ enum State {
     Waiting,
 }
 
-/// What a reader needs to know of its host.
+/// Settings of the host for a reader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadAheadSetup {
     pub(crate) window: Sectors,

@@ -36,11 +36,11 @@ enum State {
     Waiting,
 }
 
-/// What a start-up needs to know besides.
+/// Settings of a start-up.
 #[derive(Clone, Debug)]
 pub(crate) struct StartupSetup {
     pub(crate) recording: Arc<Recording>,
-    /// As which client each thread reads.
+    /// The client of each thread.
     pub(crate) clients: Vec<ClientId>,
     /// Longest request.
     pub(crate) longest: Sectors,

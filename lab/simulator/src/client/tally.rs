@@ -1,4 +1,4 @@
-//! What a process got in the time that is measured. A call counts when it ends in that time.
+//! Calls of a process in the measured time. A call counts when it ends in that time.
 
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::{Instant, Nanos};

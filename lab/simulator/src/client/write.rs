@@ -31,7 +31,7 @@ enum State {
     Syncing,
 }
 
-/// What a writer needs to know of its host.
+/// Settings of the host for a writer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteSetup {
     pub(crate) produce_window: Nanos,

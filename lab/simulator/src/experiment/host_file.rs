@@ -108,10 +108,10 @@ impl HostFile {
 /// Times that schedulers take.
 #[derive(Clone, Copy, Deserialize, Debug)]
 pub enum SchedulerTimes {
-    /// Those of the articles' machine.
+    /// Times of the articles' machine.
     #[serde(rename = "2018")]
     Articles,
-    /// Those of the machine of reproduction/truth.md.
+    /// Times of the machine of reproduction/truth.md.
     #[serde(rename = "6.18")]
     Linux618,
     /// None.

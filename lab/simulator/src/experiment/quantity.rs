@@ -48,7 +48,7 @@ impl Units {
     }
 }
 
-/// Whose number.
+/// The subject of a quantity.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Subject {
     /// What went to and from the drive.
@@ -107,7 +107,7 @@ const METRICS: [(&str, Metric); 13] = [
 /// One number of a run.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Quantity {
-    /// Whose.
+    /// The subject.
     pub subject: Subject,
     /// Which.
     pub metric: Metric,
@@ -226,7 +226,7 @@ pub fn merged(outcome: &Outcome, wanted: impl Fn(&str) -> bool) -> Histogram {
     all
 }
 
-/// Is `process` the client `name`, or one of its numbered processes (`name.3`)?
+/// Whether `process` is the client `name` or one of its numbered processes (`name.3`).
 pub fn is_process_of(process: &str, name: &str) -> bool {
     match process.strip_prefix(name) {
         Some("") => true,

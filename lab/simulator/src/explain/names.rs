@@ -1,4 +1,4 @@
-//! What everybody is called: clients, their groups, the places where a request waits.
+//! Names of clients, their groups, and the places where a request waits.
 
 use iofair_core::controller::Controller;
 use iofair_core::id::{ClientId, GroupId};

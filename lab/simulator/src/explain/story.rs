@@ -63,7 +63,7 @@ pub struct Story {
     pub lines: Vec<Line>,
 }
 
-/// What one other client got while a request waited.
+/// Requests of another client that were served while a request waited.
 #[derive(Clone, Default, Debug)]
 struct Meanwhile {
     commands: u64,
@@ -293,7 +293,7 @@ impl Watch {
         self.waits[self.place].0 += now - self.since;
         (self.place, self.since) = (place, now);
     }
-    /// How it left the place: `released by max after 3ms`.
+    /// Leaves its place; in words: `released by max after 3ms`.
     fn left(&mut self, names: &Names, now: u64, place: usize) -> String {
         let (before, waited) = (self.place, Nanos(now - self.since));
         self.move_to(names, now, place);
@@ -407,7 +407,7 @@ fn count(many: u64, what: &str) -> String {
     format!("{many} {what}{}", if many == 1 { "" } else { "s" })
 }
 
-/// What others got, the largest first.
+/// Requests and bytes of other clients in words, the largest first.
 fn meanwhile(names: &Names, others: &BTreeMap<ClientId, Meanwhile>) -> String {
     let mut sorted: Vec<_> = others.iter().collect();
     sorted.sort_by_key(|(id, other)| (std::cmp::Reverse(other.bytes), **id));

@@ -20,7 +20,7 @@ use crate::scenario::Scenario;
 /// Events kept between two reads of the trace: more than one call of the engine makes.
 pub(super) const TRACE_EVENTS: usize = 1 << 17;
 
-/// How long the requests of one client were at one place.
+/// Waiting times of one client's requests at one place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Wait {
     /// The client, all its processes together unless one client was asked for.
@@ -76,7 +76,7 @@ pub struct Slow {
     pub waits_ns: Vec<u64>,
 }
 
-/// What a survey found.
+/// Results of a survey.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Summary {
     /// Requests submitted in the whole run: their sequences are 1 to this.
@@ -314,7 +314,7 @@ impl Survey {
         }
     }
 
-    /// What was found.
+    /// The results.
     pub fn finish(mut self) -> Summary {
         for index in 0..self.travels.len() {
             if self.travels[index].is_some() {

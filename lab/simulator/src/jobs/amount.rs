@@ -1,4 +1,4 @@
-//! How much a job does, as fio 3.33 counts it: `size`, `io_size`, `loops` and blocks that do not divide them.
+//! Amount of a job's I/O, as fio 3.33 counts it: `size`, `io_size`, `loops` and blocks that do not divide them.
 //!
 //! A pass through the file has as many whole blocks as fit. `io_size` ends a job with the call that reaches it, in the middle of a
 //! pass; at the end of a pass, a further one begins only if a block is left to do. Random calls that may come to a place again,
@@ -10,7 +10,7 @@ use iofair_config::fio::{Direction, Settings, Size};
 
 use super::target::Region;
 
-/// How much a job does.
+/// Amount of a job's I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Amount {
     pub(super) bytes: u64,
@@ -18,7 +18,7 @@ pub(super) struct Amount {
     pub(super) last_is_whole: bool,
 }
 
-/// What a job does with calls in these directions on a range; `None`: more than can be counted.
+/// Amount of a job with calls in these directions on a range; `None`: more than can be counted.
 pub(super) fn total(settings: &Settings, used: [bool; 3], region: &Region) -> Option<Amount> {
     let size = region.size.bytes();
     let used = settings.blocks.iter().zip(used).filter(|(_, used)| *used);

@@ -1,8 +1,8 @@
-//! What reports say of jobs.
+//! Facts about jobs for reports.
 
 use iofair_core::time::Nanos;
 
-/// What reports say of a job file besides its numbers.
+/// Facts about a job file for reports, besides its numbers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Jobs {
     /// Options of `[global]`.
@@ -11,7 +11,7 @@ pub struct Jobs {
     pub jobs: Vec<JobInfo>,
 }
 
-/// What reports say of a job.
+/// Facts about a job for reports.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobInfo {
     /// As the file has it; two jobs may have the same name.

@@ -34,7 +34,7 @@ pub const DRIVE: &str = "plextor-px256m5s";
 pub const STACK: &str = "promise";
 /// A run of jobs of which one has no `runtime` ends here at the latest.
 pub const TIME_MAX: Nanos = Nanos::from_secs(3600);
-/// How long calls in flight at the end are waited for.
+/// Longest wait for calls in flight at the end.
 const DRAIN_MAX: Nanos = Nanos::from_secs(10);
 /// The interval of logs unless a job has `log_avg_msec`.
 const LOG_WINDOW: Nanos = Nanos::from_secs(1);
@@ -283,7 +283,7 @@ fn check_clones(file: &JobFile) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What reports say of a job.
+/// Facts about a job for reports.
 fn info(job: &fio::Job, group: u32, depth: u32) -> JobInfo {
     let settings = &job.settings;
     JobInfo {

@@ -29,7 +29,7 @@ pub(super) struct Place {
     pub(super) seed: u64,
 }
 
-/// What a job does otherwise than its file might make believe.
+/// Notes about a job that does something else than its file suggests.
 pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
     let mut notes = Vec::new();
     if let Some((engine, nearest)) = settings.engine_note {
@@ -134,7 +134,7 @@ fn writes(settings: &Settings) -> bool {
     settings.direction != fio::Direction::Read
 }
 
-/// What the model cannot do.
+/// Refuses what the model cannot do.
 fn check(file: &JobFile, job: &FioJob, client: &ClientSpec) -> Result<(), ConfigError> {
     let (settings, calls) = (&job.settings, &client.job.calls);
     let refuse = |option: &str, message: &str| Err(file.error(job, option, message));
@@ -229,7 +229,7 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
     Ok(calls)
 }
 
-/// How much of its file a job uses.
+/// Part of its file that a job uses.
 fn reach(turn: Turn, region: &Region) -> Sectors {
     match turn {
         Turn::Gap(_) | Turn::Files(_) => region.room,

@@ -1,4 +1,4 @@
-//! What receives the requests of a run that the laboratory's engine does not.
+//! The receiver of a run's requests in place of the simulator's engine.
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::{Stack, Submission};

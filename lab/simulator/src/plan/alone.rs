@@ -1,4 +1,4 @@
-//! What loads reach with the drive to themselves, and which loads a promise covers.
+//! Rates of loads that have the drive to themselves, and the loads that a promise covers.
 
 use iofair_baselines::TABLE;
 
@@ -12,9 +12,9 @@ const REACHED_PERCENT: u64 = 97;
 /// Space for a load that has the drive to itself.
 const SPACE: u64 = 1 << 30;
 
-/// What each load reaches with the drive to itself, in bytes a second.
+/// Rate of each load with the drive to itself, in bytes a second.
 pub(super) struct Alone {
-    /// What neighbours are tried.
+    /// The neighbours that are tried.
     pub(super) tried: Vec<Neighbours>,
     /// By neighbours; and what those reach that do the second thing.
     pub(super) neighbours: Vec<[u64; 2]>,
@@ -60,7 +60,7 @@ impl Alone {
         let fastest = || rungs.clone().max_by_key(|(rate, _)| **rate);
         Load::from_keys(slowest.or_else(fastest).expect("the ladder has rungs").1)
     }
-    /// Does the promise of a group cover a load that reaches this alone?
+    /// Whether the promise of a group covers a load that reaches this rate alone.
     pub(super) fn covers(&self, alone: Option<u64>, rate: u64) -> bool {
         let counted_on = alone.unwrap_or(self.ladder[0]);
         rate.saturating_mul(100) >= counted_on.saturating_mul(REACHED_PERCENT)

@@ -32,7 +32,7 @@ pub struct Runner<'a> {
     pub is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What a run gave, or why the stack's own admission refused it.
+/// The measurements of a run, or why the stack's own admission refused it.
 pub(super) type Ran = Result<Vec<Measured>, String>;
 
 /// A drive that runs are made on.
@@ -43,7 +43,7 @@ pub(super) struct Bench<'a> {
     seed: u64,
     repeats: u32,
     made: AtomicUsize,
-    /// What neighbours are tried.
+    /// The neighbours that are tried.
     pub(super) neighbours: Vec<Neighbours>,
     /// What it reaches.
     pub(super) reaches: Attainable,

@@ -1,4 +1,4 @@
-//! How many drives the same clients need, by how they share them.
+//! Number of drives that the same clients need, by the way they share them.
 //!
 //! Clients are packed first-fit decreasing: the largest minimum first, each onto the first drive on which every promise is still
 //! kept. The simulator decides that, in the same mixes.
@@ -37,7 +37,7 @@ pub struct Approach {
     pub packing: Vec<Vec<String>>,
     /// The client whose promise is not kept on a drive of its own.
     pub impossible: Option<String>,
-    /// How often a client was not put onto a drive because admission refused it, before any run.
+    /// Number of times that admission refused a client on a drive, before any run.
     pub refused: usize,
 }
 
@@ -163,7 +163,7 @@ impl Packer<'_> {
         }
         Ok(Ok(drives))
     }
-    /// Is every promise kept if these clients share a drive?
+    /// Whether every promise is kept if these clients share a drive.
     fn is_kept(&mut self, clients: &[usize]) -> Result<bool, PlanError> {
         let mut key: Vec<String> =
             clients.iter().map(|index| self.set.class(&self.set.clients[*index])).collect();

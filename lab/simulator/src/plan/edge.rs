@@ -28,7 +28,7 @@ pub struct Edge {
     pub holds_permille: u64,
     /// The smallest factor at which one broke; `None`: none broke up to 16 times.
     pub breaks_permille: Option<u64>,
-    /// What broke there, the least kept first.
+    /// The promises broken there, the least kept first.
     pub first: Option<Breach>,
 }
 

@@ -22,9 +22,9 @@ pub struct Row {
     pub load: Option<String>,
     /// Did a person say so? Otherwise nothing is known, and the slowest is assumed.
     pub load_is_stated: bool,
-    /// What it gets at worst with that load.
+    /// Its lowest rate with that load.
     pub guaranteed: Option<Found>,
-    /// What it gets at worst with the slowest load that its minimum covers, if that is another one.
+    /// Its lowest rate with the slowest load that its minimum covers, if that is another one.
     pub slowest: Option<Found>,
     /// What 99 of 100 of its reads take at worst while it asks for little, in nanoseconds, if it has a latency.
     pub latency: Option<Found>,
@@ -45,14 +45,14 @@ pub struct Found {
     pub load: String,
     /// Bytes a second; nanoseconds for a latency.
     pub value: u64,
-    /// What the neighbours did.
+    /// Load of the neighbours.
     pub mix: String,
 }
 
 /// Whether promises are kept in some mixes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Verdict {
-    /// What is broken, the least kept first; one breach a group.
+    /// Broken promises, the least kept first; one breach a group.
     pub breaches: Vec<Breach>,
 }
 
@@ -61,7 +61,7 @@ impl Verdict {
     pub fn is_kept(&self) -> bool {
         self.breaches.is_empty()
     }
-    /// What is broken for one client is broken for each that is equal to it.
+    /// A breach for one client is one for each client that is equal to it.
     fn with_equals(self, set: &Set) -> Self {
         let equals = |breach: &Breach| -> Vec<Breach> {
             let names = set.equals(&breach.group).into_iter();
@@ -84,7 +84,7 @@ impl Verdict {
     }
 }
 
-/// What [`fit`] found.
+/// Results of [`fit`].
 pub(super) struct Fit {
     pub(super) rows: Vec<Row>,
     pub(super) worst: Verdict,
@@ -125,7 +125,7 @@ pub(super) fn fit(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Fit, Pl
     Ok(Fit { rows, worst, expected })
 }
 
-/// What each client gets with the drive to itself, under its own ceilings.
+/// Rate of each client with the drive to itself, under its own ceilings.
 fn maxima(set: &Set, bench: &Bench<'_>) -> Result<Vec<u64>, PlanError> {
     let run = |index: usize| {
         let part = set.part(&[index]);
@@ -152,7 +152,7 @@ fn group_of<'a>(ran: &'a Ran, group: &str) -> Option<&'a Measured> {
 fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row {
     let place = set.clients.iter().position(|client| client.group == group.name);
     let client = place.map(|place| &set.clients[place]);
-    // Of equal clients one was looked at.
+    // Of equal clients, one was tested.
     let class = client.map(|client| set.class(client));
     let about = |mix: &Mix, kind: Option<Kind>| match (&mix.own, &class) {
         (Some(own), Some(class)) => {
@@ -212,7 +212,7 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
     }
 }
 
-/// What a group was promised, in words.
+/// Promises to a group, in words.
 fn promised(group: &GroupSpec) -> Vec<String> {
     let contract = &group.contract;
     let bytes = contract.min.filter(|min| *min > 0).map(rate);

@@ -18,10 +18,10 @@ const REFUSED: &str =
     "contracts belong into the contract file, and the other keys of a client have no meaning here";
 const ALLOWED: &str = "group, count, job, block, buffered, depth, rate, fdatasync, on_off, think, size, program, pauses, \
                        sync_writes, metadata, interleaved, guest";
-/// What admission assumes of a client of which nothing is known.
+/// Load that admission assumes of a client of which nothing is known.
 const SLOWEST: &str = "job = 'randread'";
 
-/// What the neighbours of a client do in one worst mix.
+/// Load of a client's neighbours in one worst mix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Neighbours {
     /// A short name.
@@ -43,7 +43,8 @@ impl Neighbours {
 const READS: &str = "job = 'read'\nblock = '256KiB'\nbuffered = false\ndepth = 32";
 const WRITES: &str = "job = 'write'\nblock = '256KiB'\nbuffered = false\ndepth = 32";
 
-/// What neighbours are tried: each client of every other group does this at once, without a pause unless it says so.
+/// Neighbours that are tried: all clients of the other groups have this load at once, without a pause unless it has
+/// one.
 pub const NEIGHBOURS: &[Neighbours] = &[
     Neighbours::new("slow reads", "4 KiB random reads at depth 1", SLOWEST),
     Neighbours::new("reads", "sequential reads of 256 KiB at depth 32", READS),
@@ -92,14 +93,14 @@ pub(super) const LADDER: &[&str] = &[
     READS,
 ];
 
-/// What the clients of a group do.
+/// Load of the clients of a group.
 #[derive(Clone, Debug)]
 pub struct Load {
     /// In words.
     pub text: String,
     /// Its processes, of no group yet.
     pub(super) specs: Vec<ClientSpec>,
-    /// Is the size of the files written?
+    /// Whether the size of the files is given.
     sized: bool,
 }
 

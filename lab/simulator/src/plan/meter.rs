@@ -13,7 +13,7 @@ use crate::observe::Observer;
 /// Length of an interval that is judged.
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// What one group got in a run, groups inside it included.
+/// Measurements of one group in a run, groups inside it included.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     /// Its path.
@@ -62,7 +62,7 @@ impl Meter {
         let (groups, clients) = (Vec::new(), Vec::new());
         Self { groups, clients, from, interval, next: from, intervals: 0, by_seconds }
     }
-    /// What was measured of every group but the root.
+    /// Measurements of every group but the root.
     pub(super) fn finish(self) -> Vec<Measured> {
         let intervals = self.intervals;
         let time = self.interval * u64::from(intervals.max(1));
@@ -104,7 +104,7 @@ impl Meter {
     }
 }
 
-/// Is a rate below 95 % of what was promised?
+/// Whether a rate is below 95 % of the promise.
 fn is_short(rate: u64, promised: Option<u64>) -> bool {
     promised.is_some_and(|promised| rate.saturating_mul(100) < promised.saturating_mul(95))
 }

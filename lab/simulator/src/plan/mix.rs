@@ -77,7 +77,7 @@ pub(super) fn mixes(set: &Set, alone: &Alone) -> Vec<Mix> {
     mixes
 }
 
-/// What a client does in worst mixes.
+/// Loads of a client in worst mixes.
 fn own_loads(set: &Set, alone: &Alone, index: usize, client: &Client) -> Vec<Own> {
     let contract = set.contract(&client.group);
     let slowest = alone.slowest(contract.alone);
@@ -177,11 +177,11 @@ impl Mix {
         }
         Run { stack: set.stack.clone(), groups: set.groups.clone(), clients }
     }
-    /// Does it put a promise to the test?
+    /// Whether it tests a promise.
     pub(super) fn tests(&self) -> bool {
         !self.minimums.is_empty() || !self.latencies.is_empty()
     }
-    /// What is broken in a run of it.
+    /// Promises broken in a run of it.
     pub(super) fn breaches(&self, set: &Set, ran: &Ran) -> Vec<Breach> {
         let measured = match ran {
             Ok(measured) => measured,
@@ -211,11 +211,11 @@ impl Mix {
 pub struct Breach {
     /// The group; empty if the stack's admission refused the set.
     pub group: String,
-    /// What the neighbours did, or `expected`.
+    /// Load of the neighbours, or `expected`.
     pub mix: String,
-    /// What the client that the mix is about did; empty in the expected mix.
+    /// Load of the client that the mix tests; empty in the expected mix.
     pub load: String,
-    /// What was promised, and what the group got, in words.
+    /// The promise, and what the group got, in words.
     pub promised: String,
     /// See `promised`.
     pub got: String,

@@ -1,4 +1,4 @@
-//! What is asked of a plan, and why there is no answer.
+//! The question that a plan answers, and errors.
 
 use iofair_config::ConfigError;
 use iofair_config::contracts::Contracts;
@@ -6,14 +6,14 @@ use iofair_core::time::Nanos;
 
 use super::load::{self, Loads};
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
     /// The server's contracts.
     pub contracts: &'a Contracts,
     /// Drive profile: a name, or the path of a `.toml` file.
     pub drive: String,
-    /// What clients are expected to do.
+    /// Expected loads of clients.
     pub loads: Loads,
     /// Warm-up of each run; `None`: 1 s on flash, 5 s on disks.
     pub ramp: Option<Nanos>,
@@ -23,7 +23,7 @@ pub struct Question<'a> {
     pub seed: u64,
     /// Runs of each mix, with different seeds.
     pub repeats: u32,
-    /// What neighbours are tried in worst mixes; all are [`load::NEIGHBOURS`].
+    /// Neighbours of worst mixes; all are [`load::NEIGHBOURS`].
     pub neighbours: Vec<load::Neighbours>,
     /// Also find out how many drives the clients need?
     pub drives: bool,

@@ -26,13 +26,13 @@ pub(super) struct Client {
     pub(super) group: String,
     /// Bytes of its volumes.
     pub(super) space: u64,
-    /// What it is expected to do.
+    /// Its expected load.
     pub(super) expected: Load,
     /// Whether a person stated that load.
     pub(super) is_stated: bool,
 }
 
-/// What admission, the server's own check, says.
+/// Result of admission, the server's own check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Admission {
     /// Are the contracts admitted?
@@ -51,7 +51,7 @@ pub(super) struct Set {
     pub(super) admission: Admission,
 }
 
-/// What is promised to a group.
+/// The promises to a group.
 pub(super) fn promises(contract: &Contract) -> bool {
     contract.minimum().is_some() || contract.latency.is_some()
 }

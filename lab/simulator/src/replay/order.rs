@@ -97,7 +97,7 @@ pub(super) struct Order<S> {
     mode: Mode,
     speed: u64,
     duration: Option<Nanos>,
-    /// Of the next request that is read.
+    /// Number of the next request that is read.
     next: u64,
     /// Read, and not sent.
     held: BTreeMap<u64, (Playable, Nanos)>,

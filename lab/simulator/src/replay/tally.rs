@@ -1,4 +1,4 @@
-//! What each group got in a replay, or in the recording.
+//! Results of each group in a replay, or in the recording.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -10,7 +10,7 @@ use crate::experiment::{Experiment, Metric, Place, Quantity, Spot};
 
 /// The folder of these experiments.
 pub const PROMISES: &str = "reproduction/experiments/promise";
-/// Whom they are about.
+/// The client that the promises are for.
 pub(super) const TARGET: &str = "target";
 /// A minimum counts as kept from this part of it on.
 pub(super) const KEPT: f64 = 0.97;

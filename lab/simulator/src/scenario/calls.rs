@@ -5,7 +5,7 @@ use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 
-/// What a call does.
+/// The direction of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Direction {
     /// Reads.
@@ -33,7 +33,7 @@ impl Direction {
     }
 }
 
-/// What the calls of a job do.
+/// Directions of the calls of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Mix {
     /// As the pattern says.
@@ -81,7 +81,7 @@ pub enum Distribution {
     Zoned(Vec<(u32, u32)>),
 }
 
-/// How a sequence of calls goes on.
+/// How calls follow one another.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Turn {
     /// Each call has a place of its own.
@@ -136,7 +136,7 @@ pub struct DepthSearch {
 /// What differs from call to call, and when a job ends. The default changes nothing.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Calls {
-    /// What calls do.
+    /// Directions of calls.
     pub mix: Mix,
     /// Sizes of reads, writes and trims.
     pub sizes: [Sizes; 3],
@@ -146,7 +146,7 @@ pub struct Calls {
     pub distribution: Distribution,
     /// Places of random calls are multiples of this; `None`: of the smallest call.
     pub align: Option<Sectors>,
-    /// How they go on.
+    /// How calls follow one another in a file.
     pub turn: Turn,
     /// The job ends after this number of bytes.
     pub bytes_max: Option<u64>,
@@ -183,7 +183,7 @@ pub struct Batches {
     pub complete: u32,
 }
 
-/// What ends a job that is too slow.
+/// The least rate of a job; a slower job ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeastRate {
     /// Bytes a second of reads, writes and trims.
@@ -199,11 +199,11 @@ pub struct LeastRate {
 pub struct Urgent {
     /// Percent of the reads and of the writes.
     pub percent: [u32; 2],
-    /// Theirs.
+    /// Their priority.
     pub priority: Priority,
 }
 
-/// What a file in the page cache is for its reader.
+/// Page cache hits of a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hits {
     /// Opening the file, or beginning it anew, drops what is cached of it.

@@ -1,15 +1,15 @@
-//! What is asked of stacks, and what a scorecard says.
+//! The question that a scorecard answers, and its numbers.
 
 use iofair_core::time::Nanos;
 use serde::Serialize;
 
-/// What all others are compared with.
+/// The stack that all others are compared with.
 pub(super) const BASE: &str = "none-none";
 
 /// A minimum counts as kept from this part of it on.
 pub(super) const KEPT: f64 = 0.97;
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Names of stacks.
@@ -56,7 +56,7 @@ pub struct Scorecard {
     pub scores: Vec<Score>,
 }
 
-/// How good a number is.
+/// Grade of a number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
@@ -94,7 +94,7 @@ pub struct Shares {
     pub sum: f64,
 }
 
-/// What a minimum became beside one kind of neighbours.
+/// How well a minimum was kept beside one kind of neighbours.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Kept {
     /// The neighbours.

@@ -20,7 +20,7 @@ const LATENCY: f64 = 2.0;
 /// A reader that comes back does so after this many warm-ups.
 const BACK: u64 = 2;
 
-/// How a stack is told of the preferred reader.
+/// Terms in which a stack is given the promise to the preferred reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Terms {
     /// A minimum and a weight.
@@ -34,7 +34,7 @@ pub(super) enum Terms {
 impl Terms {
     pub(super) const ALL: [Self; 3] = [Self::Minimum, Self::Latency, Self::Low];
 
-    /// Those of a stack, by the throttles in its name.
+    /// Terms of a stack, by the throttles in its name.
     pub(super) fn for_stack(stack: &str) -> Self {
         let has_throttle = |name| stack.split(['+', '-']).any(|part| part == name);
         match (has_throttle("lat"), has_throttle("low")) {

@@ -12,7 +12,7 @@ use crate::error::RunError;
 use crate::scenario::{Change, Scenario, What};
 use crate::sim::Token;
 
-/// Whose timers these are; no process has this number.
+/// Actor of these timers; no process has this number.
 pub(super) const ACTOR: u32 = u32::MAX;
 
 /// Groups with their contracts; with the weights that keep their minimums if the stack admits them, and the drive could keep
@@ -33,7 +33,7 @@ pub(super) fn groups(
     Ok(written.map(|(name, contract)| (name.to_string(), contract.clone())).collect())
 }
 
-/// What is told to the controllers, and when.
+/// Changes for the controllers, in order of time.
 #[derive(Default)]
 pub(super) struct Changes(Vec<(Instant, Vec<(GroupId, Contract)>)>);
 

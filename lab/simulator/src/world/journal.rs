@@ -38,7 +38,7 @@ enum Stage {
     FlushAfter,
 }
 
-/// What a journal is made of.
+/// Setup of a journal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JournalSetup {
     pub(crate) actor: u32,
@@ -57,9 +57,9 @@ pub(crate) struct Journal {
     stage: Stage,
     /// Next block of the journal.
     next: u64,
-    /// Whom the present commit is for.
+    /// The processes that the present commit is for.
     served: Vec<Token>,
-    /// Who asked since it began.
+    /// The processes that asked for a commit since it began.
     waiting: Vec<Token>,
     /// Requests of the present stage in flight.
     under_way: u32,

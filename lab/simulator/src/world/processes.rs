@@ -40,7 +40,7 @@ fn reads_ahead(job: &Job) -> bool {
     job.buffered && in_order && job.pattern.is_sequential() && !job.pattern.writes()
 }
 
-/// What all processes are made of.
+/// Setup that all processes share.
 pub(super) struct ProcessFactory<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) specs: &'a [Spec<'a>],

@@ -19,13 +19,13 @@ pub(super) struct RosterSource<'a> {
 }
 
 impl RosterSource<'_> {
-    /// Who they are, and what their requests carry.
+    /// The groups with their contracts, and the members with the flags of their requests.
     pub(super) fn roster(&self, tags: u32) -> Roster {
         let controller = self.controllers.first();
         let groups = controller.groups();
         let named = groups.iter().filter(|(id, _)| *id != GroupId::ROOT);
         let named = named.map(|(_, group)| (group.name.clone(), group.contract.clone())).collect();
-        // The journal's requests bear this; everybody else is told below.
+        // The journal's requests have these flags; those of other members follow.
         let journal = Flags::SYNC.with(Flags::METADATA);
         let member = |(_, client): (ClientId, &iofair_core::group::Client)| Member {
             group: groups.group(client.group).name.clone(),
