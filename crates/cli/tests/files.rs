@@ -41,6 +41,34 @@ impl Drop for Served {
     }
 }
 
+/// Goal: no command takes the file of a volume for something else, and a pool that is not mounted is noticed however its path is
+/// spelt. Method: the file of a stopped server, for a pool and for a calibration; then a directory without it, from elsewhere.
+#[test]
+fn files_of_volumes_are_not_taken() {
+    let directory = Directory::new();
+    let here = Path::new(&directory.path("")).to_path_buf();
+    drop(Served::start(&here));
+    let image = here.join("pool/v.img");
+    let data = vec![7; 1 << 20];
+    fs::write(&image, &data).unwrap();
+    let refused = |arguments: &[&str], told: &str| {
+        let output = Command::new(PROGRAM).args(arguments).current_dir("/").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(told), "{arguments:?}: {text}");
+    };
+    let (name, profile) = (image.to_str().unwrap(), directory.path("x.toml"));
+    refused(&["pool", "create", name], "it is in a pool directory");
+    refused(&["calibrate", "--write", name, "--out", &profile], "too few");
+    assert!(fs::read(&image).unwrap() == data);
+    fs::rename(here.join("pool"), here.join("elsewhere")).unwrap();
+    fs::create_dir(here.join("pool")).unwrap();
+    fs::remove_file(directory.path("pool.iofair")).unwrap();
+    for contracts in ["contracts.toml", "./contracts.toml", "elsewhere/../contracts.toml"] {
+        let file = format!("{}/{contracts}", here.display());
+        refused(&["serve", "--check", &file], "is the right file system mounted?");
+    }
+}
+
 /// A command of a shell whose umask hides no mode; `$0` is the program.
 fn unmasked(script: &str, directory: &Path) -> Command {
     let mut shell = Command::new("sh");

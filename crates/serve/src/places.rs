@@ -10,7 +10,7 @@ mod consent;
 mod damaged;
 mod directory;
 pub(crate) mod marker;
-mod owners;
+pub(crate) mod owners;
 mod store_file;
 
 use std::collections::BTreeMap;

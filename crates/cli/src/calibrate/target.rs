@@ -80,6 +80,7 @@ impl Target {
         if write && std::fs::read_to_string(flag).is_ok_and(|flag| flag.trim() == "1") {
             return Err(Usage(format!("{name} is read-only")).into());
         }
+        check_area(device.facts().capacity.bytes())?;
         let holes = device.holes()?;
         if holes > 0 {
             if !write {
@@ -127,10 +128,7 @@ impl Target {
             return Err(Usage(message).into());
         }
         let area = size.unwrap_or(capacity) / MIB * MIB;
-        if area < SIZE_MIN {
-            let message = format!("{area} bytes are too few; allowed are 64 MiB and more");
-            return Err(Usage(message).into());
-        }
+        check_area(area)?;
         let scope = simulated_scope(facts, area);
         // Nothing is lost by writing to a model.
         Ok(match (facts.rotational, simulated.is_some()) {
@@ -226,6 +224,15 @@ fn lengthen(path: &Path, size: u64, write: bool) -> Result<()> {
     }
     let file = File::options().write(true).create(true).truncate(false).open(path);
     file.and_then(|file| file.set_len(size)).with_context(place)
+}
+
+/// Refuses an area that is too small, before anything is written.
+fn check_area(bytes: u64) -> Result<()> {
+    if bytes < SIZE_MIN {
+        let message = format!("{bytes} bytes are too few; allowed are 64 MiB and more");
+        return Err(Usage(message).into());
+    }
+    Ok(())
 }
 
 /// Writes a target once, up to `size` bytes of it, so that it has no holes.

@@ -40,13 +40,15 @@ impl Damaged {
     }
     /// What happened, and what saves the data.
     pub(crate) fn message(&self) -> String {
-        let (path, process) = (self.path.display(), std::process::id());
+        // Whoever reads this may be in another directory than the server.
+        let whole = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
+        let (path, process) = (whole.display(), std::process::id());
         let place = format!("/proc/{process}/fd/{}", self.descriptor);
         match self.damage {
             Damage::Removed => format!(
                 "{path} was removed, and its data is lost when the server ends; to keep it, let its clients close it, \
                  then `cp -p --sparse=always {place} {}`, then restart the server",
-                shell::path(&self.path)
+                shell::path(&whole)
             ),
             Damage::Moved => {
                 let now = fs::read_link(&place).unwrap_or_else(|_| place.clone().into());

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use iofair_config::contracts::Contracts;
 use iofair_config::shell;
@@ -31,9 +31,12 @@ impl Marker {
         let file = Path::new(contracts.path());
         // Contracts need not be in a file.
         let file = Some(file).filter(|file| file.is_file());
+        let behind_link = file.and_then(|file| fs::canonicalize(file).ok());
+        let behind_link =
+            behind_link.as_deref().filter(|real| Some(*real) != file.map(whole).as_deref());
         let mut notes = Vec::new();
         let pool_file = Some(pool).filter(|pool| !is_below_dev(pool));
-        for path in [pool_file, file].into_iter().flatten().filter_map(beside) {
+        for path in [pool_file, file, behind_link].into_iter().flatten().filter_map(beside) {
             let known = read(&path, pool)?;
             notes.push((path, known));
         }
@@ -83,7 +86,7 @@ impl Marker {
     }
     /// Notes which pool is there.
     pub(crate) fn write(&mut self, pool: Uuid) {
-        let text = format!("{pool} {}\n", self.pool.display());
+        let text = format!("{pool} {}\n", whole(&self.pool).display());
         let mut failed = None;
         for (path, known) in self.notes.iter_mut().filter(|(_, known)| *known != Some(pool)) {
             match replace(path, text.as_bytes()) {
@@ -91,13 +94,25 @@ impl Marker {
                 Err(error) => failed = Some(format!("{}: {error}", path.display())),
             }
         }
-        if let Some(failed) = failed.filter(|_| self.known().is_none()) {
+        if let Some(failed) = failed {
             let message = format!(
                 "{failed}; a later start cannot tell a pool that is not mounted from a new one"
             );
             log::tell("pool", &message);
         }
     }
+}
+
+/// The same place for every working directory: absolute, and without `.` and `..`.
+fn whole(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).components() {
+        match part {
+            Component::ParentDir => drop(whole.pop()),
+            part => whole.push(part),
+        }
+    }
+    whole
 }
 
 /// The note beside a file or directory; none beside one without a name.
@@ -117,7 +132,8 @@ fn read(note: &Path, pool: &Path) -> Result<Option<Uuid>, ServeError> {
         }
         Err(error) => return Err(ServeError::system(note.display().to_string())(error)),
     };
-    let parts = text.trim_end().split_once(' ');
+    // Names may end with blanks.
+    let parts = text.strip_suffix('\n').unwrap_or(&text).split_once(' ');
     let parsed = parts.and_then(|(uuid, place)| Some((Uuid::parse_str(uuid).ok()?, place)));
     let Some((uuid, place)) = parsed else {
         let message = "it does not name a pool; delete it to accept what is there";
@@ -125,6 +141,6 @@ fn read(note: &Path, pool: &Path) -> Result<Option<Uuid>, ServeError> {
     };
     // Beside a pool that was moved together with its note, the place is another one.
     let is_beside = beside(pool).is_some_and(|path| path == note);
-    let is_about = place == pool.display().to_string() || is_beside;
+    let is_about = whole(Path::new(place)) == whole(pool) || is_beside;
     Ok(is_about.then_some(uuid))
 }

@@ -23,7 +23,7 @@ use crate::reserve::{Reserve, Room, is_full};
 use crate::trial::Mode;
 
 /// The name of the list.
-const OWNERS: &str = ".iofair.json";
+pub(crate) const OWNERS: &str = ".iofair.json";
 /// The name of the file that is locked. It is never replaced, unlike the list.
 const LOCK: &str = ".iofair.lock";
 
@@ -97,11 +97,19 @@ impl Owners {
         };
         self.volumes.retain(|name, owner| !owner.deleting || is_there(name));
     }
+    /// A name is a file in the directory, and no path out of it.
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let owners: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        match owners.volumes.keys().find(|name| name.contains(['/', '\0'])) {
+            Some(name) => Err(format!("{name:?} is no name of a volume")),
+            None => Ok(owners),
+        }
+    }
     /// `None`: there is no list.
     pub(super) fn load(directory: &Path) -> Result<Option<Self>, ServeError> {
         let path = directory.join(OWNERS);
         match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            Ok(bytes) => Self::parse(&bytes).map(Some).map_err(|error| {
                 let message = format!(
                     "it cannot be understood: {error}; it is damaged, or of a later version, and without it any group \
                      gets any file again"

@@ -19,6 +19,7 @@ use crate::back::uring::Storage;
 use crate::back::uring::claim::{is_below_dev, lock_around};
 use crate::error::ServeError;
 use crate::layout::{Layout, sidecar, sync_parent};
+use crate::places::owners::OWNERS;
 use crate::trial::{Mode, Trial};
 
 /// The state of a pool.
@@ -252,6 +253,12 @@ pub struct Creation {
 /// Creates an empty pool.
 pub fn create(path: &Path, how: &Creation) -> Result<Summary, ServeError> {
     check_kind(path, how.file)?;
+    if !how.force && fs::exists(path.with_file_name(OWNERS)).unwrap_or(false) {
+        let message = format!(
+            "it is in a pool directory ({OWNERS} is its list), so it would be a file of a volume; --force makes a pool"
+        );
+        return Err(complain(path, message));
+    }
     let new = !fs::exists(path).map_err(ServeError::system(path.display().to_string()))?;
     if new {
         return create_file(path).map_err(|error| pool_error(path, error));
