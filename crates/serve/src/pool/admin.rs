@@ -253,12 +253,6 @@ pub struct Creation {
 /// Creates an empty pool.
 pub fn create(path: &Path, how: &Creation) -> Result<Summary, ServeError> {
     check_kind(path, how.file)?;
-    if !how.force && fs::exists(path.with_file_name(OWNERS)).unwrap_or(false) {
-        let message = format!(
-            "it is in a pool directory ({OWNERS} is its list), so it would be a file of a volume; --force makes a pool"
-        );
-        return Err(complain(path, message));
-    }
     let new = !fs::exists(path).map_err(ServeError::system(path.display().to_string()))?;
     if new {
         return create_file(path).map_err(|error| pool_error(path, error));
@@ -266,6 +260,12 @@ pub fn create(path: &Path, how: &Creation) -> Result<Summary, ServeError> {
     let storage = exclusive(path, &Mode::Serve)?;
     let found = medium(path, &storage)?;
     if !how.force {
+        if fs::exists(path.with_file_name(OWNERS)).unwrap_or(false) {
+            let message = format!(
+                "it is in a pool directory ({OWNERS} is its list) and may be a volume; --force makes a pool of it"
+            );
+            return Err(complain(path, message));
+        }
         refuse_used(path, &found)?;
     }
     let pool = Pool::create(found, how.blank).map_err(|error| pool_error(path, error))?;
