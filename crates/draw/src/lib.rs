@@ -1,5 +1,5 @@
 //! Drawing: SVG elements ([`Svg`]), axes ([`Scale`], [`Axis`]), plots ([`Plot`]), bar charts ([`bar_chart`]), and the frame of
-//! pages that work offline ([`page`]).
+//! pages that work offline ([`page()`]).
 //!
 //! A picture is either part of a page, whose style sheet colours it for a light or a dark theme, or a file of its own, dark on
 //! white in any theme, since other pages show it as an image. [`Look`] is what differs between them.

@@ -69,7 +69,7 @@ impl Svg {
             tip,
         );
     }
-    /// A path, such as that of [`line`].
+    /// A path, such as that of [`line()`].
     pub fn path(&mut self, path: &str, style: &str, tip: &str) {
         self.shape("path", format_args!("d=\"{path}\""), style, tip);
     }
