@@ -63,7 +63,10 @@ fn files_of_volumes_are_not_taken() {
     fs::rename(here.join("pool"), here.join("elsewhere")).unwrap();
     fs::create_dir(here.join("pool")).unwrap();
     fs::remove_file(directory.path("pool.iofair")).unwrap();
-    for contracts in ["contracts.toml", "./contracts.toml", "elsewhere/../contracts.toml"] {
+    std::os::unix::fs::symlink(&here, here.join("link")).unwrap();
+    for contracts in
+        ["contracts.toml", "./contracts.toml", "elsewhere/../contracts.toml", "link/contracts.toml"]
+    {
         let file = format!("{}/{contracts}", here.display());
         refused(&["serve", "--check", &file], "is the right file system mounted?");
     }

@@ -31,12 +31,11 @@ impl Marker {
         let file = Path::new(contracts.path());
         // Contracts need not be in a file.
         let file = Some(file).filter(|file| file.is_file());
-        let behind_link = file.and_then(|file| fs::canonicalize(file).ok());
-        let behind_link =
-            behind_link.as_deref().filter(|real| Some(*real) != file.map(whole).as_deref());
+        let link = file.filter(|file| file.is_symlink());
+        let target = link.and_then(|link| fs::canonicalize(link).ok());
         let mut notes = Vec::new();
         let pool_file = Some(pool).filter(|pool| !is_below_dev(pool));
-        for path in [pool_file, file, behind_link].into_iter().flatten().filter_map(beside) {
+        for path in [pool_file, file, target.as_deref()].into_iter().flatten().filter_map(beside) {
             let known = read(&path, pool)?;
             notes.push((path, known));
         }
@@ -94,7 +93,12 @@ impl Marker {
                 Err(error) => failed = Some(format!("{}: {error}", path.display())),
             }
         }
-        if let Some(failed) = failed {
+        // The note beside the pool may be on the file system that is not mounted later.
+        let beside_pool = beside(&self.pool);
+        let mut elsewhere =
+            self.notes.iter().filter(|(path, _)| Some(path) != beside_pool.as_ref());
+        let is_noted = elsewhere.any(|(_, known)| known.is_some());
+        if let Some(failed) = failed.filter(|_| !is_noted) {
             let message = format!(
                 "{failed}; a later start cannot tell a pool that is not mounted from a new one"
             );
@@ -113,6 +117,16 @@ fn whole(path: &Path) -> PathBuf {
         }
     }
     whole
+}
+
+/// The same place for every working directory and link that leads to it, as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    let path = whole(path);
+    let found = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
+    match found.and_then(|(above, real)| Some(real.join(path.strip_prefix(above).ok()?))) {
+        Some(real) => real,
+        None => path,
+    }
 }
 
 /// The note beside a file or directory; none beside one without a name.
@@ -141,6 +155,8 @@ fn read(note: &Path, pool: &Path) -> Result<Option<Uuid>, ServeError> {
     };
     // Beside a pool that was moved together with its note, the place is another one.
     let is_beside = beside(pool).is_some_and(|path| path == note);
-    let is_about = whole(Path::new(place)) == whole(pool) || is_beside;
+    // A link to the pool leads nowhere while its file system is not mounted.
+    let place = Path::new(place);
+    let is_about = whole(place) == whole(pool) || resolved(place) == resolved(pool) || is_beside;
     Ok(is_about.then_some(uuid))
 }
