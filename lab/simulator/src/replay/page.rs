@@ -43,7 +43,7 @@ pub fn page(
     for note in notes_text(played, notes) {
         let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(&note));
     }
-    iofair_draw::page("iofair replay", "Replay", &html)
+    iofair_draw::page("iofair-lab replay", "Replay", &html)
 }
 
 fn push_table(html: &mut String, played: &[Played]) {

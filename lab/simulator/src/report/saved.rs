@@ -270,7 +270,7 @@ impl Comparison {
             html.push_str("</tr>\n");
         }
         html.push_str("</table></div></div>\n");
-        iofair_draw::page("iofair report", "Results side by side", &html)
+        iofair_draw::page("iofair-lab report", "Results side by side", &html)
     }
 }
 

@@ -25,7 +25,7 @@ pub fn page(cards: &[Scorecard]) -> String {
         let _ = writeln!(html, "<p class=\"soft\">{}</p>", escape(meaning));
     }
     html.push_str("</div>\n");
-    iofair_draw::page("iofair compare", "Policies compared", &html)
+    iofair_draw::page("iofair-lab compare", "Policies compared", &html)
 }
 
 fn push_card(html: &mut String, card: &Scorecard) {
