@@ -6,6 +6,7 @@
 
 pub mod browser;
 pub mod directory;
+pub mod judged;
 pub mod machine;
 pub mod page;
 pub mod stacks;
