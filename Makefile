@@ -171,7 +171,8 @@ package: ## every crate as a package for a registry, in target/package, each bui
 
 deb: ## Debian packages of the program and of libiofair, in target/deb
 	@scripts/setup deb
-	CARGO_PROFILE_RELEASE_LTO=thin cargo build --release --locked -p iofair -p iofair-capi
+	CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_DEBUG=1 CARGO_PROFILE_RELEASE_STRIP=none \
+		cargo build --release --locked -p iofair -p iofair-capi
 	@scripts/deb $(IOFAIR) target/deb
 	@scripts/deb-library "$${CARGO_TARGET_DIR:-target}/release/libiofair.a" target/deb
 

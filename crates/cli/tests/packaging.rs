@@ -114,6 +114,32 @@ fn needs_lintian_the_package_keeps_debians_rules() {
     run("lintian", &["--fail-on=error,warning", root, excused, &package]);
 }
 
+/// Goal: links of packaged pages lead to what is in the package. Method: every relative link of the pages.
+#[test]
+#[ignore = "needs deb: cc, objdump, strip, pkg-config, dpkg-deb"]
+fn needs_deb_links_of_packaged_pages_lead_somewhere() {
+    let directory = Directory::new();
+    let package = package(&directory);
+    run("dpkg-deb", &["-x", &package, &directory.path("")]);
+    let documentation = directory.0.join("usr/share/doc/iofair");
+    let mut followed = 0;
+    for folder in [documentation.clone(), documentation.join("docs")] {
+        let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
+        for page in files.filter(|file| file.extension().is_some_and(|kind| kind == "md")) {
+            let text = fs::read_to_string(&page).unwrap();
+            for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
+                let place = link.0.split('#').next().unwrap();
+                if place.is_empty() || place.contains("://") {
+                    continue;
+                }
+                assert!(folder.join(place).exists(), "{}: {place}", page.display());
+                followed += 1;
+            }
+        }
+    }
+    assert!(followed > 100, "{followed} links");
+}
+
 /// What is to be typed, and what lies between, for a shell.
 fn script(page: &str) -> String {
     let mut script = String::from(include_str!("packaging/operator.sh"));
