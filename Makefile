@@ -31,7 +31,7 @@ SEEDS ?= 5000
 
 fuzz: ## the conformance suite over more seeds than in `make test`, then the targets of fuzz/ (nightly)
 	@scripts/setup demo
-	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-baselines --test conformance
+	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-policies -p iofair-baselines --test conformance
 	@scripts/fuzz
 
 # The number of cases, and the directory for experiment files of findings: make search CASES=500 KEEP=/tmp

@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::new_without_default, clippy::unwrap_used)]
 
 pub mod browser;
+pub mod conformance;
 pub mod directory;
 pub mod machine;
 pub mod page;

@@ -14,18 +14,18 @@ use iofair_core::unit::SECTOR_BYTES;
 
 use std::collections::BTreeMap;
 
-use crate::check::{Checker, Event, law};
+use super::check::{Checker, Event, law};
 
 /// Slices that a group limited as by Linux may get through at once: the one that has passed without a request, the present
 /// one, and two by which the start of a slice may lie off.
 const SLICES: u64 = 4;
 
 /// More tags than any request waits for.
-pub(crate) const TAGS: u32 = 1 << 20;
+pub(super) const TAGS: u32 = 1 << 20;
 
 /// What the last throttle of a stack promises about ceilings; `None`: nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Promise {
+pub(super) struct Promise {
     /// Time at the rate that groups without a burst and a total may get through at once.
     at_once: Nanos,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Promise {
 impl Promise {
     /// By its short name, so that one that is broken on purpose can promise it, too. Where requests wait for tags, their
     /// completions do not tell when they left the throttles.
-    pub(crate) fn made_by(stack: &Stack, tags: u32) -> Option<Self> {
+    pub(super) fn made_by(stack: &Stack, tags: u32) -> Option<Self> {
         let last = stack.throttles.last().filter(|stage| stage.row.short == "max")?;
         if tags < TAGS {
             return None;
@@ -78,7 +78,7 @@ impl Passed {
 }
 
 /// See above.
-pub(crate) struct Ceilings {
+pub(super) struct Ceilings {
     flushes: FlushRule,
     /// Longest time by which wake-ups come late, as far as that is made up for.
     late: Nanos,
@@ -89,7 +89,7 @@ pub(crate) struct Ceilings {
 }
 
 impl Ceilings {
-    pub(crate) fn new(setup: &Setup, late: Nanos) -> Self {
+    pub(super) fn new(setup: &Setup, late: Nanos) -> Self {
         let (groups, flushes) = (BTreeMap::new(), setup.flushes);
         Self { flushes, late, epochs: Vec::new(), groups, passed: Vec::new() }
     }

@@ -10,11 +10,11 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 
-use crate::random::Random;
+use super::random::Random;
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(super) enum Step {
     Submit(NewRequest),
     /// Several requests of one client, gathered in a plug.
     Plug(Vec<NewRequest>),
@@ -67,16 +67,16 @@ pub(crate) enum Step {
 
 /// A request to submit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewRequest {
-    pub(crate) client: u64,
-    pub(crate) operation: Operation,
-    pub(crate) flags: Flags,
-    pub(crate) start: Sectors,
-    pub(crate) length: Sectors,
+pub(super) struct NewRequest {
+    pub(super) client: u64,
+    pub(super) operation: Operation,
+    pub(super) flags: Flags,
+    pub(super) start: Sectors,
+    pub(super) length: Sectors,
 }
 
 /// A drive and limits of it, small ones often: that is where the corners are.
-pub(crate) fn setup(random: &mut Random) -> Setup {
+pub(super) fn setup(random: &mut Random) -> Setup {
     let facts = DriveFacts {
         rotational: random.one_in(2),
         depth: random.pick(&[1, 2, 4, 32]),
@@ -92,7 +92,7 @@ pub(crate) fn setup(random: &mut Random) -> Setup {
 }
 
 /// Draws lists of steps. Which kinds are frequent is drawn too (swarm testing, Groce et al. 2012).
-pub(crate) struct Generator<'a> {
+pub(super) struct Generator<'a> {
     random: &'a mut Random,
     setup: &'a Setup,
     weights: [u64; 13],
@@ -104,7 +104,7 @@ pub(crate) struct Generator<'a> {
 const SWITCH: usize = 10;
 
 impl<'a> Generator<'a> {
-    pub(crate) fn new(random: &'a mut Random, setup: &'a Setup) -> Self {
+    pub(super) fn new(random: &'a mut Random, setup: &'a Setup) -> Self {
         // Indexed as the match in `step`; submissions and completions always happen.
         let usual = [40, 12, 30, 25, 1, 3, 1, 2, 3, 1, 1, 40, 2];
         let mut weights = usual;
@@ -117,10 +117,10 @@ impl<'a> Generator<'a> {
     }
 
     /// The stack is changed at every tenth step or so.
-    pub(crate) fn switch_often(&mut self) {
+    pub(super) fn switch_often(&mut self) {
         self.weights[SWITCH] = self.weights.iter().sum::<u64>() / 9;
     }
-    pub(crate) fn list(&mut self, length: usize) -> Vec<Step> {
+    pub(super) fn list(&mut self, length: usize) -> Vec<Step> {
         (0..length).map(|_| self.step()).collect()
     }
 

@@ -12,24 +12,24 @@ use iofair_core::request::{Flags, Operation, Part};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use crate::ceilings::Promise;
-use crate::check::{Accepted, Checker, Event, Settled};
-use crate::operations::{NewRequest, Step};
-use crate::random::Random;
+use super::ceilings::Promise;
+use super::check::{Accepted, Checker, Event, Settled};
+use super::operations::{NewRequest, Step};
+use super::random::Random;
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub(crate) struct Case {
-    pub(crate) seed: u64,
-    pub(crate) setup: Setup,
+pub(super) struct Case {
+    pub(super) seed: u64,
+    pub(super) setup: Setup,
     /// The stack under test and those it is switched to, itself first.
-    pub(crate) stacks: Vec<Stack>,
-    pub(crate) steps: Vec<Step>,
+    pub(super) stacks: Vec<Stack>,
+    pub(super) steps: Vec<Step>,
 }
 
 /// How the owner of the engine keeps to the contract of [`Controller`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mood {
+pub(super) enum Mood {
     /// Asks when something happened and exactly at each wake-up, never else.
     Exact,
     /// Also asks twice, and early, and in between, and reads gauges and the trace.
@@ -47,19 +47,19 @@ pub(crate) enum Mood {
 
 /// What came out, to be compared.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Line {
+pub(super) enum Line {
     Sent { at: Instant, operation: Operation, start: Sectors, length: Sectors, tags: Vec<u64> },
     Completed { at: Instant, tags: Vec<u64> },
 }
 
 /// A clause of the law that was broken.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    pub(crate) clause: &'static str,
-    pub(crate) mood: Mood,
-    pub(crate) text: String,
+pub(super) struct Failure {
+    pub(super) clause: &'static str,
+    pub(super) mood: Mood,
+    pub(super) text: String,
     /// How many steps had been taken.
-    pub(crate) step: usize,
+    pub(super) step: usize,
 }
 
 /// Wake-ups that one run may serve, besides one a millisecond for this many; more is a runaway (a run of 400 steps
@@ -68,7 +68,7 @@ const WAKEUPS_MAX: u64 = 100_000;
 const PERIODS: u64 = 2_000_000;
 
 /// Runs a case; a panic counts as a broken clause.
-pub(crate) fn run(
+pub(super) fn run(
     case: &Case,
     mood: Mood,
     checkers: Vec<Box<dyn Checker>>,

@@ -12,35 +12,35 @@ use iofair_core::stats::counters::Counters;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
-use crate::ceilings::{Ceilings, Promise};
+use super::ceilings::{Ceilings, Promise};
 
 /// A submission as the engine took it in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Accepted {
-    pub(crate) tag: u64,
-    pub(crate) client: ClientId,
-    pub(crate) group: GroupId,
-    pub(crate) priority: Priority,
-    pub(crate) operation: Operation,
-    pub(crate) flags: Flags,
-    pub(crate) start: Sectors,
-    pub(crate) length: Sectors,
+pub(super) struct Accepted {
+    pub(super) tag: u64,
+    pub(super) client: ClientId,
+    pub(super) group: GroupId,
+    pub(super) priority: Priority,
+    pub(super) operation: Operation,
+    pub(super) flags: Flags,
+    pub(super) start: Sectors,
+    pub(super) length: Sectors,
 }
 
 /// The engine after its owner asked until it said "nothing".
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settled {
-    pub(crate) in_flight: u32,
-    pub(crate) pending: usize,
+pub(super) struct Settled {
+    pub(super) in_flight: u32,
+    pub(super) pending: usize,
     /// Groups there are, the root included.
-    pub(crate) groups: usize,
+    pub(super) groups: usize,
     /// The largest number of pending requests of one client.
-    pub(crate) of_one_client: Option<u32>,
-    pub(crate) next_wakeup: Option<Instant>,
+    pub(super) of_one_client: Option<u32>,
+    pub(super) next_wakeup: Option<Instant>,
 }
 
 /// What a checker sees.
-pub(crate) enum Event<'a> {
+pub(super) enum Event<'a> {
     Accepted(&'a Accepted),
     Dispatched {
         command: &'a Dispatch,
@@ -66,13 +66,13 @@ pub(crate) enum Event<'a> {
 }
 
 /// One clause of the law.
-pub(crate) trait Checker {
+pub(super) trait Checker {
     fn name(&self) -> &'static str;
     fn see(&mut self, now: Instant, event: &Event<'_>) -> Result<(), String>;
 }
 
 /// All clauses for a drive and its limits, and an owner that serves wake-ups so late.
-pub(crate) fn all(setup: &Setup, late: Nanos) -> Vec<Box<dyn Checker>> {
+pub(super) fn all(setup: &Setup, late: Nanos) -> Vec<Box<dyn Checker>> {
     vec![
         Box::new(Ledger::default()),
         Box::new(FlushOrder::default()),
@@ -84,7 +84,7 @@ pub(crate) fn all(setup: &Setup, late: Nanos) -> Vec<Box<dyn Checker>> {
     ]
 }
 
-pub(crate) fn law(holds: bool, text: impl FnOnce() -> String) -> Result<(), String> {
+pub(super) fn law(holds: bool, text: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(text()) }
 }
 
@@ -102,7 +102,7 @@ struct Open {
 /// No request lost, doubled or invented: each is sent once, whole or piece by piece in order, and completed once, when
 /// all of it was, with its own sectors and the first error of its pieces.
 #[derive(Default)]
-pub(crate) struct Ledger {
+pub(super) struct Ledger {
     /// Taken in and not yet completed.
     open: BTreeMap<u64, Open>,
 }
@@ -194,7 +194,7 @@ impl Checker for Ledger {
 
 /// A flush is sent only after the writes that its client submitted before it were completed.
 #[derive(Default)]
-pub(crate) struct FlushOrder {
+pub(super) struct FlushOrder {
     /// Unanswered writes, by client in order of submission.
     writes: BTreeMap<(ClientId, u64), ()>,
     /// Flushes by their tag: the client, and the number of its first write after.
@@ -266,7 +266,7 @@ impl Checker for FlushOrder {
 /// Only what is alike becomes one command: operation, flags, group, priority; and never what said
 /// that it must not.
 #[derive(Default)]
-pub(crate) struct Merges {
+pub(super) struct Merges {
     open: BTreeMap<u64, Accepted>,
 }
 
@@ -305,7 +305,7 @@ impl Checker for Merges {
 /// Held work with nothing in flight asks for a wake-up, a wake-up lies in the future, serving them
 /// makes progress, and an empty engine lets its owner sleep.
 #[derive(Default)]
-pub(crate) struct WakeUps {
+pub(super) struct WakeUps {
     /// Wake-ups served in a row that sent nothing though nothing was in flight.
     fruitless: u64,
     /// When the last command was sent.
@@ -352,7 +352,7 @@ impl Checker for WakeUps {
 }
 
 /// Every limit holds: the drive's depth and longest command, its end, the queue's length.
-pub(crate) struct Bounds {
+pub(super) struct Bounds {
     setup: Setup,
 }
 
@@ -381,7 +381,7 @@ impl Checker for Bounds {
 
 /// The engine's counters are what the completions add up to.
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(super) struct Counts {
     clients: BTreeMap<ClientId, ([u64; 2], [u64; 2], u64)>,
 }
 
