@@ -4,8 +4,9 @@ use iofair_baselines::TABLE;
 use iofair_core::policy::{Role, Row};
 use iofair_core::time::Nanos;
 use iofair_drive::profile;
-use iofair_simulator::experiment::Experiment;
-use iofair_simulator::{RunError, report, simulate};
+use iofair_experiments::experiment::Experiment;
+use iofair_experiments::report;
+use iofair_simulator::{RunError, simulate};
 
 use iofair_cli::output::say;
 
@@ -71,7 +72,7 @@ fn refusal(experiment: &Experiment, stack: usize) -> Option<RunError> {
 
 #[cfg(test)]
 mod tests {
-    use iofair_simulator::experiment::{Overrides, parse};
+    use iofair_experiments::experiment::{Overrides, parse};
 
     use super::*;
 

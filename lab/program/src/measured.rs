@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use iofair_simulator::experiment::{self, Experiment, Overrides, Results, Spot};
-use iofair_simulator::report::{self, Measured};
+use iofair_experiments::experiment::{self, Experiment, Overrides, Results, Spot};
+use iofair_experiments::report::{self, Measured};
 
 use crate::toml_files::collect_toml;
 use iofair_cli::failure::Usage;

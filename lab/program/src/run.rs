@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iofair_simulator::experiment::{self, Experiment, Overrides, Results, Runner};
-use iofair_simulator::report;
+use iofair_experiments::experiment::{self, Experiment, Overrides, Results, Runner};
+use iofair_experiments::report;
+use iofair_experiments::timelines;
 use iofair_simulator::scenario::Scenario;
-use iofair_simulator::timelines;
 
 use crate::changes::Changes;
 use crate::fio;

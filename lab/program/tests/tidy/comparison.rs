@@ -7,7 +7,7 @@ use std::fmt::Write;
 use iofair_baselines::TABLE;
 use iofair_core::policy::{Claim, Judgement, Role, Row};
 
-use iofair_simulator::report::{self, Measured};
+use iofair_experiments::report::{self, Measured};
 
 use crate::files::{File, all, assert_none};
 

@@ -1,8 +1,8 @@
 //! Rules about the pictures and tables of reproduction/promise.md: they are made from the tables under reproduction/evidence, which `make evidence`
 //! writes, and the page shows all of them.
 
-use iofair_simulator::experiment::{self, Experiment, Overrides};
-use iofair_simulator::report;
+use iofair_experiments::experiment::{self, Experiment, Overrides};
+use iofair_experiments::report;
 
 use crate::files::{File, all, assert_none, root};
 

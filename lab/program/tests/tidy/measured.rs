@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use iofair_baselines::TABLE as POLICIES;
 use iofair_core::params::Values;
 use iofair_core::policy::{Claim, Judgement, Row};
-use iofair_simulator::experiment::{self, Overrides, Spot};
-use iofair_simulator::report::{self, Measured};
+use iofair_experiments::experiment::{self, Overrides, Spot};
+use iofair_experiments::report::{self, Measured};
 
 use crate::evidence::{experiments, tables, with_table};
 use crate::files::{File, all, assert_none, root};
 
 const TABLE: &str = "reproduction/measured.csv";
+const JUDGEMENTS: &str = "reproduction/judgements.json";
 const PROMISE_PAGE: &str = "reproduction/promise.md";
 const UNITS: &[&str] = &["GB/s", "GiB/s", "IOPS", "KiB", "KiB/s", "MB/s", "MiB/s", "ms", "s", "us"];
 
@@ -146,6 +147,19 @@ fn every_number_named_exists() {
 #[test]
 fn the_measured_numbers_are_those_named() {
     assert_none(&not_in_step(&all(), POLICIES.policies));
+}
+
+/// Goal: `iofair list policies` prints what was measured. Method: generate its file and compare; IOFAIR_BLESS=1 writes it.
+#[test]
+fn generated_pages_of_judgements_are_fresh() {
+    let path = root().join(JUDGEMENTS);
+    let measured = measured(&all()).expect("the table is there");
+    let fresh = report::judgements(POLICIES.policies, &measured);
+    if std::env::var_os("IOFAIR_BLESS").is_some() {
+        std::fs::write(&path, &fresh).expect("it can be written");
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == fresh, "{JUDGEMENTS} is stale; run make docs");
 }
 
 /// Goal: the tables of reproduction/promise.md are fresh. Method: generate and compare; IOFAIR_BLESS=1 writes it.
