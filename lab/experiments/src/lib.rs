@@ -3,7 +3,7 @@
 //! Deterministic, as the simulator that runs them ([`iofair_simulator`]). Files import downwards only:
 //!
 //! ```text
-//! scorecard, fit                    many runs, and what they say together
+//! scorecard                         many runs, and what they say together
 //! report                            prints results
 //! experiment ─▶ jobs                makes scenarios of files and fio jobs, runs them, and judges the claims
 //! replay, explain, timelines        traces of requests; where requests waited
@@ -12,10 +12,11 @@
 
 pub mod experiment;
 pub mod explain;
-pub mod fit;
 pub mod jobs;
 pub mod ranges;
 pub mod replay;
 pub mod report;
 pub mod scorecard;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod timelines;

@@ -1,7 +1,7 @@
 //! Ranges: what a number that no measured row decides may be besides its value.
 //!
-//! `iofair-lab fit` computes them ([`crate::fit`]) and writes `profiles/machines/ranges.csv`, which is part of the program. A draw
-//! takes a value from each ([`crate::experiment::draws`]).
+//! `iofair-lab fit` computes them (`iofair_reproduction::fit`) and writes `profiles/machines/ranges.csv`, which is part of the program. A draw
+//! takes a value from each ([`crate::experiment::Numbers`]).
 
 use iofair_core::unit::{parse_bytes, parse_rate, parse_time};
 use iofair_drive::random::Random;

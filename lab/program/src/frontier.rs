@@ -5,7 +5,6 @@ use iofair_core::policy::{Role, Row};
 use iofair_core::time::Nanos;
 use iofair_drive::profile;
 use iofair_experiments::experiment::Experiment;
-use iofair_experiments::report;
 use iofair_simulator::{RunError, simulate};
 
 use iofair_cli::output::say;
@@ -38,7 +37,7 @@ pub(crate) fn admitted(experiments: &[Experiment]) -> Vec<Experiment> {
     let mut all = Vec::new();
     for experiment in experiments {
         for (index, variant) in experiment.variants.iter().enumerate() {
-            if !report::has_promise(experiment, index) {
+            if !iofair_reproduction::has_promise(experiment, index) {
                 continue;
             }
             let mut one = Experiment { variants: vec![variant.clone()], ..experiment.clone() };

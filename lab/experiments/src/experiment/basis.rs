@@ -186,8 +186,8 @@ impl Experiment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{EXAMPLE, example};
     use crate::experiment::{Overrides, parse};
+    use crate::testing::{EXAMPLE, example};
 
     fn with(keys: &str) -> Result<Experiment, ConfigError> {
         let text = EXAMPLE.replacen("basis = \"published\"", keys, 1);

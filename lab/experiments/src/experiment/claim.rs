@@ -12,7 +12,7 @@ use super::quantity::Quantity;
 /// Smallest quotient of neighbours that makes an order: a tie within the noise of a run is none.
 pub const ORDER_STEP: f64 = 1.01;
 /// Over which `rises_at` averages.
-pub(crate) const SECOND: Nanos = Nanos::from_secs(1);
+pub const SECOND: Nanos = Nanos::from_secs(1);
 
 /// Where a number is read.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -103,8 +103,8 @@ impl Sizing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::simulate;
     use crate::experiment::{Overrides, Runner, parse, run};
+    use crate::testing::simulate;
     use iofair_simulator::outcome::Outcome;
     use iofair_simulator::scenario::{Pattern, Scenario};
 

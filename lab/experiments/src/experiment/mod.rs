@@ -6,12 +6,11 @@ mod change;
 pub mod claim;
 mod contract;
 pub mod dedicated;
-pub mod draws;
 pub mod expand;
 mod expect;
 pub mod file;
 pub(crate) mod machine;
-pub(crate) mod numbers;
+pub mod numbers;
 mod origin;
 mod overrides;
 mod part;
@@ -21,7 +20,7 @@ mod resolved;
 pub mod runner;
 mod stacks;
 pub mod statistics;
-pub(crate) mod step;
+pub mod step;
 mod sweep;
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub enum Numbers {
 type OtherValue<'a> = dyn Fn(&Sourced) -> Option<String> + 'a;
 
 /// FNV-1a (Fowler, Noll and Vo), 64 bits.
-pub(super) fn hash(text: &str) -> u64 {
+pub fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }

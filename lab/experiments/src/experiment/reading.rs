@@ -117,9 +117,9 @@ impl Spot {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{all_shipped, example};
     use super::super::{Kind, Metric};
     use super::*;
+    use crate::testing::{all_shipped, example};
 
     fn read(text: &str) -> Reading {
         Reading::parse(text, "a/example").expect(text)

@@ -29,7 +29,7 @@ pub struct Results {
     /// What was run.
     pub experiment: Experiment,
     /// By variant, stack, repeat.
-    pub(crate) outcomes: Vec<Outcome>,
+    pub outcomes: Vec<Outcome>,
 }
 
 /// A run of one experiment.
@@ -182,7 +182,7 @@ impl Results {
         self.repeats(place.variant, place.stack).iter().map(time).fold(0.0, f64::max)
     }
     /// Our number for a claim.
-    pub(super) fn number(&self, claim: &Claim) -> f64 {
+    pub fn number(&self, claim: &Claim) -> f64 {
         match claim.kind {
             Kind::FallsAt => {
                 let limit = self.value(&claim.places[1]) * claim.part;

@@ -4,7 +4,7 @@
 //! never does, or there are no intervals.
 
 /// Each stretch of `width` intervals from there on has `least` on average. Stretches slide by one interval.
-pub(crate) fn rises_at(rates: &[f64], width: usize, least: f64) -> Option<usize> {
+pub fn rises_at(rates: &[f64], width: usize, least: f64) -> Option<usize> {
     let stretches = rates.windows(width.max(1));
     let count = stretches.len();
     let is_low = |stretch: &[f64]| stretch.iter().sum::<f64>() < least * stretch.len() as f64;
@@ -14,7 +14,7 @@ pub(crate) fn rises_at(rates: &[f64], width: usize, least: f64) -> Option<usize>
 }
 
 /// Each interval from there on differs from the mean of all these by `part` of it at most.
-pub(crate) fn settles_at(rates: &[f64], part: f64) -> Option<usize> {
+pub fn settles_at(rates: &[f64], part: f64) -> Option<usize> {
     let is_steady = |from: &usize| {
         let rest = &rates[*from..];
         let mean = rest.iter().sum::<f64>() / rest.len() as f64;

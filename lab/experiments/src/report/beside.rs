@@ -418,8 +418,8 @@ fn section(text: &mut String, beside: &Beside) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::simulate;
     use crate::experiment::{Overrides, Runner, parse, run};
+    use crate::testing::simulate;
     use iofair_simulator::outcome::Outcome;
     use iofair_simulator::scenario::Scenario;
 

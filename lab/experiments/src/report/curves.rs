@@ -102,9 +102,9 @@ impl Chart<'_> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::experiment::tests::{EXAMPLE, results};
     use crate::experiment::{Overrides, parse};
     use crate::report::summarize;
+    use crate::testing::{EXAMPLE, results};
 
     /// The summary of a swept experiment, and its charts.
     pub(in crate::report) fn swept(sweeps: &[&str]) -> (Summary, String) {

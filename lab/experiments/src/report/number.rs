@@ -25,7 +25,7 @@ pub(super) fn published(value: f64) -> String {
 }
 
 /// An end of a band, or a number in a sentence: without zeros at its end.
-pub(crate) fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     let text = number(value);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -55,7 +55,7 @@ pub(super) fn differs_too_much(value: &Statistics) -> bool {
 }
 
 /// A band in words.
-pub(super) fn band(low: Option<f64>, high: Option<f64>) -> String {
+pub fn band(low: Option<f64>, high: Option<f64>) -> String {
     match (low, high) {
         (None, None) => String::new(),
         (Some(low), None) => format!("≥ {}", short(low)),

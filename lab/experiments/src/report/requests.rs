@@ -111,9 +111,9 @@ fn chart(title: &str, requests: &[Timeline]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{EXAMPLE, results};
     use crate::experiment::{Overrides, parse};
     use crate::report::summarize;
+    use crate::testing::{EXAMPLE, results};
     use iofair_core::time::Nanos;
 
     /// Goal: each request is a bar of its parts. Method: one that was held, waited and was served, and one that was only served.

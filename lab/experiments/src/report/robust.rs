@@ -119,7 +119,7 @@ pub fn read(text: &str) -> Result<Vec<Row>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::example;
+    use crate::testing::example;
 
     /// Goal: counts and quantiles are what they say, and survive the file. Method: a band of 9 to 11, 20 numbers.
     #[test]

@@ -285,8 +285,8 @@ fn place(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{example, results};
     use crate::report::json;
+    use crate::testing::{example, results};
 
     fn saved(name: &str) -> Saved {
         Saved::parse(name, &json(&[results(example(), 1)])).expect("we wrote it")

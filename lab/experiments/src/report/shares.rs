@@ -91,9 +91,9 @@ fn bar(promised: f64, got: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{EXAMPLE, results};
     use crate::experiment::{Overrides, parse};
     use crate::report::summarize;
+    use crate::testing::{EXAMPLE, results};
 
     /// Goal: a table says what was promised, if anything was. Method: the example, in which the clients' weights are alike; the same with
     /// a minimum that is kept and one that is not.

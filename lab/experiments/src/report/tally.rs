@@ -120,8 +120,8 @@ pub fn headline(tally: &Tally) -> String {
 mod tests {
     use super::*;
     use crate::experiment::FittedOn;
-    use crate::experiment::tests::{example, results};
     use crate::report::summarize;
+    use crate::testing::{example, results};
 
     /// Goal: a claim on a fitted run is never in the headline, nor one of another basis. Method: one claim of each basis that
     /// holds; then the same with its run listed as fitted.

@@ -3,8 +3,8 @@
 use iofair_draw::FOOT;
 
 use super::*;
-use crate::experiment::tests::{example, results};
 use crate::experiment::{Overrides, Results, parse};
+use crate::testing::{example, results};
 
 fn with_misses() -> Results {
     let mut experiment = example();
@@ -218,7 +218,7 @@ fn syncs_have_their_line() {
 fn swept_keys_are_columns() {
     let sweeps = vec!["client.reader.weight=50,100".to_owned()];
     let overrides = Overrides { sweeps, ..Overrides::default() };
-    let text = crate::experiment::tests::EXAMPLE;
+    let text = crate::testing::EXAMPLE;
     let experiment = parse("e.toml", text, &overrides).expect("a good file");
     let results = results(experiment, 1);
     let text = csv(std::slice::from_ref(&results));

@@ -22,6 +22,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("baselines", &["core", "policies"]),
     ("simulator", &["core", "policies", "draw", "drive", "config"]),
     ("experiments", &["core", "baselines", "draw", "drive", "config", "trace", "simulator"]),
+    ("reproduction", &["core", "draw", "drive", "simulator", "experiments"]),
     ("python", &["core", "drive", "baselines", "simulator", "experiments"]),
     (
         "program",
@@ -35,6 +36,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "host",
             "simulator",
             "experiments",
+            "reproduction",
             "serve",
             "trace",
             "cli",
@@ -55,8 +57,17 @@ const SERVE_ABOVE: &[&str] = &["server", "control", "disks", "blocks", "places",
 /// The one file that reads a clock.
 const CLOCK: &str = "crates/serve/src/clock.rs";
 /// Rooms whose every run is the same as the last one.
-const DETERMINISTIC: &[&str] =
-    &["core", "policies", "baselines", "draw", "drive", "simulator", "experiments", "trace"];
+const DETERMINISTIC: &[&str] = &[
+    "core",
+    "policies",
+    "baselines",
+    "draw",
+    "drive",
+    "simulator",
+    "experiments",
+    "reproduction",
+    "trace",
+];
 /// Rooms that depend on no other crate.
 const BARE: &[&str] = &["core", "policies", "baselines", "draw"];
 /// The files that write to standard output and standard error. The macros panic when that fails, and wait while nobody reads.

@@ -97,8 +97,8 @@ fn misses(text: &mut String, summary: &Summary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{example, results};
     use crate::report::summarize;
+    use crate::testing::{example, results};
 
     /// Goal: a page shows every published number, its picture and its misses, and nothing breaks a table. Method: the
     /// example's claims, one of which is given a number far from ours and a reason with a bar.

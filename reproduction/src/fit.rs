@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use iofair_drive::profile::{self, ProfileError, Sourced};
+use iofair_experiments::experiment::{self, Basis, Claim, Experiment, Numbers, Overrides, Verdict};
+use iofair_experiments::ranges::{Open, Range, SEARCHED, Unit, measure, middle};
 use iofair_simulator::machine::{self, base};
 use iofair_simulator::outcome::Outcome;
 use iofair_simulator::scenario::Scenario;
 
-use crate::experiment::draws;
-use crate::experiment::{self, Basis, Claim, Experiment, Numbers, Overrides, Verdict};
-use crate::ranges::{Open, Range, SEARCHED, Unit, measure, middle};
+use crate::draws;
 
 /// Stacks without a policy that is under test: none, or the scheduler that the kernel of 2009 had.
 const UNCONTROLLED: [&str; 3] = ["none-none", "none-noop", "none-cfq"];
@@ -238,7 +238,7 @@ fn end(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ranges;
+    use iofair_experiments::ranges;
 
     /// Goal: the ranges in the repository are those of the numbers that files have now. Method: both lists; what the ranges are
     /// is checked by a test that takes minutes (`iofair-lab fit`).
@@ -278,7 +278,7 @@ mod tests {
     /// Goal: a range ends where a row leaves its band. Method: one row about a drive that reads 4 KiB in a known time.
     #[test]
     fn rows_end_a_range() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reproduction/experiments");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
         let path = folder.join("survey-2019/alone.toml");
         let simulate = |scenario: &Scenario| {
             let mut short = scenario.clone();

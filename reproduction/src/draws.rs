@@ -1,13 +1,11 @@
-//! Draws: one run of an experiment with a seed, start offsets and open numbers of its own ([`super::Numbers`]).
+//! Draws: one run of an experiment with a seed, start offsets and open numbers of its own ([`iofair_experiments::experiment::Numbers`]).
 
 use iofair_core::time::Nanos;
 use iofair_drive::profile;
+use iofair_experiments::experiment::numbers::hash;
+use iofair_experiments::experiment::{Experiment, Results};
 use iofair_simulator::outcome::{DriveOutcome, Outcome};
 use iofair_simulator::scenario::Scenario;
-
-use super::numbers::hash;
-use super::resolved::Experiment;
-use super::runner::Results;
 
 /// The variants and stacks that claims are about.
 fn needed(experiment: &Experiment) -> Vec<(usize, usize)> {

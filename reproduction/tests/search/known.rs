@@ -6,8 +6,7 @@ use iofair_experiments::experiment::{self, Overrides, Runner, Verdict};
 use iofair_simulator::scenario::Scenario;
 
 fn files() -> Vec<PathBuf> {
-    let folder =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reproduction/experiments/search");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/search");
     let listed = std::fs::read_dir(&folder).expect("the folder is there");
     let mut files: Vec<PathBuf> =
         listed.map(|file| file.expect("it can be listed").path()).collect();

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::measured::Measured;
-use super::number::{band, short};
-use crate::experiment::{Claim, Experiment, Spot, Verdict};
+use iofair_experiments::experiment::{Claim, Experiment, Spot, Verdict};
+use iofair_experiments::report::{band, short};
+
+use crate::measured::Measured;
 
 /// The folder of these experiments.
 pub const CASES: &str = "reproduction/experiments/search";
@@ -75,8 +76,8 @@ pub fn cases_table(experiments: &[Experiment], measured: &Measured) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{EXAMPLE, results};
-    use crate::experiment::{Overrides, parse};
+    use iofair_experiments::experiment::{Overrides, parse};
+    use iofair_experiments::testing::{EXAMPLE, results};
 
     /// Goal: each case has its row, its claims and what they get; one that misses a claim is a limit. Method: the example,
     /// whose target has 10 MB/s, with a claim that holds, one that does not, and a ratio; without and with its numbers.

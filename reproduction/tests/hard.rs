@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use iofair_baselines::TABLE;
-use iofair_experiments::experiment::{self, Experiment, Overrides, Verdict, draws};
+use iofair_experiments::experiment::{self, Experiment, Overrides, Verdict};
+use iofair_reproduction::draws;
 use iofair_simulator::scenario::Scenario;
 
 /// Experiments whose hard claims are run.
@@ -42,7 +43,7 @@ const KNOWN: &[&str] = &[
 
 /// The experiment with its hard claims only.
 fn hard(name: &str, settings: &[&str]) -> Experiment {
-    let path = format!("{}/../../reproduction/experiments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/experiments/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
     let overrides = Overrides { repeats: Some(1), settings, ..Overrides::default() };
     let experiment = experiment::read(Path::new(&path), &overrides);

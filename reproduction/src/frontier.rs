@@ -6,38 +6,38 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use iofair_core::stats::histogram::Histogram;
+use iofair_experiments::experiment::quantity::{is_process_of, merged};
+use iofair_experiments::experiment::{Experiment, Metric, Quantity, Results};
+use iofair_experiments::report::short;
 use serde::{Deserialize, Serialize};
 
-use super::number::short;
-use super::promises::{KEPT, TARGET, minimum};
-use crate::experiment::quantity::{is_process_of, merged};
-use crate::experiment::{Experiment, Metric, Quantity, Results};
+use crate::promises::{KEPT, TARGET, minimum};
 
 /// Our own stack.
-pub(super) const STACK: &str = "promise";
+pub(crate) const STACK: &str = "promise";
 
 /// One line. Rates are MB/s, times milliseconds.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct Row {
-    pub(super) experiment: String,
-    pub(super) variant: String,
-    pub(super) drive: String,
-    pub(super) stack: String,
-    pub(super) seeds: u32,
-    pub(super) minimum: f64,
+pub(crate) struct Row {
+    pub(crate) experiment: String,
+    pub(crate) variant: String,
+    pub(crate) drive: String,
+    pub(crate) stack: String,
+    pub(crate) seeds: u32,
+    pub(crate) minimum: f64,
     /// Mean of the seeds, and the worst of them.
-    pub(super) rate: f64,
-    pub(super) rate_least: f64,
+    pub(crate) rate: f64,
+    pub(crate) rate_least: f64,
     /// The worst interval of each seed: their mean, and the worst of all.
-    pub(super) second: f64,
-    pub(super) second_least: f64,
+    pub(crate) second: f64,
+    pub(crate) second_least: f64,
     /// Seeds in which every interval had its minimum.
-    pub(super) seeds_kept: u32,
+    pub(crate) seeds_kept: u32,
     /// Of the calls of all seeds together; infinite if none was completed.
-    pub(super) p99: f64,
-    pub(super) p999: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
     /// Mean of the seeds.
-    pub(super) total: f64,
+    pub(crate) total: f64,
 }
 
 impl Row {
@@ -113,14 +113,14 @@ pub fn frontier_csv(results: &[Results]) -> String {
 }
 
 /// What [`frontier_csv`] wrote.
-pub(super) fn read(text: &str) -> Result<Vec<Row>, String> {
+pub(crate) fn read(text: &str) -> Result<Vec<Row>, String> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let rows: Result<_, csv::Error> = reader.deserialize().collect();
     rows.map_err(|error| error.to_string())
 }
 
 /// Lines of one workload on one drive, which follow each other.
-pub(super) fn workloads(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
+pub(crate) fn workloads(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
     let name = |row: &Row| (row.experiment.clone(), row.variant.clone(), row.drive.clone());
     rows.chunk_by(move |a, b| name(a) == name(b))
 }
@@ -247,9 +247,9 @@ pub fn seeds_table(csv: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{example, simulate};
-    use crate::experiment::{Runner, run};
     use iofair_core::time::Nanos;
+    use iofair_experiments::experiment::{Runner, run};
+    use iofair_experiments::testing::{example, simulate};
     use iofair_simulator::outcome::Interval;
     use iofair_simulator::scenario::Scenario;
 
@@ -288,7 +288,7 @@ mod tests {
     /// by hand on two drives; on the second one nothing but ours keeps it.
     #[test]
     fn the_best_of_the_others_is_named() {
-        let csv = super::super::pareto::tests::lines();
+        let csv = crate::pareto::tests::lines();
         let table = frontier_table(&csv).expect("good lines");
         assert!(
             table.contains(

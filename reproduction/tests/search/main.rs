@@ -13,7 +13,7 @@ mod known;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use iofair_experiments::report::SEARCHED;
+use iofair_reproduction::SEARCHED;
 
 use draw::Case;
 use judge::{Finding, Kind, Verdict};

@@ -1,4 +1,4 @@
-//! The numbers that the policies' own pages name (`Judgement` in their rows), and those of [`super::promises`].
+//! The numbers that the policies' own pages name (`Judgement` in their rows), and those of [`crate::promises`].
 //!
 //! A sentence there holds no number that was measured but says where it stands, in braces: `A random reader
 //! gets {target of none-none [15 readers]}.` [`spots`] finds these places, [`Measured`] is the table
@@ -8,10 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iofair_core::policy;
+use iofair_experiments::experiment::{Experiment, Reading, Results, Spot};
+use iofair_experiments::report::short;
 use serde::Serialize;
-
-use super::number::short;
-use crate::experiment::{Experiment, Reading, Results, Spot};
 
 const HEADER: [&str; 6] = ["experiment", "variant", "stack", "quantity", "value", "unit"];
 
@@ -176,7 +175,7 @@ impl Measured {
     }
 
     /// What was measured there.
-    pub(super) fn value(&self, spot: &Spot) -> Option<f64> {
+    pub(crate) fn value(&self, spot: &Spot) -> Option<f64> {
         self.lines.get(spot).map(|(value, _)| *value)
     }
 
@@ -211,7 +210,7 @@ fn with_unit(value: f64, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{example, results};
+    use iofair_experiments::testing::{example, results};
 
     fn claim(says: &'static str, shown_by: &'static str) -> policy::Claim {
         policy::Claim { says, shown_by }

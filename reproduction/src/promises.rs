@@ -4,16 +4,17 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::measured::Measured;
-use super::number::short;
-use crate::experiment::{Experiment, Metric, Place, Quantity, Spot};
+use iofair_experiments::experiment::{Experiment, Metric, Place, Quantity, Spot};
+use iofair_experiments::report::short;
+
+use crate::measured::Measured;
 
 /// The folder of these experiments.
 pub const PROMISES: &str = "reproduction/experiments/promise";
 /// The client that the promises are for.
-pub(super) const TARGET: &str = "target";
+pub(crate) const TARGET: &str = "target";
 /// A minimum counts as kept from this part of it on.
-pub(super) const KEPT: f64 = 0.97;
+pub(crate) const KEPT: f64 = 0.97;
 
 /// The four numbers of a run: the target's rate, its 99th percentile and longest call, and the drive's total.
 fn quantities() -> [Quantity; 4] {
@@ -40,7 +41,7 @@ pub fn promises_spots(experiments: &[Experiment]) -> BTreeSet<Spot> {
 }
 
 /// The target's minimum in MB/s; none where it has none.
-pub(super) fn minimum(experiment: &Experiment, variant: usize) -> Option<f64> {
+pub(crate) fn minimum(experiment: &Experiment, variant: usize) -> Option<f64> {
     let variant = &experiment.variants[variant];
     let target = variant.clients.iter().find(|client| client.name == TARGET)?;
     let group = variant.groups.iter().find(|group| group.name == target.group)?;
@@ -94,7 +95,7 @@ pub fn promises_table(experiments: &[Experiment], measured: &Measured) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{example, results};
+    use iofair_experiments::testing::{example, results};
 
     /// Goal: every run of a file has its row and its four numbers, and a minimum that is kept stands out. Method: the
     /// example, whose target has 10 MB/s in its own unit and a minimum of as much; without and with its numbers.

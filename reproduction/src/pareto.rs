@@ -2,10 +2,10 @@
 //! against what all clients get, a dot a stack.
 
 use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, fill, picture};
+use iofair_experiments::report::short;
 
-use super::frontier::{Row, STACK, read, workloads};
-use super::number::short;
-use super::steps::slug;
+use crate::frontier::{Row, STACK, read, workloads};
+use crate::steps::slug;
 
 /// A lower part of a minimum is drawn at this one.
 const PART_LEAST: f64 = 0.01;
@@ -92,13 +92,13 @@ fn dots(rows: &[Row], of: &dyn Fn(&Row) -> f64, x: &Axis, y: &Axis) -> Vec<Mark>
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::fmt::Write;
 
     use super::*;
 
     /// Four stacks on two drives: one has the largest total, one keeps the minimum on the first drive, one is beaten by both, and ours.
-    pub(in crate::report) fn lines() -> String {
+    pub(crate) fn lines() -> String {
         let mut csv = "experiment,variant,drive,stack,seeds,minimum,rate,rate_least,second,second_least,seeds_kept,\
             p99,p999,total\n"
             .to_owned();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::number::short;
+use iofair_experiments::report::short;
 
 /// The finding of the lines that say how many cases were searched.
 pub const SEARCHED: &str = "searched";

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, picture};
+use iofair_experiments::experiment::claim::SECOND;
+use iofair_experiments::experiment::{Claim, Experiment, Kind, Metric, Quantity, Results, step};
+use iofair_experiments::report::short;
 use iofair_simulator::scenario::What;
 
-use super::number::short;
-use super::promises::{TARGET, minimum};
-use crate::experiment::claim::SECOND;
-use crate::experiment::{Claim, Experiment, Kind, Metric, Quantity, Results, step};
+use crate::promises::{TARGET, minimum};
 
 /// The folder of these experiments.
 pub const STEPS: &str = "reproduction/experiments/steps";
@@ -72,7 +72,7 @@ fn read(text: &str) -> Result<BTreeMap<[String; 3], Series>, String> {
 }
 
 /// The name of a picture: of words, with `-` between them.
-pub(super) fn slug(text: &str) -> String {
+pub(crate) fn slug(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-").to_lowercase()
 }
@@ -235,8 +235,8 @@ fn draw(experiment: &Experiment, index: usize, rates: &[(&str, &Series)]) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::tests::{EXAMPLE, simulate};
-    use crate::experiment::{Overrides, Runner, parse, run};
+    use iofair_experiments::experiment::{Overrides, Runner, parse, run};
+    use iofair_experiments::testing::{EXAMPLE, simulate};
     use iofair_simulator::outcome::Interval;
     use iofair_simulator::scenario::Scenario;
 
