@@ -9,5 +9,6 @@ pub mod conformance;
 pub mod directory;
 pub mod machine;
 pub mod page;
+pub mod script;
 pub mod stacks;
 pub mod wire;

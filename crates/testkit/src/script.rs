@@ -1,5 +1,4 @@
 //! Runs a page of the documentation: what it tells an operator to type works as it is written.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::process::Command;
@@ -12,12 +11,12 @@ fn blocks(page: &str, kind: &str) -> Vec<String> {
 }
 
 /// The page's first contracts that name a drive.
-pub(crate) fn contracts(page: &str) -> String {
+pub fn contracts(page: &str) -> String {
     blocks(page, "toml").into_iter().find(|text| text.contains("\nback = ")).unwrap()
 }
 
 /// All commands of a page for a shell, and how many there are; the first one that fails ends it.
-pub(crate) fn commands_of(page: &str) -> (String, usize) {
+pub fn commands_of(page: &str) -> (String, usize) {
     let (mut script, mut commands) = (String::new(), 0);
     for line in blocks(page, "console").iter().flat_map(|block| block.lines()) {
         let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("no command: {line}"));
@@ -40,8 +39,7 @@ pub(crate) fn commands_of(page: &str) -> (String, usize) {
 
 /// Runs all commands of a page in one shell, in a directory of its own, with the page's contracts; those with
 /// `!` must fail. Returns how many there were.
-#[allow(dead_code)] // Not every test file has a page that can run on this machine itself.
-pub(crate) fn run(name: &str, page: &str) -> usize {
+pub fn run(name: &str, page: &str) -> usize {
     let directory = std::env::temp_dir().join(format!("iofair-page-{name}-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("contracts.toml"), contracts(page)).unwrap();
