@@ -2,7 +2,7 @@
 //!
 //! Each scheduler runs alone, sharing between groups if it can, and under each throttle; each throttle
 //! also above `none`, and all throttles together. A list is drawn from a seed ([`operations`]), run in
-//! five moods of the engine's owner ([`run`]), and watched from outside ([`check`]):
+//! five moods of the engine's owner ([`mod@run`]), and watched from outside ([`check`]):
 //!
 //! - *exact*: the owner asks when something happened and at each wake-up. Every clause holds, and a second
 //!   run gives the same lines.
