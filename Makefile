@@ -31,7 +31,7 @@ SEEDS ?= 5000
 
 fuzz: ## the conformance suite over more seeds than in `make test`, then the targets of fuzz/ (nightly)
 	@scripts/setup demo
-	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-baselines --test conformance
+	IOFAIR_SEEDS=$(SEEDS) cargo test --release --locked -p iofair-policies -p iofair-baselines --test conformance
 	@scripts/fuzz
 
 # The number of cases, and the directory for experiment files of findings: make search CASES=500 KEEP=/tmp
@@ -41,7 +41,7 @@ KEEP ?= target
 search: ## search random drives and workloads for what the scheduler promise breaks; writes reproduction/evidence/search.csv (1 hour)
 	@scripts/setup demo
 	IOFAIR_CASES=$(CASES) IOFAIR_KEEP="$$(realpath $(KEEP))" IOFAIR_FOUND="$(CURDIR)/reproduction/evidence/search.csv" \
-		cargo test --release --locked -p iofair-simulator --test search random -- --nocapture
+		cargo test --release --locked -p iofair-reproduction --test search random -- --nocapture
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 
 # A single tool: make sanitize ONLY=miri

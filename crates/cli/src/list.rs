@@ -1,13 +1,13 @@
 //! `iofair list`: what there is, straight from the tables that the program itself uses.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use iofair_core::params::{Kind, Values};
-use iofair_core::policy::{Claim, Named, Role, Row, Table};
+use iofair_core::policy::{Named, Role, Row, Table};
 use iofair_drive::profile;
-use iofair_simulator::report::{self, Measured};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Usage;
 use crate::output::{Output, table};
@@ -66,8 +66,14 @@ impl What {
     }
 }
 
-/// `reproduction/measured.csv`, written by `make measured`.
-const MEASURED: &str = include_str!("measured.csv");
+/// What is said of each policy, with the numbers that were measured: `reproduction/judgements.json`, which `make measured` writes.
+const JUDGEMENTS: &str = include_str!("judgements.json");
+
+#[derive(Default, Deserialize)]
+struct Judgement {
+    promises: Vec<Said>,
+    fails: Vec<Said>,
+}
 
 #[derive(Serialize)]
 struct PolicyInfo {
@@ -84,25 +90,17 @@ struct PolicyInfo {
 
 /// What a policy is said to do, the experiment that shows it ("": the rules of its manual page do), and others
 /// that its numbers are of.
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 struct Said {
     says: String,
-    shown_by: &'static str,
+    shown_by: String,
     besides: Vec<String>,
 }
 
 impl Said {
-    fn all(claims: &[Claim], measured: &Measured) -> Vec<Self> {
-        let said = |claim: &Claim| Self {
-            says: measured.fill(claim),
-            shown_by: claim.shown_by,
-            besides: report::experiments(claim).into_iter().skip(1).collect(),
-        };
-        claims.iter().map(said).collect()
-    }
     /// A line of a policy's page, with the commands that show it.
     fn line(&self, head: &str) -> String {
-        let (first, stacks) = self.shown_by.split_once(' ').unwrap_or((self.shown_by, ""));
+        let (first, stacks) = self.shown_by.split_once(' ').unwrap_or((&self.shown_by, ""));
         let mut shown = String::new();
         if !first.is_empty() {
             let command =
@@ -127,7 +125,7 @@ struct ParameterInfo {
 }
 
 impl PolicyInfo {
-    fn new(row: &Row, measured: &Measured) -> Self {
+    fn new(row: &Row, judgement: Judgement) -> Self {
         let (role, shares_between_groups) = match row.role {
             Role::Throttle => ("throttle", false),
             Role::Scheduler { groups, .. } => ("scheduler", groups),
@@ -147,9 +145,9 @@ impl PolicyInfo {
             role,
             shares_between_groups,
             summary: row.summary,
-            promises: Said::all(row.judgement.promises, measured),
+            promises: judgement.promises,
             needs: row.judgement.needs,
-            fails: Said::all(row.judgement.fails, measured),
+            fails: judgement.fails,
             parameters: parameters.collect(),
         }
     }
@@ -200,9 +198,10 @@ fn policies(names: &[String], output: &Output, known: &Table) -> Result<()> {
         [] => known.policies.to_vec(),
         names => names.iter().map(find).collect::<Result<_, _>>()?,
     };
-    let measured =
-        Measured::parse(MEASURED).map_err(|error| anyhow!("reproduction/measured.csv: {error}"))?;
-    let infos: Vec<_> = chosen.into_iter().map(|row| PolicyInfo::new(row, &measured)).collect();
+    let mut judgements: BTreeMap<String, Judgement> =
+        serde_json::from_str(JUDGEMENTS).expect("a test writes it");
+    let info = |row: &Row| PolicyInfo::new(row, judgements.remove(row.name).unwrap_or_default());
+    let infos: Vec<_> = chosen.into_iter().map(info).collect();
     output.print(&infos, || {
         if !names.is_empty() {
             return infos.iter().map(PolicyInfo::page).collect::<Vec<_>>().join("\n");

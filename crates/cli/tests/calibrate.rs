@@ -1,13 +1,13 @@
 //! `iofair calibrate`, and `docs/calibrate.md`: what the page tells its reader to type works as it is written.
 #![allow(clippy::unwrap_used)]
 
-mod script;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use iofair_testkit::script;
 
 fn scratch(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("iofair-calibrate-{name}-{}", std::process::id()));

@@ -1,10 +1,10 @@
 //! `docs/contracts.md` and the contract of the README: the files can be served, and an error is as it is shown.
 #![allow(clippy::unwrap_used)]
 
-mod script;
-
 use std::fs;
 use std::process::{Command, Output};
+
+use iofair_testkit::script;
 
 /// Goal: a newcomer's copy of the page's file works. Method: its commands, with the page's own contracts.
 #[test]

@@ -2,14 +2,13 @@
 //! client, and `iofair host` with cgroup v2. `iofair` runs in a virtual machine. `scripts/guest` makes what boots.
 #![allow(clippy::unwrap_used)]
 
-mod script;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use iofair_testkit::directory::Directory;
 use iofair_testkit::machine::{self, Kernel, Machine};
+use iofair_testkit::script;
 
 /// What every script begins with: contracts, and a function that starts a server and waits until it serves.
 const BEGIN: &str = "

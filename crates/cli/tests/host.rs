@@ -1,8 +1,6 @@
 //! `iofair host` on this machine: the page's commands, and the proof that a minimum is kept.
 #![allow(clippy::unwrap_used)]
 
-mod script;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -10,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use iofair_testkit::judged::judged;
+use iofair_testkit::script;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_iofair");
 const DRIVE: &str = "[drive]\nback = \"emulated:plextor-px256m5s\"\nstack = \"none-none\"\n\

@@ -1,9 +1,9 @@
 //! `docs/record.md`: what the page tells an operator to type works as it is written.
 #![allow(clippy::unwrap_used)]
 
-mod script;
-
 use std::fs;
+
+use iofair_testkit::script;
 
 /// Goal: every command of the page does what is said around it. Method: all of them, with the page's own contracts.
 #[test]

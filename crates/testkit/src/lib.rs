@@ -5,9 +5,11 @@
 #![allow(missing_docs, clippy::new_without_default, clippy::unwrap_used)]
 
 pub mod browser;
+pub mod conformance;
 pub mod directory;
 pub mod judged;
 pub mod machine;
 pub mod page;
+pub mod script;
 pub mod stacks;
 pub mod wire;

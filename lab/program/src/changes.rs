@@ -3,7 +3,7 @@
 use iofair_config::fio::Variables;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{self, UnitError};
-use iofair_simulator::experiment::Overrides;
+use iofair_experiments::experiment::Overrides;
 
 /// Changes of a file.
 #[derive(clap::Args)]

@@ -11,9 +11,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iofair_baselines::TABLE;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{self, UnitError};
-use iofair_simulator::experiment::Runner;
+use iofair_experiments::experiment::Runner;
+use iofair_experiments::scorecard::{self, DRIVES, Question, STACKS, Scorecard, ScorecardError};
 use iofair_simulator::scenario::Scenario;
-use iofair_simulator::scorecard::{self, DRIVES, Question, STACKS, Scorecard, ScorecardError};
 
 use iofair_cli::failure::Usage;
 use iofair_cli::interrupt;

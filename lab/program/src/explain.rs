@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
-use iofair_simulator::experiment::{self, Experiment, Overrides};
-use iofair_simulator::explain::{
+use iofair_experiments::experiment::{self, Experiment, Overrides};
+use iofair_experiments::explain::{
     Slow, Stories, Story, Summary, Survey, stories_text, summary_text,
 };
 use iofair_simulator::scenario::{Control, Scenario};

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use iofair_simulator::experiment::Results;
-use iofair_simulator::report;
+use iofair_experiments::experiment::Results;
+use iofair_experiments::report;
 
 use iofair_cli::failure::Usage;
 

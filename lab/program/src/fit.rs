@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, anyhow};
-use iofair_simulator::fit::{self, Target};
-use iofair_simulator::ranges;
+use iofair_experiments::ranges;
+use iofair_reproduction::fit::{self, Target};
 use iofair_simulator::scenario::Scenario;
 
 use iofair_cli::failure::Usage;

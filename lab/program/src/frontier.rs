@@ -4,8 +4,8 @@ use iofair_baselines::TABLE;
 use iofair_core::policy::{Role, Row};
 use iofair_core::time::Nanos;
 use iofair_drive::profile;
-use iofair_simulator::experiment::Experiment;
-use iofair_simulator::{RunError, report, simulate};
+use iofair_experiments::experiment::Experiment;
+use iofair_simulator::{RunError, simulate};
 
 use iofair_cli::output::say;
 
@@ -37,7 +37,7 @@ pub(crate) fn admitted(experiments: &[Experiment]) -> Vec<Experiment> {
     let mut all = Vec::new();
     for experiment in experiments {
         for (index, variant) in experiment.variants.iter().enumerate() {
-            if !report::has_promise(experiment, index) {
+            if !iofair_reproduction::has_promise(experiment, index) {
                 continue;
             }
             let mut one = Experiment { variants: vec![variant.clone()], ..experiment.clone() };
@@ -71,7 +71,7 @@ fn refusal(experiment: &Experiment, stack: usize) -> Option<RunError> {
 
 #[cfg(test)]
 mod tests {
-    use iofair_simulator::experiment::{Overrides, parse};
+    use iofair_experiments::experiment::{Overrides, parse};
 
     use super::*;
 

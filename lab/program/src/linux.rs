@@ -17,7 +17,7 @@ mod usage;
 use std::fs;
 
 use anyhow::{Result, anyhow};
-use iofair_simulator::experiment::{self, Experiment, Results, Runner};
+use iofair_experiments::experiment::{self, Experiment, Results, Runner};
 use iofair_simulator::outcome::Outcome;
 use iofair_simulator::scenario::Scenario;
 

@@ -8,7 +8,7 @@ use iofair_baselines::TABLE;
 use iofair_cli::failure::Usage;
 use iofair_cli::list;
 use iofair_cli::output::{Output, table};
-use iofair_simulator::experiment::file::ClientFile;
+use iofair_simulator::client_file::ClientFile;
 use serde::Serialize;
 
 use crate::toml_files::collect_toml;

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
-use iofair_simulator::experiment::{self, Experiment, Results, Runner};
-use iofair_simulator::report::{Beside, beside, beside_markdown, beside_table};
+use iofair_experiments::experiment::{self, Experiment, Results, Runner};
+use iofair_experiments::report::{Beside, beside, beside_markdown, beside_table};
 use iofair_simulator::scenario::Scenario;
 use serde::Serialize;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use iofair_simulator::experiment::{self, Experiment, Overrides, Results, Spot};
-use iofair_simulator::report::{self, Measured};
+use iofair_experiments::experiment::{self, Experiment, Overrides, Results, Spot};
+use iofair_reproduction::{self as reproduction, Measured};
 
 use crate::toml_files::collect_toml;
 use iofair_cli::failure::Usage;
@@ -22,11 +22,13 @@ fn experiments(folder: &str) -> Result<Vec<Experiment>> {
 
 /// Every number that a sentence names, and those of the tables of `reproduction/promise.md`.
 fn wanted() -> Result<BTreeSet<Spot>> {
-    let mut all = report::promises_spots(&experiments(report::PROMISES)?);
-    all.extend(report::cases_spots(&experiments(report::CASES)?));
+    let mut all = reproduction::promises_spots(&experiments(reproduction::PROMISES)?);
+    all.extend(reproduction::cases_spots(&experiments(reproduction::CASES)?));
     for row in iofair_baselines::TABLE.policies {
         for claim in row.judgement.claims() {
-            all.extend(report::spots(claim).map_err(|error| anyhow!("{}: {error}", row.name))?);
+            all.extend(
+                reproduction::spots(claim).map_err(|error| anyhow!("{}: {error}", row.name))?,
+            );
         }
     }
     Ok(all)
@@ -36,7 +38,7 @@ fn wanted() -> Result<BTreeSet<Spot>> {
 pub(crate) fn missing(run: &[Experiment]) -> Result<Vec<Experiment>> {
     let wanted = wanted()?;
     let mut missing = Vec::new();
-    for ((name, variant), stacks) in report::missing(run, &wanted) {
+    for ((name, variant), stacks) in reproduction::missing(run, &wanted) {
         let stacks = Some(stacks.into_iter().map(str::to_owned).collect());
         let file = PathBuf::from(format!("reproduction/experiments/{name}.toml"));
         let mut experiment =

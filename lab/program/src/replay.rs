@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use iofair_baselines::TABLE;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{self, UnitError};
-use iofair_simulator::replay::request::{self, Request, RequestError};
-use iofair_simulator::replay::{self, Mode};
+use iofair_experiments::replay::request::{self, Request, RequestError};
+use iofair_experiments::replay::{self, Mode};
 
 use iofair_cli::failure::Usage;
 use iofair_cli::output::{Output, check_places};

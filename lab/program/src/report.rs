@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use iofair_simulator::report::{Saved, compare};
+use iofair_experiments::report::{Saved, compare};
 
 use iofair_cli::failure::Usage;
 use iofair_cli::output::Output;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     output.print(&comparison, || comparison.text())?;
-    let differs = comparison.rows.iter().any(iofair_simulator::report::SavedRow::differs);
+    let differs = comparison.rows.iter().any(iofair_experiments::report::SavedRow::differs);
     Ok(if args.strict && differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

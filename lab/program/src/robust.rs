@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iofair_simulator::experiment::{Draw, Experiment, Numbers, Overrides, draws, read};
-use iofair_simulator::report::robust::{self, Draws, Row};
+use iofair_experiments::experiment::{Draw, Experiment, Numbers, Overrides, read};
+use iofair_experiments::report::robust::{self, Draws, Row};
+use iofair_reproduction::draws;
 use iofair_simulator::scenario::Scenario;
 use serde::{Deserialize, Serialize};
 

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iofair_simulator::experiment::{self, Experiment, Overrides, Results, Runner};
-use iofair_simulator::report;
+use iofair_experiments::experiment::{self, Experiment, Overrides, Results, Runner};
+use iofair_experiments::report;
+use iofair_experiments::timelines;
+use iofair_reproduction as reproduction;
 use iofair_simulator::scenario::Scenario;
-use iofair_simulator::timelines;
 
 use crate::changes::Changes;
 use crate::fio;
@@ -286,8 +287,8 @@ fn print(args: &Args, results: &[Results], output: &Output) -> Result<ExitCode> 
         summaries.iter_mut().for_each(|summary| summary.judge_by(&rows));
     }
     save(args.csv.as_deref(), || report::csv(results))?;
-    save(args.series.as_deref(), || report::series_csv(results))?;
-    save(args.frontier.as_deref(), || report::frontier_csv(results))?;
+    save(args.series.as_deref(), || reproduction::series_csv(results))?;
+    save(args.frontier.as_deref(), || reproduction::frontier_csv(results))?;
     save(args.html.as_deref(), || match summaries.as_slice() {
         [one] => report::page(&one.title, &summaries),
         _ => report::page("Experiments", &summaries),

@@ -9,8 +9,8 @@ use iofair_config::contracts::Contracts;
 use iofair_core::controller::Stack;
 use iofair_core::policy::DriveFacts;
 use iofair_core::unit::Sectors;
+use iofair_experiments::experiment::{self, Overrides};
 use iofair_policies::DEFAULT_STACK;
-use iofair_simulator::experiment::{self, Overrides};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -2,13 +2,11 @@
 //! agrees with its replay.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../crates/cli/tests/script/mod.rs"]
-mod script;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use iofair_testkit::script;
 use serde_json::Value as Json;
 
 fn data(name: &str) -> String {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
-use iofair_simulator::experiment::Experiment;
-use iofair_simulator::experiment::quantity::is_process_of;
+use iofair_experiments::experiment::Experiment;
+use iofair_experiments::experiment::quantity::is_process_of;
 use iofair_simulator::scenario::{
     Action, Calls, Manner, Pattern, Program, Script, Seat, SharedProgram,
 };

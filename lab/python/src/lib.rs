@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use iofair_core::policy::Table;
 use iofair_core::unit::parse_time;
-use iofair_simulator::experiment::{self, Experiment, Overrides, Results, Runner};
-use iofair_simulator::report;
+use iofair_experiments::experiment::{self, Experiment, Overrides, Results, Runner};
+use iofair_experiments::report;
 use iofair_simulator::scenario::Scenario;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

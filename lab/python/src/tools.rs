@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use iofair_core::unit::parse_time;
 use iofair_drive::profile;
+use iofair_experiments::replay::Mode;
+use iofair_experiments::replay::request::{self, Request};
 use iofair_simulator::calibration::{self, fio};
-use iofair_simulator::replay::Mode;
-use iofair_simulator::replay::request::{self, Request};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

@@ -7,7 +7,7 @@ pub(crate) mod path;
 mod processors;
 
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Completion, Submission};
+use iofair_core::controller::{Completion, Controller, Submission};
 use iofair_core::error::EngineError;
 use iofair_core::id::{ClientId, GroupId, RequestId};
 use iofair_core::priority::Priority;
@@ -15,7 +15,7 @@ use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::stripe::Geometry;
-use iofair_drive::{Command, Done};
+use iofair_drive::{Command, Done, Drive};
 
 use crate::observe::Observer;
 use crate::outcome::DriveOutcome;
@@ -41,8 +41,9 @@ pub(crate) struct FileRange {
 }
 
 /// Clock, timers, engine and drive.
-pub(crate) struct Engine<'a> {
-    pub(crate) now: Instant,
+pub struct Engine<'a> {
+    /// The time. Whoever has called [`Self::next_event`] sets it.
+    pub now: Instant,
     pub(crate) timers: Timers,
     /// Empty if the engine is outside.
     devices: Vec<Device>,
@@ -88,13 +89,19 @@ pub(crate) struct Parts<'a> {
 
 /// One request for [`Engine::submit`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewRequest {
-    pub(crate) token: Token,
-    pub(crate) client: ClientId,
-    pub(crate) operation: Operation,
-    pub(crate) flags: Flags,
-    pub(crate) start: Sectors,
-    pub(crate) length: Sectors,
+pub struct NewRequest {
+    /// Who is told of its completion.
+    pub token: Token,
+    /// Whose it is.
+    pub client: ClientId,
+    /// What it does.
+    pub operation: Operation,
+    /// Its flags.
+    pub flags: Flags,
+    /// First sector.
+    pub start: Sectors,
+    /// Its length.
+    pub length: Sectors,
 }
 
 impl<'a> Engine<'a> {
@@ -126,9 +133,27 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// One controller and its drive, without processes and files.
+    pub fn lone(
+        controller: Controller,
+        drive: Box<dyn Drive + Send>,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        Self::new(Parts {
+            devices: vec![Device::new(controller, drive)],
+            outside: None,
+            path: None,
+            geometry: None,
+            files: Vec::new(),
+            observer,
+            measured_from: Instant::ZERO,
+            interval: None,
+        })
+    }
+
     /// The time of the next event, if it is not after `limit`. Nobody may submit anything before that time, or before `limit` if there
     /// is none: a lone drive is run to its next completion.
-    pub(crate) fn next_event(&mut self, limit: Instant) -> Option<Instant> {
+    pub fn next_event(&mut self, limit: Instant) -> Option<Instant> {
         let mut at = self.timers.next().unwrap_or(Instant::MAX);
         for device in &self.devices {
             at = at.min(device.next_dispatch());
@@ -158,7 +183,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Submits a request. Returns the number of requests that it became, one for each drive.
-    pub(crate) fn submit(&mut self, ask: NewRequest) -> u32 {
+    pub fn submit(&mut self, ask: NewRequest) -> u32 {
         let NewRequest { token, client, operation, flags, start, length } = ask;
         let tag = token.pack();
         let Some(geometry) = self.geometry else {
@@ -219,7 +244,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Advances the drives to the present, and appends completions to `done`.
-    pub(crate) fn collect(&mut self, done: &mut Vec<ActorCompletion>) {
+    pub fn collect(&mut self, done: &mut Vec<ActorCompletion>) {
         let before = done.len();
         if let Some(outside) = &mut self.outside {
             outside.collect(&mut self.replies);
@@ -313,7 +338,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Dispatches commands to the drives. Without an event since the last call it does nothing.
-    pub(crate) fn pump(&mut self) {
+    pub fn pump(&mut self) {
         if let Some(outside) = &mut self.outside {
             return outside.send();
         }
@@ -368,15 +393,11 @@ impl<'a> Engine<'a> {
     }
 
     /// Adds a group to the one controller that a replay has.
-    pub(crate) fn add_group(
-        &mut self,
-        path: &str,
-        contract: &Contract,
-    ) -> Result<GroupId, EngineError> {
+    pub fn add_group(&mut self, path: &str, contract: &Contract) -> Result<GroupId, EngineError> {
         self.devices[0].controller.add_group(self.now, path, contract.clone())
     }
     /// Adds a client to the one controller that a replay has.
-    pub(crate) fn add_client(&mut self, group: GroupId) -> Result<ClientId, EngineError> {
+    pub fn add_client(&mut self, group: GroupId) -> Result<ClientId, EngineError> {
         self.devices[0].controller.add_client(self.now, group, Priority::default())
     }
 

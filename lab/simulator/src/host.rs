@@ -4,7 +4,7 @@ use iofair_config::units::{Bytes, Time};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 
-use crate::experiment::host_file::{HostFile, LayoutName, SchedulerTimes, WritebackName};
+use crate::host_file::{HostFile, LayoutName, SchedulerTimes, WritebackName};
 use crate::machine::{self, Machine};
 use crate::scenario::{Host, JournalSpec, Layout, Scheduling, Writeback};
 
@@ -57,7 +57,7 @@ fn bare() -> Host {
 }
 
 /// Sets what a file says.
-pub(crate) fn apply(host: &mut Host, file: &HostFile) {
+pub fn apply(host: &mut Host, file: &HostFile) {
     match file.layout {
         None => {}
         Some(LayoutName::Contiguous) => host.layout = Layout::Contiguous { base_permille: 0 },

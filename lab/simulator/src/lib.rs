@@ -8,41 +8,40 @@
 //! Files import downwards only (`lab/program/tests/tidy/circles.rs`). A run, from above:
 //!
 //! ```text
-//! plan, replay, explain, timelines    what is asked of runs
+//! plan                                what is asked of runs
 //! run, outside                        one run: in virtual time, or over a drive elsewhere
 //! world                               processes, cache and engine, event by event
 //! client ─▶ cache ─▶ engine           what each does next; clock, timers, controllers and drives
 //! scenario, outcome, sim              what is given, what is found, timers
 //! ```
 //!
-//! `experiment` and `jobs` make scenarios of files, `machine` and `host` their hosts; `report` prints outcomes.
+//! `processes` makes clients of the keys of a file, `machine` and `host` the host. Experiments are in `iofair-experiments`.
 #![forbid(unsafe_code)]
 
 mod cache;
 pub mod calibration;
 mod client;
+pub mod client_file;
 mod engine;
 mod error;
-pub mod experiment;
-pub mod explain;
-pub mod fit;
 pub mod host;
-pub mod jobs;
+pub mod host_file;
 pub mod machine;
+pub mod manner;
 pub mod observe;
 pub mod outcome;
 pub mod outside;
 pub mod plan;
-pub mod ranges;
+pub mod processes;
 pub mod recording;
-pub mod replay;
-pub mod report;
 mod run;
 pub mod scenario;
-pub mod scorecard;
 mod sim;
-pub mod timelines;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod world;
 
+pub use engine::{Engine, NewRequest};
 pub use error::RunError;
 pub use run::{load_drive, simulate, simulate_on, simulate_with};
+pub use sim::{ActorCompletion, Token};

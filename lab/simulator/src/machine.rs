@@ -4,15 +4,19 @@
 //! policies do otherwise than the latest, and the numbers of the host, each with its source. `base` names another machine
 //! whose numbers it has where it has none; `NAME:VARIANT` replaces some.
 
-use iofair_config::{ConfigError, Source};
+use std::collections::BTreeMap;
+
+use iofair_config::units::Scalar;
+use iofair_config::{ConfigError, Source, Spanned};
 use iofair_drive::fitted::{self, FittedOn};
 use iofair_drive::profile::{self, Sourced};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::experiment::file::ParameterFile;
-use crate::experiment::host_file::HostFile;
-use crate::experiment::numbers::base;
+use crate::host_file::HostFile;
+
+/// Policy, parameter, value.
+pub type ParameterFile = BTreeMap<Spanned<String>, BTreeMap<Spanned<String>, Spanned<Scalar>>>;
 
 /// The machines there are. The first one with a drive is the one on which the drive is by default.
 const EMBEDDED: [(&str, &str); 7] = [
@@ -49,11 +53,11 @@ pub struct Machine {
     /// Rows that chose some of them: the lists of its own file and of those that it is based on, with the files' paths.
     pub fitted_on: Vec<(String, Vec<FittedOn>)>,
     /// The same as keys of an experiment.
-    pub(crate) host: HostFile,
+    pub host: HostFile,
     /// What its policies do.
-    pub(crate) policy: ParameterFile,
+    pub policy: ParameterFile,
     /// Its file, for errors in the policies' parameters.
-    pub(crate) file: Source,
+    pub file: Source,
 }
 
 #[derive(Deserialize)]
@@ -109,6 +113,11 @@ fn of_drive(drive: &str) -> Option<&'static str> {
         table.get("drive").and_then(Value::as_str) == Some(drive)
     };
     EMBEDDED.iter().map(|(name, _)| *name).find(|name| is_its(name))
+}
+
+/// The name of a drive or machine without variant and changes.
+pub fn base(name: &str) -> &str {
+    name.split([':', '?']).next().unwrap_or(name)
 }
 
 fn table(name: &str, bases: usize) -> Option<Table> {

@@ -17,7 +17,7 @@ pub struct Outcome {
     pub trace_hash: u64,
     /// Requests that the engine completed in the whole run, ramp included.
     pub simulated_requests: u64,
-    /// Single requests, if they were kept ([`crate::timelines`]).
+    /// Single requests, if they were kept.
     pub requests: Vec<Timeline>,
 }
 

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::outcome::{ClientOutcome, DriveOutcome};
     use crate::scenario::{Job, Pattern};
-    use crate::world::tests::{Fixed, client, job, scenario};
+    use crate::testing::{Fixed, client, job, scenario};
 
     /// Completes everything 100 us later, a flush 100 us after the write before it, and remembers what was asked.
     #[derive(Default)]

@@ -11,29 +11,31 @@ use iofair_core::unit::Sectors;
 
 /// The target of a wake-up: an actor's number, and a number that the actor chose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Token {
+pub struct Token {
     /// The actor.
-    pub(crate) actor: u32,
+    pub actor: u32,
     /// Number that the actor chose.
-    pub(crate) slot: u32,
+    pub slot: u32,
 }
 
 impl Token {
     /// As the tag of a request.
-    pub(crate) fn pack(self) -> u64 {
+    pub fn pack(self) -> u64 {
         u64::from(self.actor) << 32 | u64::from(self.slot)
     }
     /// From the tag of a request.
-    pub(crate) fn unpack(tag: u64) -> Self {
+    pub fn unpack(tag: u64) -> Self {
         Self { actor: (tag >> 32) as u32, slot: tag as u32 }
     }
 }
 
 /// A completed request, for its actor.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ActorCompletion {
-    pub(crate) token: Token,
-    pub(crate) length: Sectors,
+pub struct ActorCompletion {
+    /// Whose.
+    pub token: Token,
+    /// How much of its request it is.
+    pub length: Sectors,
 }
 
 /// Timers, earliest first; equal ones in the order of their setting.

@@ -10,6 +10,7 @@ use iofair_core::policy::{Build, Context, Policy, Row};
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
+use iofair_testkit::conformance::{CONFUSED, REPEATABLE, RESTLESS};
 
 use crate::broken::row;
 
@@ -49,16 +50,16 @@ pub(crate) static CANARIES: &[(&str, &Row)] = &[
     ("wake-ups", &row("never-sleeps", |b| broken(b, How::NeverSleeps))),
     ("merges", &row("merges-anything", |b| broken(b, How::MergesAnything))),
     ("bounds", &row("merges-too-much", |b| broken(b, How::MergesTooMuch))),
-    (crate::RESTLESS, &row("counts-calls", |b| broken(b, How::CountsCalls))),
-    (crate::RESTLESS, &row("watches-the-trace", |b| broken(b, How::WatchesTheTrace))),
-    (crate::CONFUSED, &row("counts-calls", |b| broken(b, How::CountsCalls))),
-    (crate::REPEATABLE, &row("depends-on-chance", |b| broken(b, How::DependsOnChance))),
+    (RESTLESS, &row("counts-calls", |b| broken(b, How::CountsCalls))),
+    (RESTLESS, &row("watches-the-trace", |b| broken(b, How::WatchesTheTrace))),
+    (CONFUSED, &row("counts-calls", |b| broken(b, How::CountsCalls))),
+    (REPEATABLE, &row("depends-on-chance", |b| broken(b, How::DependsOnChance))),
 ];
 
 /// The same for throttles: those of the schedulers' that are as wrong above a scheduler, and some that gather requests for a
 /// while, without which a throttle has no order.
 pub(crate) fn throttles() -> impl Iterator<Item = (&'static str, &'static Row)> {
-    const ORDER: [&str; 3] = [crate::RESTLESS, crate::CONFUSED, crate::REPEATABLE];
+    const ORDER: [&str; 3] = [RESTLESS, CONFUSED, REPEATABLE];
     let alike =
         |(clause, row): &(&str, &Row)| !ORDER.contains(clause) && !row.name.starts_with("merges");
     let all = CANARIES.iter().copied().filter(alike).chain(GATHERING.iter().copied());
@@ -75,10 +76,10 @@ static CEILINGS: &[(&str, &Row)] = &[
 ];
 
 static GATHERING: &[(&str, &Row)] = &[
-    (crate::RESTLESS, &row("counts-calls", |b| gathering(b, How::CountsCalls))),
-    (crate::RESTLESS, &row("watches-the-trace", |b| gathering(b, How::WatchesTheTrace))),
-    (crate::CONFUSED, &row("counts-calls", |b| gathering(b, How::CountsCalls))),
-    (crate::REPEATABLE, &row("depends-on-chance", |b| gathering(b, How::DependsOnChance))),
+    (RESTLESS, &row("counts-calls", |b| gathering(b, How::CountsCalls))),
+    (RESTLESS, &row("watches-the-trace", |b| gathering(b, How::WatchesTheTrace))),
+    (CONFUSED, &row("counts-calls", |b| gathering(b, How::CountsCalls))),
+    (REPEATABLE, &row("depends-on-chance", |b| gathering(b, How::DependsOnChance))),
 ];
 
 fn broken(build: &Build<'_>, how: How) -> Box<dyn Policy + Send> {

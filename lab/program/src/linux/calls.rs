@@ -131,8 +131,8 @@ fn orders(job: &Job) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use iofair_simulator::experiment::Overrides;
-    use iofair_simulator::jobs;
+    use iofair_experiments::experiment::Overrides;
+    use iofair_experiments::jobs;
 
     use super::*;
 

@@ -10,7 +10,7 @@
 use anyhow::{Result, bail};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
-use iofair_simulator::experiment::{Overrides, parse};
+use iofair_experiments::experiment::{Overrides, parse};
 use iofair_simulator::scenario::Work;
 
 use super::execute::kernel;

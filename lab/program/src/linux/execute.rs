@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use iofair_core::time::{Instant, Nanos};
+use iofair_experiments::experiment::Experiment;
 use iofair_serve::Clock;
-use iofair_simulator::experiment::Experiment;
 use iofair_simulator::outcome::{ClientOutcome, DriveOutcome, Outcome};
 use iofair_simulator::scenario::Scenario;
 

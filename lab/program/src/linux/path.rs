@@ -11,7 +11,7 @@
 use anyhow::Result;
 use iofair_core::time::Nanos;
 use iofair_drive::behind::Path;
-use iofair_simulator::experiment::{Experiment, Overrides, parse};
+use iofair_experiments::experiment::{Experiment, Overrides, parse};
 use iofair_simulator::outcome::Outcome;
 use iofair_simulator::scenario::Work;
 

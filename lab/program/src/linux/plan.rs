@@ -438,7 +438,7 @@ fn jobs_seed(name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use iofair_simulator::experiment::{Overrides, parse};
+    use iofair_experiments::experiment::{Overrides, parse};
 
     use super::*;
 

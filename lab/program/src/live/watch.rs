@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Nanos;
-use iofair_simulator::experiment::Experiment;
+use iofair_experiments::experiment::Experiment;
 
 use iofair_cli::interrupt;
 use iofair_cli::output::say;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use iofair_simulator::experiment::{Experiment, Metric, Quantity, Results};
+use iofair_experiments::experiment::{Experiment, Metric, Quantity, Results};
 use serde::{Deserialize, Serialize};
 
 use super::path::PathTimes;

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use iofair_core::time::Nanos;
-use iofair_simulator::experiment::Experiment;
+use iofair_experiments::experiment::Experiment;
 use iofair_simulator::scenario::{Processors, Work};
 use serde::{Deserialize, Serialize};
 

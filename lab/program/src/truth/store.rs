@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use iofair_simulator::experiment::Experiment;
+use iofair_experiments::experiment::Experiment;
 
 use super::evidence::{Evidence, Part, Row, fingerprint};
 
@@ -123,7 +123,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use iofair_simulator::experiment::{Overrides, parse};
+    use iofair_experiments::experiment::{Overrides, parse};
 
     use super::super::evidence::Numbers;
     use super::super::path::PathTimes;

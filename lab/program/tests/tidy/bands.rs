@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use iofair_simulator::experiment::Claim;
+use iofair_experiments::experiment::Claim;
 
 use crate::evidence::experiments;
 use crate::files::{File, all, assert_none, root};

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iofair_simulator::experiment::basis::{SET_UP, is_named};
-use iofair_simulator::experiment::{Basis, Experiment, Place};
+use iofair_experiments::experiment::basis::{SET_UP, is_named};
+use iofair_experiments::experiment::{Basis, Experiment, Place};
 use toml::{Table, Value};
 
 use crate::evidence::experiments;

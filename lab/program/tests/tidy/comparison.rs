@@ -7,7 +7,7 @@ use std::fmt::Write;
 use iofair_baselines::TABLE;
 use iofair_core::policy::{Claim, Judgement, Role, Row};
 
-use iofair_simulator::report::{self, Measured};
+use iofair_reproduction::{self as reproduction, Measured};
 
 use crate::files::{File, all, assert_none};
 
@@ -50,7 +50,7 @@ pub(crate) fn list(row: &Row, measured: &Measured, links: Links) -> String {
 fn sentence(claim: &Claim, measured: &Measured, links: Links) -> String {
     let says = measured.fill(claim);
     let link = |name: &String| format!("[{name}]({}/{name}.toml)", links.experiments);
-    let mut links: Vec<String> = report::experiments(claim).iter().map(link).collect();
+    let mut links: Vec<String> = reproduction::experiments(claim).iter().map(link).collect();
     let Some(first) = links.first_mut() else { return format!("{says} *(by its rules)*") };
     if let Some((_, stacks)) = claim.shown_by.split_once(' ') {
         *first += &format!(", `{stacks}`");

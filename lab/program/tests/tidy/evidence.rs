@@ -1,8 +1,8 @@
 //! Rules about the pictures and tables of reproduction/promise.md: they are made from the tables under reproduction/evidence, which `make evidence`
 //! writes, and the page shows all of them.
 
-use iofair_simulator::experiment::{self, Experiment, Overrides};
-use iofair_simulator::report;
+use iofair_experiments::experiment::{self, Experiment, Overrides};
+use iofair_reproduction as reproduction;
 
 use crate::files::{File, all, assert_none, root};
 
@@ -23,20 +23,22 @@ fn text<'a>(files: &'a [File], path: &str) -> &'a str {
 
 /// Names and contents of all pictures that are drawn.
 fn pictures(files: &[File]) -> Result<Vec<(String, String)>, String> {
-    let steps = experiments(files, report::STEPS);
-    let mut all = report::step_pictures(&steps, text(files, "reproduction/evidence/steps.csv"))?;
-    all.extend(report::pareto_pictures(text(files, "reproduction/evidence/frontier.csv"))?);
+    let steps = experiments(files, reproduction::STEPS);
+    let mut all =
+        reproduction::step_pictures(&steps, text(files, "reproduction/evidence/steps.csv"))?;
+    all.extend(reproduction::pareto_pictures(text(files, "reproduction/evidence/frontier.csv"))?);
     Ok(all)
 }
 
 /// Tables of the page: what they stand between, and what they say.
 pub(crate) fn tables(files: &[File]) -> Result<Vec<(&'static str, String)>, String> {
-    let steps = experiments(files, report::STEPS);
-    let steps = report::steps_table(&steps, text(files, "reproduction/evidence/steps.csv"))?;
+    let steps = experiments(files, reproduction::STEPS);
+    let steps = reproduction::steps_table(&steps, text(files, "reproduction/evidence/steps.csv"))?;
     let every = text(files, "reproduction/evidence/frontier.csv");
-    let seeds = report::seeds_table(text(files, "reproduction/evidence/seeds.csv"))?;
-    let (frontier, stacks) = (report::frontier_table(every)?, report::stacks_table(every)?);
-    let found = report::found_table(text(files, "reproduction/evidence/search.csv"))?;
+    let seeds = reproduction::seeds_table(text(files, "reproduction/evidence/seeds.csv"))?;
+    let (frontier, stacks) =
+        (reproduction::frontier_table(every)?, reproduction::stacks_table(every)?);
+    let found = reproduction::found_table(text(files, "reproduction/evidence/search.csv"))?;
     Ok(vec![
         ("frontier", frontier),
         ("stacks", stacks),

@@ -8,8 +8,9 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
-/// The folders of crates.
+/// The folders of crates, and the one that is a crate.
 const GROUPS: [&str; 2] = ["crates/", "lab/"];
+const REPRODUCTION: &str = "reproduction/";
 
 impl File {
     /// A made-up file for a canary.
@@ -22,6 +23,7 @@ impl File {
     /// `crates/core/src/lib.rs`: `core` and `src/lib.rs`. The rooms are the crates of the product and of the laboratory.
     pub(crate) fn in_room(&self) -> Option<(&str, &str)> {
         let inside = GROUPS.iter().find_map(|group| self.path.strip_prefix(group));
+        let inside = inside.or_else(|| self.path.starts_with(REPRODUCTION).then_some(&self.path));
         inside?.split_once('/')
     }
     /// `crates/core/src/...`: `core`. What tests share is none.

@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use iofair_baselines::TABLE as POLICIES;
 use iofair_core::params::Values;
 use iofair_core::policy::{Claim, Judgement, Row};
-use iofair_simulator::experiment::{self, Overrides, Spot};
-use iofair_simulator::report::{self, Measured};
+use iofair_experiments::experiment::{self, Overrides, Spot};
+use iofair_reproduction::{self as reproduction, Measured};
 
 use crate::evidence::{experiments, tables, with_table};
 use crate::files::{File, all, assert_none, root};
 
 const TABLE: &str = "reproduction/measured.csv";
+const JUDGEMENTS: &str = "reproduction/judgements.json";
 const PROMISE_PAGE: &str = "reproduction/promise.md";
 const UNITS: &[&str] = &["GB/s", "GiB/s", "IOPS", "KiB", "KiB/s", "MB/s", "MiB/s", "ms", "s", "us"];
 
@@ -26,9 +27,10 @@ pub(crate) fn measured(files: &[File]) -> Result<Measured, String> {
 /// The page with the tables that `files` give.
 fn promise_page(files: &[File], page: &str) -> Option<String> {
     let measured = measured(files).ok()?;
-    let table = report::promises_table(&experiments(files, report::PROMISES), &measured);
+    let table =
+        reproduction::promises_table(&experiments(files, reproduction::PROMISES), &measured);
     let page = with_table(page, "measured", &table)?;
-    let table = report::cases_table(&experiments(files, report::CASES), &measured);
+    let table = reproduction::cases_table(&experiments(files, reproduction::CASES), &measured);
     let mut page = with_table(&page, "cases", &table)?;
     for (name, table) in tables(files).ok()? {
         page = with_table(&page, name, &table)?;
@@ -44,11 +46,11 @@ fn text<'a>(files: &'a [File], experiment: &str) -> Option<&'a str> {
 
 /// Complaints about places that a claim names and that are not there, or that its command does not show.
 fn nowhere(files: &[File], claim: &Claim) -> Vec<String> {
-    let spots = match report::spots(claim) {
+    let spots = match reproduction::spots(claim) {
         Ok(spots) => spots,
         Err(error) => return vec![error],
     };
-    let (own, asked) = report::stacks_asked(claim);
+    let (own, asked) = reproduction::stacks_asked(claim);
     let check = |spot: &Spot| {
         let text = text(files, &spot.experiment);
         let text = text.ok_or_else(|| format!("no experiment {}", spot.experiment))?;
@@ -70,9 +72,9 @@ fn not_in_step(files: &[File], rows: &[&Row]) -> Vec<String> {
     };
     let claims = rows.iter().flat_map(|row| row.judgement.claims());
     let mut wanted: BTreeSet<Spot> =
-        claims.filter_map(|claim| report::spots(claim).ok()).flatten().collect();
-    wanted.extend(report::promises_spots(&experiments(files, report::PROMISES)));
-    wanted.extend(report::cases_spots(&experiments(files, report::CASES)));
+        claims.filter_map(|claim| reproduction::spots(claim).ok()).flatten().collect();
+    wanted.extend(reproduction::promises_spots(&experiments(files, reproduction::PROMISES)));
+    wanted.extend(reproduction::cases_spots(&experiments(files, reproduction::CASES)));
     let there: BTreeSet<Spot> = measured.spots().cloned().collect();
     let name = |spot: &Spot| {
         let Spot { experiment, variant, stack, quantity } = spot;
@@ -130,7 +132,8 @@ fn typed(files: &[File], row: &Row, says: &str, experiment: &str) -> Vec<String>
 
 fn typed_in(files: &[File], row: &Row) -> Vec<String> {
     let Judgement { needs, .. } = &row.judgement;
-    let claims = row.judgement.claims().map(|claim| (claim.says, report::stacks_asked(claim).0));
+    let claims =
+        row.judgement.claims().map(|claim| (claim.says, reproduction::stacks_asked(claim).0));
     claims.chain([(*needs, "")]).flat_map(|(says, of)| typed(files, row, says, of)).collect()
 }
 
@@ -146,6 +149,19 @@ fn every_number_named_exists() {
 #[test]
 fn the_measured_numbers_are_those_named() {
     assert_none(&not_in_step(&all(), POLICIES.policies));
+}
+
+/// Goal: `iofair list policies` prints what was measured. Method: generate its file and compare; IOFAIR_BLESS=1 writes it.
+#[test]
+fn generated_pages_of_judgements_are_fresh() {
+    let path = root().join(JUDGEMENTS);
+    let measured = measured(&all()).expect("the table is there");
+    let fresh = reproduction::judgements(POLICIES.policies, &measured);
+    if std::env::var_os("IOFAIR_BLESS").is_some() {
+        std::fs::write(&path, &fresh).expect("it can be written");
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == fresh, "{JUDGEMENTS} is stale; run make docs");
 }
 
 /// Goal: the tables of reproduction/promise.md are fresh. Method: generate and compare; IOFAIR_BLESS=1 writes it.

@@ -20,8 +20,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
         &["core", "policies", "draw", "drive", "config", "host", "simulator", "serve", "trace"],
     ),
     ("baselines", &["core", "policies"]),
-    ("simulator", &["core", "policies", "baselines", "draw", "drive", "config", "trace"]),
-    ("python", &["core", "drive", "baselines", "simulator"]),
+    ("simulator", &["core", "policies", "draw", "drive", "config"]),
+    ("experiments", &["core", "baselines", "draw", "drive", "config", "trace", "simulator"]),
+    ("reproduction", &["core", "draw", "drive", "simulator", "experiments"]),
+    ("python", &["core", "drive", "baselines", "simulator", "experiments"]),
     (
         "program",
         &[
@@ -33,6 +35,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "config",
             "host",
             "simulator",
+            "experiments",
+            "reproduction",
             "serve",
             "trace",
             "cli",
@@ -53,8 +57,17 @@ const SERVE_ABOVE: &[&str] = &["server", "control", "disks", "blocks", "places",
 /// The one file that reads a clock.
 const CLOCK: &str = "crates/serve/src/clock.rs";
 /// Rooms whose every run is the same as the last one.
-const DETERMINISTIC: &[&str] =
-    &["core", "policies", "baselines", "draw", "drive", "simulator", "trace"];
+const DETERMINISTIC: &[&str] = &[
+    "core",
+    "policies",
+    "baselines",
+    "draw",
+    "drive",
+    "simulator",
+    "experiments",
+    "reproduction",
+    "trace",
+];
 /// Rooms that depend on no other crate.
 const BARE: &[&str] = &["core", "policies", "baselines", "draw"];
 /// The files that write to standard output and standard error. The macros panic when that fails, and wait while nobody reads.
@@ -68,7 +81,8 @@ fn allowed(room: &str) -> Option<&'static [&'static str]> {
 
 fn forbidden_imports(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for file in files.iter().filter(|file| !file.path.ends_with("/tests.rs")) {
+    let is_test = |file: &File| file.path.ends_with("/tests.rs") || file.path.contains("/tests/");
+    for file in files.iter().filter(|file| !is_test(file)) {
         let Some(room) = file.room_of_source() else { continue };
         let Some(allowed) = allowed(room) else {
             complaints.push(format!("{}: room {room} has no row in rooms.rs", file.path));
@@ -102,6 +116,31 @@ fn forbidden_dependencies(files: &[File]) -> Vec<String> {
             };
             if !fine {
                 complaints.push(format!("{}: {room} may not depend on {name}", file.path));
+            }
+        }
+    }
+    complaints
+}
+
+/// The one crate of the laboratory that the product has, for `iofair plan`.
+const SHARED: &str = "iofair-simulator";
+
+/// Crates of the laboratory that crates of the product depend on.
+fn laboratory_in_product(files: &[File]) -> Vec<String> {
+    let manifests = files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
+    let read = |file: &File| file.text.parse::<toml::Table>().expect("cargo reads it too");
+    let (product, laboratory): (Vec<_>, Vec<_>) =
+        manifests.partition(|file| file.path.starts_with("crates/"));
+    let names: Vec<toml::Table> = laboratory.into_iter().map(read).collect();
+    let names: Vec<_> =
+        names.iter().filter_map(|table| table.get("package")?.get("name")?.as_str()).collect();
+    let mut complaints = Vec::new();
+    for file in product {
+        let manifest = read(file);
+        let dependencies = manifest.get("dependencies").and_then(|table| table.as_table());
+        for name in dependencies.into_iter().flat_map(toml::Table::keys) {
+            if names.contains(&name.as_str()) && name != SHARED {
+                complaints.push(format!("{}: the product does not have {name}", file.path));
             }
         }
     }
@@ -214,6 +253,12 @@ fn dependencies_follow_the_map() {
     assert_none(&forbidden_dependencies(&all()));
 }
 
+/// Goal: the product has nothing of the laboratory but the simulator. Method: manifests.
+#[test]
+fn the_product_has_no_laboratory() {
+    assert_none(&laboratory_in_product(&all()));
+}
+
 /// Goal: inside serve data flows one way. Method: paths in sources.
 #[test]
 fn nothing_in_serve_imports_upstream() {
@@ -267,6 +312,14 @@ fn canaries() {
     );
     caught(upstream_imports, "crates/serve/src/front/a.rs", "use crate::reactor::Message;");
     caught(upstream_imports, "crates/serve/src/engine/a.rs", "fn f(s: &crate::server::Server) {}");
+    let laboratory = ["simulator", "experiments"].map(|room| {
+        let text = format!("[package]\nname = \"iofair-{room}\"");
+        File::canary(&format!("lab/{room}/Cargo.toml"), &text)
+    });
+    let text = "[dependencies]\niofair-simulator = {}\niofair-experiments = {}\n[dev-dependencies]\niofair-baselines = {}";
+    let mut files = Vec::from(laboratory);
+    files.push(File::canary("crates/cli/Cargo.toml", text));
+    assert_eq!(laboratory_in_product(&files).len(), 1, "{text}");
     caught(stray_clocks, "lab/simulator/src/a.rs", "let now = std::time::Instant::now();");
     caught(sleeps, "crates/serve/src/a.rs", "std::thread::sleep(pause);");
     caught(hash_maps, "crates/drive/src/a.rs", "use std::collections::HashMap;");

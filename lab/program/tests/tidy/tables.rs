@@ -1,6 +1,6 @@
 //! A rule about completeness: every number of the tables of 2009 is claimed.
 
-use iofair_simulator::experiment::{Claim, Experiment, Kind};
+use iofair_experiments::experiment::{Claim, Experiment, Kind};
 
 use crate::evidence::experiments;
 use crate::files::{all, assert_none};

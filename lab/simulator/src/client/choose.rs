@@ -249,7 +249,7 @@ impl Files {
 mod tests {
     use super::*;
     use crate::scenario::Pattern;
-    use crate::world::tests::{job, kib};
+    use crate::testing::{job, kib};
 
     fn chooser(pattern: Pattern, calls: Calls, size: Sectors) -> (Chooser, Random) {
         let mut random = Random::new(1, 9);

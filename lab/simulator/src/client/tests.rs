@@ -14,7 +14,7 @@ use crate::run::simulate_on;
 use crate::scenario::{
     Action, ClientSpec, Host, Manner, Pattern, Program, Scenario, Script, Seat, SharedProgram,
 };
-use crate::world::tests::{Fixed, client, job, kib, scenario, us};
+use crate::testing::{Fixed, client, job, kib, scenario, us};
 
 /// 10 us a call, 640 us for 256 KiB from the cache, 320 us into it.
 fn run(clients: Vec<ClientSpec>, time: Nanos, rate: Option<u64>) -> (Outcome, Vec<Step>) {

@@ -165,7 +165,7 @@ mod tests {
     use iofair_core::unit::Sectors;
 
     use super::*;
-    use crate::world::tests::Fixed;
+    use crate::testing::Fixed;
 
     /// Submits a request and dispatches what may be; returns the slots of the commands.
     fn send(device: &mut Device, client: ClientId, operation: Operation, start: u64) -> Vec<u32> {
@@ -196,7 +196,7 @@ mod tests {
         let (facts, tags, queue_limit, guaranteed) = (drive.facts, 1024, 1024, 0);
         let (client_limit, flushes, trace) = (u32::MAX, FlushRule::Bypass, 0);
         let setup = Setup { facts, tags, queue_limit, guaranteed, client_limit, flushes, trace };
-        let mut stack = iofair_baselines::TABLE.stack("prop-bfq").unwrap();
+        let mut stack = iofair_policies::TABLE.stack("prop-bfq").unwrap();
         for (parameter, value) in [("low_latency", "false"), ("max_budget", "16384")] {
             stack.set("bfq", parameter, value).unwrap();
         }

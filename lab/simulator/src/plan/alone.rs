@@ -1,6 +1,6 @@
 //! Rates of loads that have the drive to themselves, and the loads that a promise covers.
 
-use iofair_baselines::TABLE;
+use iofair_policies::TABLE;
 
 use super::bench::{Bench, Ran, Run};
 use super::load::{LADDER, Load, Neighbours};

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use iofair_baselines::TABLE;
 use iofair_config::contracts::Contracts;
 use iofair_core::contract::{Contract, Limits, Total};
 use iofair_core::controller::Stack;
 use iofair_core::minimum::IO_BYTES;
+use iofair_policies::TABLE;
 use serde::Serialize;
 
 use super::alone::Alone;

@@ -9,8 +9,8 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::expand::processes;
-use crate::experiment::file::ClientFile;
+use crate::client_file::ClientFile;
+use crate::processes::processes;
 use crate::scenario::{ClientSpec, Manner, Mix, Pattern};
 
 /// Keys of a client that a load cannot have, and where they belong instead.

@@ -1,19 +1,13 @@
 //! Small worlds on a drive whose every completion takes the same time, with times computed by hand; then
 //! the measured rows on real profiles.
 
-use std::collections::VecDeque;
-
-use iofair_baselines::TABLE;
 use iofair_core::contract::{Burst, Contract, Limits, Total};
-use iofair_core::controller::{Dispatch, FlushRule, Submission};
-use iofair_core::policy::DriveFacts;
-use iofair_core::priority::Priority;
+use iofair_core::controller::{Dispatch, Submission};
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::random::Random;
 use iofair_drive::stripe::Geometry;
-use iofair_drive::{Command, Done, Drive};
 
 use super::build::build;
 use super::*;
@@ -22,148 +16,14 @@ use crate::host;
 use crate::observe::{Nobody, Observer, Recorder, Step};
 use crate::run::{simulate, simulate_on, simulate_with};
 use crate::scenario::{
-    Calls, ClientSpec, Control, GroupSpec, Host, Job, JournalSpec, Layout, Manner, Pattern,
-    Scheduling, StripeSpec, Writeback,
+    ClientSpec, Control, GroupSpec, Host, Job, JournalSpec, Layout, Pattern, StripeSpec, Writeback,
 };
+use crate::testing::{Fixed, client, job, kib, plain_host, scenario, us};
 
 mod changes;
 mod groups;
 mod processors;
 mod scheduling;
-
-/// Completes every command a fixed time after it was given; bytes can cost time too, one command after
-/// the other.
-pub(crate) struct Fixed {
-    latency: Nanos,
-    bytes_per_s: Option<u64>,
-    free: Instant,
-    queue: VecDeque<Done>,
-    busy: Nanos,
-    busy_since: Instant,
-    pub(crate) facts: DriveFacts,
-}
-
-impl Fixed {
-    pub(crate) fn new(latency: Nanos, bytes_per_s: Option<u64>) -> Self {
-        let facts = DriveFacts {
-            rotational: false,
-            depth: 32,
-            max_request: Sectors::from_kib(512),
-            capacity: Sectors::from_kib(64 << 20),
-        };
-        let (free, busy_since) = (Instant::ZERO, Instant::ZERO);
-        let (queue, busy) = (VecDeque::new(), Nanos::ZERO);
-        Self { latency, bytes_per_s, free, queue, busy, busy_since, facts }
-    }
-}
-
-impl Drive for Fixed {
-    fn submit(&mut self, now: Instant, command: Command) {
-        if self.queue.is_empty() {
-            self.busy_since = now;
-        }
-        let bytes = command.length.bytes();
-        let time = self.bytes_per_s.map_or(Nanos::ZERO, |rate| Nanos::for_units_ceil(bytes, rate));
-        self.free = self.free.max(now) + time;
-        let at = (now + self.latency).max(self.free);
-        self.queue.push_back(Done { id: command.id, at, status: 0 });
-    }
-    fn next_event(&self) -> Option<Instant> {
-        self.queue.front().map(|done| done.at)
-    }
-    fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
-        while self.queue.front().is_some_and(|front| front.at <= now) {
-            let done_one = self.queue.pop_front().expect("just looked at");
-            done.push(done_one);
-            if self.queue.is_empty() {
-                self.busy += done_one.at.since(self.busy_since);
-            }
-        }
-    }
-    fn facts(&self) -> DriveFacts {
-        self.facts
-    }
-    fn busy(&self) -> Nanos {
-        self.busy
-    }
-    fn worst_case_rate(&self) -> u64 {
-        1_000_000
-    }
-}
-
-pub(crate) fn us(n: u64) -> Nanos {
-    Nanos::from_micros(n)
-}
-pub(crate) fn kib(n: u64) -> Sectors {
-    Sectors::from_kib(n)
-}
-
-pub(crate) fn job(pattern: Pattern, block_kib: u64, buffered: bool) -> Job {
-    Job {
-        pattern,
-        block: kib(block_kib),
-        buffered,
-        depth: 1,
-        rate: None,
-        fdatasync_every: 0,
-        on_off: None,
-        think: Nanos::ZERO,
-        sync_writes: true,
-        metadata: false,
-        calls: Calls::default(),
-    }
-}
-
-pub(crate) fn client(name: &str, job: Job) -> ClientSpec {
-    ClientSpec {
-        name: name.to_owned(),
-        processes: 1,
-        group: String::new(),
-        priority: Priority::default(),
-        guest: false,
-        manner: Manner::Plain,
-        on_drive: None,
-        job,
-        file_size: kib(500 << 10),
-        start: Nanos::ZERO,
-        stop: None,
-        step: None,
-        place: None,
-    }
-}
-
-/// A host without chance: 10 us a call, 640 us for 256 KiB from the cache, 320 us into it.
-fn plain_host() -> Host {
-    Host {
-        turnaround: us(10),
-        turnaround_write: us(10),
-        process_wakeup: us(0),
-        turnaround_spread: 0,
-        scheduling: Scheduling::FREE,
-        consume_window: us(640),
-        consume_copy: us(640),
-        produce_window: us(320),
-        ..host::host_2018()
-    }
-}
-
-pub(crate) fn scenario(clients: Vec<ClientSpec>, time: Nanos) -> Scenario {
-    Scenario {
-        drive: "plextor-px256m5s".to_owned(),
-        stack: TABLE.stack("none-none").unwrap(),
-        tags: None,
-        flushes: FlushRule::Bypass,
-        stripe: None,
-        host: plain_host(),
-        groups: Vec::new(),
-        clients,
-        changes: Vec::new(),
-        ramp: Nanos::ZERO,
-        time,
-        seed: 1,
-        interval: None,
-    }
-}
 
 fn run_fixed(scenario: &Scenario, latency: Nanos) -> Outcome {
     simulate_on(scenario, Box::new(Fixed::new(latency, None)), &mut Nobody).unwrap()
