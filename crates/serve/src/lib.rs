@@ -26,6 +26,7 @@ pub mod log;
 pub mod measure;
 mod places;
 pub mod pool;
+mod port;
 mod priority;
 mod reactor;
 pub mod request;

@@ -14,10 +14,10 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::connection::Connection;
 use super::deferred::Origin;
-use super::fair::Account;
 use super::refusals::Refusal;
 use super::ring::{Event, Target};
 use super::{CHECK_INTERVAL, DEFERRED, ENDPOINTS_MAX, Reactor};
+use crate::port::Account;
 use crate::{descriptors, socket};
 
 /// Time that a client has in any case for its first step: some round trips of a slow network.
@@ -90,7 +90,7 @@ impl Reactor {
     /// Lets some of those in who wait.
     pub(super) fn visit_deferred(&mut self, now: Instant) {
         // Those who come while requests are not taken in wait until they are.
-        if self.parts.engine.is_paused() {
+        if self.parts.port.is_paused() {
             return;
         }
         for _ in 0..VISIT {
@@ -181,7 +181,7 @@ impl Reactor {
         if slot.is_client {
             self.clients -= 1;
             if let Some(volume) = slot.endpoint.volume() {
-                self.exports.leave(volume as u32);
+                self.parts.port.leave(volume);
             }
         }
     }

@@ -12,15 +12,16 @@ use std::io;
 
 use iofair_core::request::Operation;
 
-use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::{Event, Target};
 use crate::front::ublk::channel::{Channel, Tag};
 use crate::front::ublk::wire::{Command, Facts};
 use crate::log;
+use crate::port::budget::Share;
+use crate::request::buffer::Pool;
 use crate::request::data::Data;
 use crate::request::export::Export;
-use crate::request::op::{NewOp, Op, Ops};
+use crate::request::op::{NewOp, Op};
 
 /// Bytes of payload that one device may have inside.
 const HELD_MAX: usize = 64 << 20;
@@ -88,7 +89,7 @@ impl Block {
             Ok(command) if !self.closing => command,
             Ok(_) => return self.result(tag, -libc::EIO),
             Err(error) => {
-                cx.engine.refused(self.volume);
+                cx.port.count_refused(self.volume);
                 return self.result(tag, -error);
             }
         };
@@ -103,12 +104,12 @@ impl Block {
         let Command { operation, hints, offset, length } = command;
         let mut data = Data::None;
         if operation == Operation::Write {
-            let mut buffer = cx.engine.ops().pool.take(bytes);
+            let mut buffer = cx.port.buffers().take(bytes);
             let taken = self.channel.take(tag, &mut buffer, bytes);
             cx.quantum.spend(bytes);
             data = Data::Owned(buffer);
             if taken.is_err() {
-                cx.engine.ops().release(data);
+                cx.port.buffers().release(data);
                 return self.result(tag, -libc::EIO);
             }
         }
@@ -119,7 +120,7 @@ impl Block {
         self.submit(new, cx)
     }
     fn submit(&mut self, new: NewOp, cx: &mut ReactorContext<'_>) -> Progress {
-        self.waiting = cx.engine.submit(cx.now, new).err();
+        self.waiting = cx.submit(new).err();
         if self.waiting.is_none() { Progress::Done } else { Progress::NoRoom }
     }
     fn result(&mut self, tag: Tag, result: i32) -> Progress {
@@ -180,7 +181,7 @@ impl Endpoint for Block {
         }
         Progress::Done
     }
-    fn deliver(&mut self, op: Op, ops: &mut Ops) {
+    fn deliver(&mut self, op: Op, buffers: &mut Pool) {
         let tag = Tag(op.cookie as u16);
         self.inside -= 1;
         let carries = matches!(op.operation, Operation::Read | Operation::Write);
@@ -194,7 +195,7 @@ impl Endpoint for Block {
             (status, _) => -status,
         };
         self.results.push((tag, result));
-        ops.release(op.data);
+        buffers.release(op.data);
     }
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         for (tag, result) in self.results.drain(..) {

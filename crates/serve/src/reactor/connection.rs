@@ -22,22 +22,22 @@ use iofair_core::time::{Instant, Nanos};
 
 use rustls::server::ServerConfig;
 
-use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::input::Input;
 use super::outbox::{Outbox, Sent};
 use super::refusals::Refusal;
 use super::ring::Event;
 use super::workers::Handshake;
-use crate::engine::cancel::Cancel;
 use crate::front::nbd::session::{Command, CommandType, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{self, Channel, Stage};
-use crate::request::buffer::Buffer;
+use crate::port::Cancel;
+use crate::port::budget::Share;
+use crate::request::buffer::{Buffer, Pool};
 use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
-use crate::request::op::{Hints, Op, Ops};
+use crate::request::op::{Hints, Op};
 use crate::security::Security;
 use crate::socket;
 
@@ -285,7 +285,7 @@ impl Connection {
     fn give_up(&mut self, cx: &mut ReactorContext<'_>) {
         self.broken = true;
         if !self.out.is_flying() {
-            self.out.discard(cx.engine.ops());
+            self.out.discard(cx.port.buffers());
         }
         cx.cancel_requests(Cancel::Reads);
         // This ends ring entries for the socket, which may be closed only after that.
@@ -305,7 +305,7 @@ impl Connection {
                 cx.push(entry, SEND)
             }
             Err(_) => {
-                self.out.discard(cx.engine.ops());
+                self.out.discard(cx.port.buffers());
                 self.give_up(cx);
                 Ok(())
             }
@@ -317,7 +317,7 @@ impl Connection {
             return Ok(());
         }
         let channel = self.channel.as_deref_mut();
-        let sent = self.out.send(self.socket.as_raw_fd(), channel, cx.engine.ops());
+        let sent = self.out.send(self.socket.as_raw_fd(), channel, cx.port.buffers());
         self.after_send(sent, cx)
     }
     /// Whether a client that sends no more has disconnected as the protocols have it, and gets its replies. Over TLS it says so
@@ -352,7 +352,7 @@ impl Connection {
         self.moved |= result > 0;
         let sent = match result {
             result if result >= 0 && !self.broken => {
-                let sent = self.out.on_sent(result as usize, socket, cx.engine.ops());
+                let sent = self.out.on_sent(result as usize, socket, cx.port.buffers());
                 // Data that TLS has not encrypted yet is sent at the end of the turn.
                 sent
             }
@@ -402,13 +402,13 @@ impl Endpoint for Connection {
         }
         self.progress
     }
-    fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
+    fn deliver(&mut self, mut op: Op, buffers: &mut Pool) {
         self.in_flight -= 1;
         let length = op.length as usize;
         self.held -= if carries(op.operation, op.hints) { length } else { 0 };
         let data = std::mem::take(&mut op.data);
         if self.broken {
-            return ops.release(data);
+            return buffers.release(data);
         }
         let reads = op.operation == Operation::Read && !op.hints.prefetch;
         if op.status != 0 {
@@ -425,7 +425,7 @@ impl Endpoint for Connection {
         } else {
             wire::simple_reply(self.out.text(), op.cookie, 0);
         }
-        ops.release(data);
+        buffers.release(data);
     }
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         // Received data must be decrypted first, in the next visit, before anything can be encrypted.
@@ -450,7 +450,7 @@ impl Endpoint for Connection {
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         if self.is_over() {
-            self.out.discard(cx.engine.ops());
+            self.out.discard(cx.port.buffers());
             self.payload = None;
             self.charge(cx);
             return Ok(Life::Over);
@@ -494,7 +494,7 @@ impl Endpoint for Connection {
         }
         self.idle_checks =
             if std::mem::take(&mut self.moved) { 0 } else { self.idle_checks.saturating_add(1) };
-        let useful = OPTIONS_OF_ONE * cx.exports.starting_at(0).len() as u64;
+        let useful = OPTIONS_OF_ONE * cx.port.exports().starting_at(0).len() as u64;
         let asked = Nanos(OPTION_TIME.0 * useful.min(self.session.options().into()));
         let late = !self.session.is_attached() && cx.now >= self.deadline + asked;
         // A client that waits for the drive is not at fault.

@@ -8,27 +8,24 @@ use std::io;
 use iofair_core::time::{Instant, Nanos};
 
 use super::bells::Bells;
-use super::budget::{Budget, Share};
-use super::fair::Account;
 use super::refusals::Refusals;
 use super::ring::{Event, Ring, Target};
 use super::workers::{Handshake, Workers};
-use crate::engine::Engine;
-use crate::engine::cancel::Cancel;
 use crate::front::tls::Channel;
+use crate::port::budget::Share;
+use crate::port::{Cancel, Port};
+use crate::request::buffer::Pool;
 use crate::request::entry::Entry;
-use crate::request::export::{Export, Exports, Offer};
-use crate::request::op::{Op, Ops};
+use crate::request::export::Export;
+use crate::request::op::{NewOp, Op};
 use crate::security::Security;
 
 /// The parts of the reactor that an endpoint uses during a call.
 pub(super) struct ReactorContext<'a> {
     pub(super) now: Instant,
     pub(super) key: usize,
-    pub(super) engine: &'a mut Engine,
-    pub(super) exports: &'a mut Exports,
+    pub(super) port: &'a mut Port,
     pub(super) ring: &'a mut Ring,
-    pub(super) budget: &'a mut Budget,
     pub(super) quantum: Quantum,
     pub(super) workers: &'a mut Workers,
     pub(super) bells: &'a mut Bells,
@@ -38,32 +35,22 @@ pub(super) struct ReactorContext<'a> {
 }
 
 impl ReactorContext<'_> {
-    /// The client chose an export.
-    pub(super) fn attach(&mut self, id: u32) {
-        self.engine.attach(id as usize);
-        self.engine.join(id as usize, self.key as u64);
+    /// Submits a request, or returns it if there is no room.
+    #[allow(clippy::result_large_err)]
+    pub(super) fn submit(&mut self, new: NewOp) -> Result<(), NewOp> {
+        self.port.submit(self.now, new)
     }
-    /// The client has left the export, and has no request in flight.
-    pub(super) fn detach(&mut self, id: u32) {
-        self.engine.leave(id as usize, self.key as u64);
-        self.engine.detach(id as usize);
+    /// The client chose a volume.
+    pub(super) fn attach(&mut self, volume: usize) {
+        self.port.attach(volume, self.key);
     }
-    /// The endpoint's client does not wait for its requests any more. They are delivered as soon as possible.
+    /// The client has left its volume, and has no request in flight.
+    pub(super) fn detach(&mut self, volume: usize) {
+        self.port.detach(volume, self.key);
+    }
+    /// The client does not wait for its requests any more. They are delivered as soon as possible.
     pub(super) fn cancel_requests(&mut self, which: Cancel) {
-        self.engine.cancel(self.now, self.key as u64, which);
-    }
-    /// The exports that NBD clients can list.
-    pub(super) fn offer(&self) -> Offer<'_> {
-        Offer { exports: self.exports, groups: self.engine.controller().groups() }
-    }
-    /// [`Self::attach`] of an NBD client, which counts as a connection.
-    pub(super) fn enter(&mut self, id: u32) {
-        self.attach(id);
-        self.exports.enter(id, self.engine.controller().groups());
-    }
-    /// The account that processor time and memory for the clients of a volume are charged to.
-    pub(super) fn account(&self, volume: Option<usize>) -> Account {
-        volume.map_or(Account::HANDSHAKE, |volume| Account::in_group(self.engine.group(volume)))
+        self.port.cancel(self.now, self.key, which);
     }
     /// Whether this endpoint, which holds `holds` bytes for clients of a volume, may hold `more`.
     pub(super) fn has_memory(
@@ -74,18 +61,16 @@ impl ReactorContext<'_> {
         more: usize,
     ) -> bool {
         self.charge(volume, share, holds);
-        let account = self.account(volume);
-        self.budget.allows(self.engine.controller().groups(), account, holds, more)
+        self.port.has_memory(self.port.account(volume), holds, more)
     }
     /// Tells the budget how many bytes this endpoint holds now.
     pub(super) fn charge(&mut self, volume: Option<usize>, share: &mut Share, holds: usize) {
-        let account = self.account(volume);
-        self.budget.charge(self.engine.controller().groups(), account, share, holds);
+        self.port.charge_memory(self.port.account(volume), share, holds);
     }
     /// Gives the next step of a handshake to another thread, which passes the result to [`Endpoint::on_handshake`]. `false`
     /// if there is no such thread.
     pub(super) fn begin_handshake(&mut self, volume: Option<usize>, channel: Box<Channel>) -> bool {
-        self.workers.shake_hands(self.key, self.account(volume), channel)
+        self.workers.shake_hands(self.key, self.port.account(volume), channel)
     }
     /// Queues a ring entry. Its completion is passed to [`Endpoint::on_ring`] with the same slot.
     pub(super) fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
@@ -157,7 +142,7 @@ pub(super) trait Endpoint: Send {
     /// Turns received input into requests, as far as the quantum and the room allow.
     fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress;
     /// Receives a finished request.
-    fn deliver(&mut self, op: Op, ops: &mut Ops);
+    fn deliver(&mut self, op: Op, buffers: &mut Pool);
     /// Sends completions, as far as possible without blocking. `true` if it holds less memory than before.
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool>;
     /// Whether [`Self::reply`] has more to send in its next call.

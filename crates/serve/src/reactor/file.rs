@@ -12,16 +12,16 @@ use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 use slab::Slab;
 
-use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, Quantum, ReactorContext};
 use super::ring::Event;
-use crate::engine::Engine;
-use crate::engine::cancel::Cancel;
 use crate::front::fuse::{Call, Sent, is_killed};
+use crate::port::budget::Share;
+use crate::port::{Cancel, Port};
+use crate::request::buffer::Pool;
 use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
-use crate::request::op::{Hints, NewOp, Op, Ops};
+use crate::request::op::{Hints, NewOp, Op};
 use crate::wake;
 
 /// Longest piece of a range of zeroes: a request counts its bytes in 32 bits.
@@ -96,7 +96,7 @@ impl File {
         }
     }
     /// One of the requests of a call has ended. `bytes`: what it holds.
-    fn end(&mut self, cookie: u64, status: i32, (data, bytes): (Data, usize), ops: &mut Ops) {
+    fn end(&mut self, cookie: u64, status: i32, (data, bytes): (Data, usize), buffers: &mut Pool) {
         let inside = &mut self.inside[cookie as usize];
         inside.left -= 1;
         if inside.status == 0 {
@@ -106,7 +106,7 @@ impl File {
             let Inside { reply, status, .. } = self.inside.remove(cookie as usize);
             self.finished.push_back((reply, status, data, bytes));
         } else {
-            ops.release(data);
+            buffers.release(data);
         }
     }
     /// Processes that wait for reads, and whether they did at the last check.
@@ -120,12 +120,12 @@ impl File {
         readers
     }
     /// Ends requests that there was no room for: the volume is removed.
-    fn refuse_waiting(&mut self, ops: &mut Ops) {
+    fn refuse_waiting(&mut self, buffers: &mut Pool) {
         while let Some(new) = self.waiting.pop_front() {
-            self.end(new.cookie, libc::ESHUTDOWN, (new.data, 0), ops);
+            self.end(new.cookie, libc::ESHUTDOWN, (new.data, 0), buffers);
         }
     }
-    fn begin(&mut self, call: Call, engine: &mut Engine) {
+    fn begin(&mut self, call: Call, port: &mut Port) {
         match call {
             Call::Read { offset, length, process, reply } => {
                 let length = u64::from(length).min(self.size.saturating_sub(offset)) as u32;
@@ -139,7 +139,7 @@ impl File {
             Call::Write { offset, buffer, length, durable, reply } => {
                 let length = u64::from(length).min(self.size.saturating_sub(offset));
                 if length == 0 {
-                    engine.refused(self.volume);
+                    port.count_refused(self.volume);
                     return reply.error(Errno::ENOSPC);
                 }
                 let ask = (Operation::Write, Hints { fua: durable, ..Hints::default() });
@@ -194,14 +194,14 @@ impl Endpoint for File {
     }
     fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
         if self.closing {
-            self.refuse_waiting(cx.engine.ops());
+            self.refuse_waiting(cx.port.buffers());
         }
         loop {
             while let Some(mut new) = self.waiting.pop_front() {
                 new.owner = cx.key as u64;
                 let (volume, bytes) = (Some(self.volume), held(new.operation, new.length));
                 let room = bytes == 0 || cx.has_memory(volume, &mut self.share, self.held, bytes);
-                let refused = if room { cx.engine.submit(cx.now, new).err() } else { Some(new) };
+                let refused = if room { cx.submit(new).err() } else { Some(new) };
                 if let Some(new) = refused {
                     self.waiting.push_front(new);
                     return Progress::NoRoom;
@@ -224,12 +224,12 @@ impl Endpoint for File {
                 }
             };
             cx.spent += spent;
-            self.begin(call, cx.engine);
+            self.begin(call, cx.port);
         }
     }
-    fn deliver(&mut self, op: Op, ops: &mut Ops) {
+    fn deliver(&mut self, op: Op, buffers: &mut Pool) {
         let bytes = held(op.operation, op.length);
-        self.end(op.cookie, op.status, (op.data, bytes), ops);
+        self.end(op.cookie, op.status, (op.data, bytes), buffers);
     }
     /// Tells the kernel of one request: it copies what was read.
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
@@ -239,14 +239,14 @@ impl Endpoint for File {
         match reply {
             reply if status != 0 => reply.error(status),
             Reply::Read(reply, _) => {
-                data = cx.engine.ops().own(data, bytes);
+                data = cx.port.buffers().own(data, bytes);
                 reply.data(data.bytes(bytes).unwrap_or_default());
             }
             Reply::Write(reply, length) => reply.written(length),
             Reply::Empty(reply) => reply.ok(),
         }
         self.held -= bytes;
-        cx.engine.ops().release(data);
+        cx.port.buffers().release(data);
         Ok(true)
     }
     fn has_replies(&self) -> bool {

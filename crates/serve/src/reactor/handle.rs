@@ -9,8 +9,8 @@ use std::time::Duration;
 use iofair_core::time::Instant;
 
 use super::{Message, Seen};
-use crate::engine::Engine;
 use crate::error::ServeError;
+use crate::port::Engine;
 use crate::wake;
 
 /// A way to a reactor; as many threads as want have one.

@@ -7,17 +7,15 @@ use iofair_core::time::Instant;
 
 use super::block::Block;
 use super::device::Device;
-use super::fair::Account;
 use super::file::File;
 use super::refusals::Refusal;
 use super::ring::Target;
 use super::zeroing::{ZeroJob, Zeroing};
 use super::{ENDPOINTS_MAX, Message, Reactor, Seen, Slot};
-use crate::engine::cancel::Cancel;
-use crate::engine::{Change, Changed};
 use crate::error::ServeError;
 use crate::front::fuse::Opening;
 use crate::front::ublk::channel::Channel;
+use crate::port::{Cancel, Change, Changed};
 use crate::request::export::Peer;
 use crate::security::Security;
 
@@ -29,30 +27,23 @@ impl Reactor {
                 let _ = reply.send(self.apply(now, &change, security));
             }
             Message::Stats { reset, reply } => {
-                let engine = &mut self.parts.engine;
-                let mut snapshot = engine.snapshot(now, self.stats_since, self.busy_before);
+                let mut snapshot = self.parts.port.stats(now, reset);
                 snapshot.connections = self.endpoints.len() - self.zeroings;
                 let _ = reply.send(snapshot);
-                if reset {
-                    engine.reset_stats();
-                    self.stats_since = now;
-                    self.busy_before = engine.busy_time(now);
-                }
             }
             Message::Look(look) => {
                 let connections = self.endpoints.len() - self.zeroings;
                 let handshake_cpu = self.meter.handshakes();
-                let engine = &mut self.parts.engine;
-                engine.turn_second(now);
-                let (refused, budget) = (self.handshakes.refusals.counts(), &self.budget);
+                let (engine, budget) = self.parts.port.look(now);
+                let refused = self.handshakes.refusals.counts();
                 look(&Seen { now, engine, connections, handshake_cpu, refused, budget });
             }
-            Message::Engine(work) => work(now, &mut self.parts.engine),
-            Message::Called(group) => self.parts.engine.called(&group),
+            Message::Engine(work) => work(now, self.parts.port.engine()),
+            Message::Called(group) => self.parts.port.count_call(&group),
             Message::File(opening) => self.open_file(now, opening),
             Message::Refused => self.handshakes.refusals.count(Refusal::Descriptors),
             Message::Pause(reply) => {
-                self.parts.engine.pause(true);
+                self.parts.port.pause(true);
                 self.pausing.push(reply);
             }
             Message::Resume => self.resume(),
@@ -74,7 +65,7 @@ impl Reactor {
         Ok(())
     }
     fn open_file(&mut self, now: Instant, opening: Opening) {
-        let export = self.exports.find(&opening.volume);
+        let export = self.parts.port.exports().find(&opening.volume);
         let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
         let Some(export) = export.filter(|_| !full) else {
             let refusal = if full { Refusal::Connections } else { Refusal::Unknown };
@@ -83,9 +74,9 @@ impl Reactor {
             return;
         };
         let (calls, wake) = opening.reply(Ok(()));
-        let (id, file) = (export.id, File::new(export, calls, wake));
+        let (volume, file) = (export.id as usize, File::new(export, calls, wake));
         let key = self.insert(Box::new(file));
-        self.look(now, key).1.attach(id);
+        self.look(now, key).1.attach(volume);
     }
     fn open_block(
         &mut self,
@@ -93,26 +84,26 @@ impl Reactor {
         volume: &str,
         channel: Channel,
     ) -> Result<(), ServeError> {
-        let export = self.exports.find(volume);
+        let export = self.parts.port.exports().find(volume);
         let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
         let Some(export) = export.filter(|_| !full) else { return Err(ServeError::Gone) };
         let block = Block::new(export, channel);
-        let id = export.id;
+        let volume = export.id as usize;
         let key = self.insert(Box::new(block));
-        self.look(now, key).1.attach(id);
+        self.look(now, key).1.attach(volume);
         Ok(())
     }
     fn begin_zeroing(&mut self, now: Instant, job: ZeroJob) {
-        let volume = self.parts.engine.open_drive(now, job.group.as_deref());
+        let volume = self.parts.port.open_drive(now, job.group.as_deref());
         let key = self.insert(Box::new(Zeroing::new(volume, job)));
         self.endpoints[key].is_own = true;
         self.zeroings += 1;
-        self.look(now, key).1.attach(volume as u32);
+        self.look(now, key).1.attach(volume);
         self.has_input(key);
     }
     /// Who came meanwhile is let in, and who stalled may try again.
     fn resume(&mut self) {
-        self.parts.engine.pause(false);
+        self.parts.port.pause(false);
         self.pausing.clear();
         self.fair.wake_all();
         self.wake_deferred();
@@ -125,26 +116,12 @@ impl Reactor {
         change: &Change,
         security: Security,
     ) -> Result<(), ServeError> {
-        let engine = &mut self.parts.engine;
-        if let Some(name) = engine.cuts(change) {
-            let message = "clients have it open; only a volume without clients can shrink";
-            return Err(ServeError::volume(name, message));
-        }
+        let changed_volumes = self.parts.port.apply(now, change, &security.limits)?;
         self.ejections.begin();
-        let mut changed_volumes = engine.change(now, change);
-        changed_volumes.exports.sort_unstable();
         self.parts.drain = change.timeouts.drain;
-        let connections = security.limits.connections;
-        if !changed_volumes.exports.is_empty()
-            || connections != self.parts.security.limits.connections
-        {
-            let (offered, groups) = (engine.exports(), engine.controller().groups());
-            self.exports.set(connections, offered, groups);
-        }
-        let groups = engine.controller().groups();
+        let groups = self.parts.port.groups();
         self.fair.set_groups(groups, &changed_volumes.groups);
         self.to_reply.set_groups(groups, &changed_volumes.groups);
-        self.budget.resize(security.limits.memory_bytes);
         let offers =
             |security: &Security| [Peer::Tcp, Peer::Unix(0)].map(|peer| security.offer(peer));
         let same_offers = offers(&self.parts.security) == offers(&security);
@@ -160,7 +137,7 @@ impl Reactor {
     }
     /// Tells endpoints what has changed for them. The clients of removed volumes are disconnected.
     fn tell_endpoints(&mut self, now: Instant, changed_volumes: &Changed, same_offers: bool) {
-        let engine = &mut self.parts.engine;
+        let port = &mut self.parts.port;
         let mut ejected_keys = Vec::new();
         for (key, Slot { endpoint, is_touched, account, ejected, .. }) in &mut self.endpoints {
             let volume = endpoint.volume();
@@ -170,18 +147,19 @@ impl Reactor {
                 continue;
             }
             // A volume that is no export any more keeps the clients that it has.
-            let export = volume.and_then(|volume| self.exports.get(volume as u32));
+            let export = volume.and_then(|volume| port.exports().get(volume as u32));
             let mut changed = !endpoint.is_allowed(export, &self.parts.security);
             if changed {
                 endpoint.close();
             }
             if let Some(volume) = volume {
+                let state = port.volume(volume);
                 if changed_volumes.resized.contains(&volume) {
-                    endpoint.resized(engine.size(volume));
+                    endpoint.resized(state.size);
                     changed = true;
                 }
-                if engine.is_closed(volume) {
-                    engine.cancel(now, key as u64, Cancel::All);
+                if state.is_closed {
+                    port.cancel(now, key, Cancel::All);
                     endpoint.close();
                     if ejected.is_none() {
                         *ejected = Some((self.ejections.add(), 0));
@@ -190,8 +168,7 @@ impl Reactor {
                     changed = true;
                 }
                 // What it holds is its new group's.
-                let now = Account::in_group(engine.group(volume));
-                changed |= std::mem::replace(account, now) != now;
+                changed |= std::mem::replace(account, state.account) != state.account;
             }
             if changed && !std::mem::replace(is_touched, true) {
                 self.touched.push(key);
@@ -204,7 +181,7 @@ impl Reactor {
         let done = self.ejections.take_done();
         if !done.is_empty() {
             // Their volumes are removed before the reply.
-            self.parts.engine.settle(now);
+            self.parts.port.settle(now);
         }
         for reply in done {
             // The thread that asked may have ended.

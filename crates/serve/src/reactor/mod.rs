@@ -7,7 +7,6 @@
 mod accept;
 mod bells;
 mod block;
-mod budget;
 mod busy_poll;
 mod connection;
 pub(crate) mod deferred;
@@ -38,22 +37,20 @@ use iofair_core::time::{Instant, Nanos};
 use slab::Slab;
 
 use crate::clock::{self, Clock};
-use crate::engine::stats::Snapshot;
-use crate::engine::{Change, Engine};
 use crate::error::ServeError;
 use crate::front::fuse::Opening;
 use crate::front::ublk::channel::Channel;
 use crate::front::vhost::command::Envelope;
+use crate::port::budget::Budget;
+use crate::port::{Account, Change, Engine, Port, Snapshot};
 use crate::request::entry::Entry;
-use crate::request::export::Exports;
 use crate::security::Security;
 use crate::supervisor::Watchdog;
 use crate::wake;
 use bells::Bells;
-use budget::Budget;
 use ejections::Ejections;
 use endpoint::{Endpoint, Quantum, ReactorContext};
-use fair::{Account, FairQueue};
+use fair::FairQueue;
 use handshakes::Handshakes;
 use meter::{Meter, Payer};
 use ring::{Event, Ring, Target, Wait};
@@ -145,7 +142,7 @@ pub(crate) struct Listener {
 
 /// The parts of a new reactor.
 pub(crate) struct Parts {
-    pub(crate) engine: Engine,
+    pub(crate) port: Port,
     pub(crate) clock: Clock,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) messages: Receiver<Message>,
@@ -204,7 +201,6 @@ impl Slot {
 pub(crate) struct Reactor {
     parts: Parts,
     ring: Ring,
-    exports: Exports,
     endpoints: Slab<Slot>,
     events: Vec<Event>,
     /// Endpoints with input, and those whose input has no room.
@@ -216,7 +212,6 @@ pub(crate) struct Reactor {
     /// turn ends.
     to_reply: FairQueue,
     touched: Vec<usize>,
-    budget: Budget,
     workers: Workers,
     bells: Bells,
     /// Endpoints that requested a check in the next round, those left in this round, and the time of the next round.
@@ -238,26 +233,18 @@ pub(crate) struct Reactor {
     draining: Option<Instant>,
     /// Replies to send when no request is in flight.
     pausing: Vec<Sender<()>>,
-    stats_since: Instant,
-    busy_before: Nanos,
 }
 
 impl Reactor {
     /// Sets the ring up. Call it on the thread that runs the reactor.
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         clock::sharpen_timers();
-        let connections = parts.security.limits.connections;
-        let mut exports = Exports::new(connections);
-        let (offered, groups) = (parts.engine.exports(), parts.engine.controller().groups());
-        exports.set(connections, offered, groups);
         let now = parts.clock.now();
-        let memory = parts.security.limits.memory_bytes;
         let feed = parts.watchdog.is_some().then_some(now);
         let workers = Workers::new(&parts.wake)?;
         let mut this = Self {
             parts,
             ring: Ring::new()?,
-            exports,
             endpoints: Slab::new(),
             events: Vec::new(),
             fair: FairQueue::new(),
@@ -265,7 +252,6 @@ impl Reactor {
             finished: Vec::new(),
             to_reply: FairQueue::new(),
             touched: Vec::new(),
-            budget: Budget::new(memory),
             workers,
             bells: Bells::default(),
             to_check: Vec::new(),
@@ -279,8 +265,6 @@ impl Reactor {
             ejections: Ejections::default(),
             draining: None,
             pausing: Vec::new(),
-            stats_since: now,
-            busy_before: Nanos::ZERO,
         };
         this.set_groups();
         for index in 0..this.parts.listeners.len() {
@@ -290,7 +274,7 @@ impl Reactor {
         Ok(this)
     }
     fn set_groups(&mut self) {
-        let groups = self.parts.engine.controller().groups();
+        let groups = self.parts.port.groups();
         let all: Vec<GroupId> = groups.iter().map(|(id, _)| id).collect();
         self.fair.set_groups(groups, &all);
         self.to_reply.set_groups(groups, &all);
@@ -310,8 +294,8 @@ impl Reactor {
     pub(crate) fn run(self) -> io::Result<()> {
         let mut this = ManuallyDrop::new(self);
         this.turn_until_drained()?;
-        let result = this.end();
-        let idle = this.endpoints.is_empty() && !this.parts.engine.is_stuck();
+        let result = this.parts.port.close();
+        let idle = this.endpoints.is_empty() && this.parts.port.is_idle();
         if idle {
             drop(ManuallyDrop::into_inner(this));
         }
@@ -338,7 +322,7 @@ impl Reactor {
             }
             self.periodic_check(now)?;
             self.work(now)?;
-            if !self.pausing.is_empty() && self.parts.engine.pending() == 0 {
+            if !self.pausing.is_empty() && !self.parts.port.is_busy() {
                 for asked in self.pausing.drain(..) {
                     // The receiver may be gone.
                     let _ = asked.send(());
@@ -346,38 +330,26 @@ impl Reactor {
             }
             self.end_ejection(now);
             let Some(until) = self.draining else { continue };
-            let engine = &self.parts.engine;
-            let drained = self.endpoints.is_empty() && engine.pending() == 0 && !engine.is_stuck();
+            let port = &self.parts.port;
+            let drained = self.endpoints.is_empty() && !port.is_busy() && port.is_idle();
             if drained || now >= until {
                 return Ok(());
             }
         }
-    }
-    /// Makes everything durable.
-    fn end(&mut self) -> io::Result<()> {
-        let engine = &mut self.parts.engine;
-        if engine.is_stuck() {
-            // A drive that did not complete commands could block forever.
-            let message =
-                "the drive did not complete some commands; data that was not flushed may be lost";
-            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-        }
-        engine.back().close()
     }
     /// How long to sleep. The clock is read once more here, because a wait is relative.
     fn wait(&self) -> Wait {
         if !self.fair.is_empty() || !self.to_reply.is_empty() || !self.checking.is_empty() {
             return Wait::Poll;
         }
-        let event = self.parts.engine.next_event();
+        let (next, polls) = self.parts.port.next_wakeup();
         let others = self.draining.into_iter().chain(self.next_check).chain(self.feed);
         let others = others.chain(self.handshakes.next()).chain(self.handshakes.throttle.until());
-        let next = self.parts.engine.next_wakeup().into_iter().chain(others).min();
-        let Some(next) = next else { return Wait::Forever };
+        let first = next.into_iter().chain(others).min();
+        let Some(first) = first else { return Wait::Forever };
         let now = self.parts.clock.now();
-        let polls = event == Some(next) && self.parts.engine.polls();
-        let early = if polls { SPIN } else { Nanos::ZERO };
-        let rest = next.since(now).saturating_sub(early);
+        let early = if polls && next == Some(first) { SPIN } else { Nanos::ZERO };
+        let rest = first.since(now).saturating_sub(early);
         if rest == Nanos::ZERO { Wait::Poll } else { Wait::For(rest) }
     }
 
@@ -400,7 +372,7 @@ impl Reactor {
             }
             Target::Back(data) => {
                 self.work_for(Payer::Engine);
-                self.parts.engine.on_ring(data, event.result);
+                self.parts.port.on_ring(data, event.result);
             }
             Target::Nobody => {}
             Target::Wake => {
@@ -440,7 +412,7 @@ impl Reactor {
                 return Ok(());
             }
             self.next_check = None;
-            self.budget.next_round();
+            self.parts.port.next_round();
             std::mem::swap(&mut self.checking, &mut self.to_check);
         }
         for _ in 0..CHECKS_PER_TURN {
@@ -452,8 +424,7 @@ impl Reactor {
                 *checks += 1;
                 *checks > EJECTED_CHECKS
             });
-            let short =
-                self.budget.is_short(self.parts.engine.controller().groups(), self.account(key));
+            let short = self.parts.port.is_memory_short(self.account(key));
             let (endpoint, mut cx) = self.look(now, key);
             let again = if ejected == Some(true) {
                 endpoint.cut(&mut cx);
@@ -494,16 +465,14 @@ impl Reactor {
     }
     /// An endpoint, and the context for a call of it.
     fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Endpoint, ReactorContext<'_>) {
-        let Self { endpoints, parts, exports, ring, budget, workers, bells, handshakes, .. } = self;
-        let (engine, quantum) = (&mut parts.engine, Quantum::VISIT);
+        let Self { endpoints, parts, ring, workers, bells, handshakes, .. } = self;
+        let (port, quantum) = (&mut parts.port, Quantum::VISIT);
         let spent = Nanos::ZERO;
         let cx = ReactorContext {
             now,
             key,
-            engine,
-            exports,
+            port,
             ring,
-            budget,
             quantum,
             workers,
             bells,

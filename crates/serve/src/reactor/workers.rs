@@ -15,11 +15,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use iofair_core::id::RequestId;
 use iofair_core::time::Nanos;
 
-use super::fair::Account;
-use crate::back::Lookup;
-use crate::back::uring::Storage;
 use crate::clock::thread_time;
 use crate::front::tls::{Channel, Stage};
+use crate::port::{Account, Lookup, Storage};
 use crate::request::extent::Extent;
 use crate::wake;
 

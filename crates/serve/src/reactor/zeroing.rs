@@ -16,8 +16,9 @@ use iofair_core::request::Operation;
 
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
+use crate::request::buffer::Pool;
 use crate::request::data::Data;
-use crate::request::op::{Hints, NewOp, Op, Ops};
+use crate::request::op::{Hints, NewOp, Op};
 
 /// Bytes of one request.
 const PIECE: u64 = 1 << 20;
@@ -123,16 +124,16 @@ impl Endpoint for Zeroing {
             return Progress::OwnLimit;
         }
         // It has no request in the engine itself now.
-        self.zeroed.contended |= cx.engine.pending() > 0;
+        self.zeroed.contended |= cx.port.is_busy();
         let Some(new) = self.next(cx.key as u64) else {
             self.reply_once();
             return Progress::Done;
         };
-        self.is_stalled = cx.engine.submit(cx.now, new).is_err();
+        self.is_stalled = cx.submit(new).is_err();
         self.is_inside = !self.is_stalled;
         if self.is_stalled { Progress::NoRoom } else { Progress::OwnLimit }
     }
-    fn deliver(&mut self, op: Op, ops: &mut Ops) {
+    fn deliver(&mut self, op: Op, buffers: &mut Pool) {
         self.is_inside = false;
         self.zeroed.status = op.status;
         match op.operation {
@@ -149,7 +150,7 @@ impl Endpoint for Zeroing {
                 }
             }
         }
-        ops.release(op.data);
+        buffers.release(op.data);
     }
     fn reply(&mut self, _: &mut ReactorContext<'_>) -> io::Result<bool> {
         Ok(false)

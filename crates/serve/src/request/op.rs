@@ -15,7 +15,7 @@ use slab::Slab;
 
 use crate::request::buffer::Pool;
 use crate::request::data::Data;
-use crate::request::place::{Place, Places, PlacesMut};
+use crate::request::place::{Places, PlacesMut};
 
 /// Pieces of one request with data that the controller may have together.
 pub(crate) const WINDOW: u32 = 4;
@@ -171,23 +171,9 @@ impl Ops {
             op.data = Data::Owned(buffer);
         }
     }
-    /// The first bytes of a read's result, to be looked at: out of shared memory they are copied into a buffer.
-    pub(crate) fn own(&mut self, data: Data, length: usize) -> Data {
-        let Data::Stored(stored) = &data else { return data };
-        let mut buffer = self.pool.take(length);
-        Place::of_stored(stored).part(0, length).read(&mut buffer.bytes_mut()[..length]);
-        Data::Owned(buffer)
-    }
     /// Returns the buffer of a request's data.
     pub fn release(&mut self, data: Data) {
-        let buffer = match data {
-            Data::Owned(buffer) => Some(buffer),
-            Data::Scattered(scattered) => scattered.into_parts().1,
-            _ => None,
-        };
-        if let Some(buffer) = buffer {
-            self.pool.give(buffer);
-        }
+        self.pool.release(data);
     }
     /// Scattered data of a request is read and written in one piece from now on.
     pub(crate) fn bounce(&mut self, key: usize) {

@@ -10,6 +10,7 @@ use iofair_core::time::Nanos;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::ServeError;
+use crate::port::Port;
 use crate::reactor::handle::ReactorHandle;
 use crate::reactor::{Listener, Parts, Reactor};
 use crate::security::Security;
@@ -42,8 +43,9 @@ impl Launch {
         let wake = wake::new().map_err(ServeError::system("an eventfd"))?;
         let (messages, inbox) = mpsc::channel();
         let line = ReactorHandle::new(messages, &wake).map_err(ServeError::system("an eventfd"))?;
+        let port = Port::new(engine, clock.now(), &security.limits);
         let parts =
-            Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
+            Parts { port, clock, listeners, messages: inbox, wake, drain, security, watchdog };
         let ended = Arc::new(Latch::default());
         let at_end = SetAtEnd(ended.clone());
         let then = move |reactor| {

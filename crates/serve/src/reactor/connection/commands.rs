@@ -63,7 +63,7 @@ impl Connection {
             if !cx.quantum.spend(cost) {
                 return Progress::More;
             }
-            let step = self.session.step(self.input.unread(), cx.offer(), self.out.text());
+            let step = self.session.step(self.input.unread(), cx.port.offer(), self.out.text());
             self.input.consume(step.consumed);
             if let Some(refusal) = self.session.take_refusal() {
                 cx.refusals.count(match refusal {
@@ -75,12 +75,14 @@ impl Connection {
             }
             match step.action {
                 Action::Continue => {}
-                Action::Refused => self.volume.into_iter().for_each(|id| cx.engine.refused(id)),
+                Action::Refused => self.volume.into_iter().for_each(|id| cx.port.count_refused(id)),
                 Action::More(_) => return Progress::Done,
                 Action::StartTls => self.start_tls(),
                 Action::Attach(id) => {
-                    cx.enter(id);
-                    self.volume = Some(id as usize);
+                    let volume = id as usize;
+                    cx.attach(volume);
+                    cx.port.enter(volume);
+                    self.volume = Some(volume);
                 }
                 Action::Command(command) => self.waiting = Some(command),
                 Action::Close => self.closing = true,
@@ -118,7 +120,7 @@ impl Connection {
                 None if length <= INLINE_MAX => return Begun::NeedsBytes,
                 None => {
                     let got = unread.len();
-                    let mut buffer = cx.engine.ops().pool.take(length);
+                    let mut buffer = cx.port.buffers().take(length);
                     buffer.fill(0, unread);
                     self.input.consume(got);
                     self.payload = Some(Payload { command, buffer, got });
@@ -170,10 +172,7 @@ impl Connection {
         let (offset, length) =
             if command_type == CommandType::Flush { (0, 0) } else { (offset, length) };
         let owner = cx.key as u64;
-        cx.engine.submit(
-            cx.now,
-            NewOp { owner, cookie, volume, operation, hints, offset, length, data },
-        )?;
+        cx.submit(NewOp { owner, cookie, volume, operation, hints, offset, length, data })?;
         self.in_flight += 1;
         self.held += if carries(operation, hints) { length as usize } else { 0 };
         Ok(())

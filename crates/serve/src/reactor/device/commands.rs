@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::super::refusals::Refusal;
 use super::{Device, Queue, ReactorContext, call};
-use crate::engine::cancel::Cancel;
 use crate::front::vhost::command::{Command, Envelope, Reply};
 use crate::front::vhost::config::{Facts, feature};
 use crate::front::vhost::inflight::{InFlight, Region};
 use crate::front::vhost::ring::{Ring, Setup};
+use crate::port::Cancel;
 
 impl Device {
     /// Carries a command out, at once or as soon as it may be.
@@ -101,15 +101,15 @@ impl Device {
     }
 
     fn hello(&mut self, client: UnixStream, cx: &mut ReactorContext<'_>) -> Reply {
-        let found = cx.exports.find(&self.name);
+        let found = cx.port.exports().find(&self.name);
         let Some(export) = found.filter(|_| !self.closing) else {
             return Reply::Refused("there is no such volume any more".into());
         };
         self.facts = Facts { bytes: export.size, read_only: export.read_only };
-        let id = export.id;
-        self.volume = Some(id as usize);
+        let volume = export.id as usize;
+        self.volume = Some(volume);
         self.client = Some(client);
-        cx.attach(id);
+        cx.attach(volume);
         Reply::Done
     }
     /// How to call the driver about a queue from now on.
@@ -166,7 +166,7 @@ impl Device {
         (self.client, self.lost) = (None, false);
         self.mute.forget();
         if let Some(volume) = self.volume.take() {
-            cx.detach(volume as u32);
+            cx.detach(volume);
         }
     }
 }

@@ -25,7 +25,6 @@ use std::sync::mpsc::Receiver;
 
 use iofair_core::request::Operation;
 
-use super::budget::Share;
 use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::ring::Event;
 use crate::front::vhost::Memory;
@@ -36,9 +35,11 @@ use crate::front::vhost::control::{tell, tell_of_change};
 use crate::front::vhost::inflight::Region;
 use crate::front::vhost::ring::{Ring, Slot, Taken, write_status};
 use crate::guard;
+use crate::port::budget::Share;
+use crate::request::buffer::Pool;
 use crate::request::data::{Data, Scattered};
 use crate::request::entry::Entry;
-use crate::request::op::{Hints, NewOp, Op, Ops};
+use crate::request::op::{Hints, NewOp, Op};
 use crate::request::shared::Span;
 use crate::wake;
 use eventfd::{Kick, MUTE_TIME, Mute};
@@ -235,7 +236,7 @@ impl Device {
     /// Counts a request that the driver made in vain as a failed request of the volume.
     fn count_refused(&self, cx: &mut ReactorContext<'_>) {
         if let Some(volume) = self.volume {
-            cx.engine.refused(volume);
+            cx.port.count_refused(volume);
         }
     }
     /// Submits a request to the engine. Any result but `Done` means that there is no room, and that the request stays in its
@@ -261,7 +262,7 @@ impl Device {
             let cookie = (index as u64) << 16 | u64::from(taken.head);
             let owner = cx.key as u64;
             let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
-            if let Err(new) = cx.engine.submit(cx.now, new) {
+            if let Err(new) = cx.submit(new) {
                 let places = match new.data {
                     Data::Scattered(places) => places,
                     _ => Scattered::default(),
@@ -427,7 +428,7 @@ impl Endpoint for Device {
         }
         Progress::Done
     }
-    fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
+    fn deliver(&mut self, mut op: Op, buffers: &mut Pool) {
         let (index, head) = ((op.cookie >> 16) as usize, op.cookie as u16);
         self.inside -= 1;
         if matches!(op.operation, Operation::Read | Operation::Write) {
@@ -439,7 +440,7 @@ impl Endpoint for Device {
             }
             let (spans, bounce) = scattered.into_parts();
             if let Some(buffer) = bounce {
-                ops.pool.give(buffer);
+                buffers.give(buffer);
             }
             self.keep(spans);
         }

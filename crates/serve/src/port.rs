@@ -1,0 +1,311 @@
+//! The port: the one place where the reactor and the front ends meet the engine.
+//!
+//! A front end is a set of *endpoints*, one for each client (a connection, a guest's disk, a block device, an open
+//! file), which the reactor drives ([`Endpoint`](crate::reactor::endpoint::Endpoint)). What an endpoint may rely on:
+//!
+//! - **Volumes.** A client *attaches* to a volume by its number, and *detaches* when none of its requests is in
+//!   flight. A volume that is removed stays until then.
+//! - **Submit, or full.** [`Port::submit`] takes a request by value, or returns it: the group has no room, or the
+//!   server is drained. The reactor visits the endpoint again when there may be room.
+//! - **Completions.** Each request that was taken is completed exactly once, also if it is cancelled, and returns with
+//!   its data. Completions arrive in any order.
+//! - **Room.** Before an endpoint holds payload, it asks for memory ([`Port::has_memory`]) and reports how much it
+//!   holds ([`Port::charge_memory`]); `port/budget.rs` divides the memory between the groups.
+//! - **Group.** Memory, processor time and drive time are charged to the [`Account`] of the volume's group. A change of
+//!   the contracts can move a volume to another group; the account is therefore asked for, never kept across turns.
+//!
+//! Clients and volumes are numbers; requests, completions and changes are values; and no borrowed part of the engine
+//! outlives a call. A thread can therefore be put between the port and the engine without changing a front end: the
+//! exports, the budget and the buffers stay on the side of the front ends, and requests and completions pass through two
+//! queues. The payload of a request may lie in the client's receive buffer ([`Data::Lent`](crate::request::data::Data)):
+//! it is the port that copies what is still in use before the turn ends.
+//!
+//! The reactor drives the other half: [`Port::turn`], the entries for its ring, and the work for other threads.
+
+pub(crate) mod budget;
+
+use std::io;
+use std::sync::Arc;
+
+use iofair_config::contracts::Limits;
+use iofair_core::group::Groups;
+use iofair_core::id::{GroupId, RequestId};
+use iofair_core::time::{Instant, Nanos};
+
+pub(crate) use crate::back::Lookup;
+pub(crate) use crate::back::uring::Storage;
+pub(crate) use crate::engine::cancel::Cancel;
+pub(crate) use crate::engine::stats::Snapshot;
+pub(crate) use crate::engine::{Change, Changed, Engine};
+use crate::error::ServeError;
+use crate::request::buffer::Pool;
+use crate::request::entry::Entry;
+use crate::request::export::{Exports, Offer};
+use crate::request::extent::Extent;
+use crate::request::op::{NewOp, Op};
+use budget::{Budget, Share};
+
+/// The group that processor time and memory are charged to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Account(pub(crate) u32);
+
+impl Account {
+    /// Clients that have not chosen a volume.
+    pub(crate) const HANDSHAKE: Self = Self(0);
+    /// The clients of volumes directly in a group.
+    pub(crate) fn in_group(group: GroupId) -> Self {
+        Self(2 * group.index() as u32 + 2)
+    }
+    /// The group; `None` for clients that have not chosen a volume, and if the group was removed.
+    pub(crate) fn group(self, groups: &Groups) -> Option<GroupId> {
+        if self == Self::HANDSHAKE { None } else { groups.group_id(self.0 as usize / 2 - 1) }
+    }
+}
+
+/// The state of a volume for its clients.
+pub(crate) struct VolumeState {
+    pub(crate) size: u64,
+    /// It was removed, and its clients must be disconnected.
+    pub(crate) is_closed: bool,
+    pub(crate) account: Account,
+}
+
+/// The engine, and what front ends share of it.
+pub(crate) struct Port {
+    engine: Engine,
+    exports: Exports,
+    connections: u32,
+    budget: Budget,
+    stats_since: Instant,
+    busy_before: Nanos,
+}
+
+/// For endpoints.
+impl Port {
+    /// Takes a request in, or returns it if there is no room.
+    // The refused request is as large as it came.
+    #[allow(clippy::result_large_err)]
+    pub(crate) fn submit(&mut self, now: Instant, new: NewOp) -> Result<(), NewOp> {
+        self.engine.submit(now, new)
+    }
+    /// A client does not wait for its requests any more; they are completed as soon as possible.
+    pub(crate) fn cancel(&mut self, now: Instant, client: usize, which: Cancel) {
+        self.engine.cancel(now, client as u64, which);
+    }
+    /// Whether requests of any client are in flight.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.engine.pending() > 0
+    }
+    /// A client opened a volume.
+    pub(crate) fn attach(&mut self, volume: usize, client: usize) {
+        self.engine.attach(volume);
+        self.engine.join(volume, client as u64);
+    }
+    /// A client left a volume, and has no request in flight.
+    pub(crate) fn detach(&mut self, volume: usize, client: usize) {
+        self.engine.leave(volume, client as u64);
+        self.engine.detach(volume);
+    }
+    /// Counts a request that the front end refused as a failed one of its volume.
+    pub(crate) fn count_refused(&mut self, volume: usize) {
+        self.engine.refused(volume);
+    }
+    /// Buffers for payloads.
+    pub(crate) fn buffers(&mut self) -> &mut Pool {
+        &mut self.engine.ops().pool
+    }
+    /// The account of a volume's clients, or of clients without a volume.
+    pub(crate) fn account(&self, volume: Option<usize>) -> Account {
+        volume.map_or(Account::HANDSHAKE, |volume| Account::in_group(self.engine.group(volume)))
+    }
+    /// Whether a client of an account that holds `holds` bytes may hold `more`.
+    pub(crate) fn has_memory(&mut self, account: Account, holds: usize, more: usize) -> bool {
+        self.budget.allows(self.engine.controller().groups(), account, holds, more)
+    }
+    /// Records how many bytes a client holds now.
+    pub(crate) fn charge_memory(&mut self, account: Account, share: &mut Share, holds: usize) {
+        self.budget.charge(self.engine.controller().groups(), account, share, holds);
+    }
+    /// The volumes that clients can open.
+    pub(crate) fn exports(&self) -> &Exports {
+        &self.exports
+    }
+    /// The same with the groups that share their connections.
+    pub(crate) fn offer(&self) -> Offer<'_> {
+        Offer { exports: &self.exports, groups: self.groups() }
+    }
+    /// Counts a connection to a volume.
+    pub(crate) fn enter(&mut self, volume: usize) {
+        self.exports.enter(volume as u32, self.engine.controller().groups());
+    }
+    /// A connection to a volume has ended.
+    pub(crate) fn leave(&mut self, volume: usize) {
+        self.exports.leave(volume as u32);
+    }
+}
+
+/// For the reactor: input and output of the engine.
+impl Port {
+    /// Lets the engine do what is possible now. Payloads in receive buffers are copied if they are still needed.
+    pub(crate) fn turn(&mut self, now: Instant) {
+        self.engine.turn(now);
+        self.engine.keep_lent();
+    }
+    /// The next completed request.
+    pub(crate) fn next_completion(&mut self) -> Option<Op> {
+        self.engine.next_finished()
+    }
+    /// The back end's new entries for the ring.
+    pub(crate) fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
+        self.engine.take_entries()
+    }
+    /// An entry of the back end completed.
+    pub(crate) fn on_ring(&mut self, data: u32, result: i32) {
+        self.engine.on_ring(data, result);
+    }
+    /// Files of removed volumes, for another thread to close.
+    pub(crate) fn take_closing(&mut self) -> impl Iterator<Item = Arc<Storage>> {
+        self.engine.take_closing().into_iter().flat_map(|all| all.drain(..))
+    }
+    /// Block statuses for another thread, and whom its time is charged to.
+    pub(crate) fn take_lookups(&mut self) -> Vec<(Account, Lookup)> {
+        let lookups = self.engine.take_lookups().map(std::mem::take).unwrap_or_default();
+        let account = |lookup: &Lookup| Account::in_group(self.engine.group_of(lookup.op));
+        lookups.into_iter().map(|lookup| (account(&lookup), lookup)).collect()
+    }
+    /// The result of a block status; empty after an error.
+    pub(crate) fn on_found(&mut self, command: RequestId, op: usize, extents: Vec<Extent>) {
+        self.engine.on_found(command, op, extents);
+    }
+    /// When to call [`Self::turn`] again even if nothing else happens, and whether to poll for the last microseconds
+    /// before that.
+    pub(crate) fn next_wakeup(&self) -> (Option<Instant>, bool) {
+        let next = self.engine.next_wakeup();
+        (next, next.is_some() && next == self.engine.next_event() && self.engine.polls())
+    }
+    /// Charges processor time to an account.
+    pub(crate) fn charge_time(&mut self, account: Account, time: Nanos) {
+        if let Some(group) = account.group(self.groups()) {
+            self.engine.charge(group, time);
+        }
+    }
+    /// A client of an account begins to wait for room.
+    pub(crate) fn count_stalled(&mut self, account: Account) {
+        if let Some(group) = account.group(self.groups()) {
+            self.engine.stalled(group);
+        }
+    }
+    /// Whether a client of an account has recently had to wait for memory.
+    pub(crate) fn is_memory_short(&self, account: Account) -> bool {
+        self.budget.is_short(self.groups(), account)
+    }
+    /// Begins another round of checks of the clients.
+    pub(crate) fn next_round(&mut self) {
+        self.budget.next_round();
+    }
+    /// Whether memory was released since the last call.
+    pub(crate) fn take_released(&mut self) -> bool {
+        self.budget.take_released()
+    }
+    /// Whether the back end has no command, so that it uses none of our memory.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.engine.is_stuck()
+    }
+    /// Makes everything durable.
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        if self.engine.is_stuck() {
+            // A drive that did not complete commands could block forever.
+            let message =
+                "the drive did not complete some commands; data that was not flushed may be lost";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        self.engine.back().close()
+    }
+}
+
+/// For the reactor: what the operator changes and reads.
+impl Port {
+    /// The port of an engine whose volumes are in place.
+    pub(crate) fn new(engine: Engine, now: Instant, limits: &Limits) -> Self {
+        let (exports, connections) = (Exports::default(), limits.connections);
+        let budget = Budget::new(limits.memory_bytes);
+        let (stats_since, busy_before) = (now, Nanos::ZERO);
+        let mut this = Self { engine, exports, connections, budget, stats_since, busy_before };
+        this.offer_volumes(connections);
+        this
+    }
+    fn offer_volumes(&mut self, connections: u32) {
+        self.connections = connections;
+        let (volumes, groups) = (self.engine.exports(), self.engine.controller().groups());
+        self.exports.set(connections, volumes, groups);
+    }
+    /// The tree of groups.
+    pub(crate) fn groups(&self) -> &Groups {
+        self.engine.controller().groups()
+    }
+    /// Applies new contracts, unless they would shrink a volume that a client has open.
+    pub(crate) fn apply(
+        &mut self,
+        now: Instant,
+        change: &Change,
+        limits: &Limits,
+    ) -> Result<Changed, ServeError> {
+        if let Some(name) = self.engine.cuts(change) {
+            let message = "clients have it open; only a volume without clients can shrink";
+            return Err(ServeError::volume(name, message));
+        }
+        let mut changed = self.engine.change(now, change);
+        changed.exports.sort_unstable();
+        if !changed.exports.is_empty() || limits.connections != self.connections {
+            self.offer_volumes(limits.connections);
+        }
+        self.budget.resize(limits.memory_bytes);
+        Ok(changed)
+    }
+    /// The state of a volume that a client has open.
+    pub(crate) fn volume(&self, volume: usize) -> VolumeState {
+        VolumeState {
+            size: self.engine.size(volume),
+            is_closed: self.engine.is_closed(volume),
+            account: self.account(Some(volume)),
+        }
+    }
+    /// Removes what is idle of volumes and groups that are not in the contracts any more.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        self.engine.settle(now);
+    }
+    /// Makes a volume that is the whole drive, for a job of the server itself. It goes when it is detached.
+    pub(crate) fn open_drive(&mut self, now: Instant, group: Option<&str>) -> usize {
+        self.engine.open_drive(now, group)
+    }
+    /// Stops or resumes taking requests in; those in flight continue.
+    pub(crate) fn pause(&mut self, paused: bool) {
+        self.engine.pause(paused);
+    }
+    /// Whether no request is taken in for now.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.engine.is_paused()
+    }
+    /// The counters since the last reset.
+    pub(crate) fn stats(&mut self, now: Instant, reset: bool) -> Snapshot {
+        let snapshot = self.engine.snapshot(now, self.stats_since, self.busy_before);
+        if reset {
+            self.engine.reset_stats();
+            (self.stats_since, self.busy_before) = (now, self.engine.busy_time(now));
+        }
+        snapshot
+    }
+    /// Counts a call to the control socket that named this group.
+    pub(crate) fn count_call(&mut self, group: &str) {
+        self.engine.called(group);
+    }
+    /// The engine and the memory of clients, for control to look at.
+    pub(crate) fn look(&mut self, now: Instant) -> (&Engine, &Budget) {
+        self.engine.turn_second(now);
+        (&self.engine, &self.budget)
+    }
+    /// The engine, for control to record requests.
+    pub(crate) fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+}
