@@ -4,7 +4,6 @@ mod admission;
 mod backs;
 mod facts;
 mod launch;
-mod listening;
 mod room;
 mod view;
 
@@ -19,20 +18,20 @@ use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Listen, Met
 
 use crate::back::Back;
 use crate::back::emulated::Timing;
-use crate::blocks::Blocks;
 use crate::clock::Clock;
 use crate::confine;
-use crate::disks::{Disks, Fresh};
 use crate::engine::stats::Snapshot;
 use crate::engine::{Change, Engine, Plan};
 use crate::error::ServeError;
-use crate::front::fuse::Opener;
 use crate::front::fuse::mount::Mounted;
+use crate::front::nbd::listening::{Listening, allowed, bind_unix, listen};
+use crate::front::ublk::devices::Blocks;
+use crate::front::vhost::disks::{Disks, Fresh};
 use crate::log;
 use crate::places::{Consent, Made, Places};
 use crate::pool::zeroing::Zeroing;
-use crate::reactor::Message;
 use crate::reactor::handle::{ReactorHandle, Removal};
+use crate::reactor::{Listener, Message};
 use crate::security::Security;
 use crate::socket::{self, SocketFile};
 use crate::supervisor::Passed;
@@ -40,7 +39,6 @@ use crate::trial::{Mode, Trial};
 use backs::open_back;
 use facts::{Facts, admit};
 pub(crate) use launch::{Latch, Launch};
-use listening::{Listening, allowed, bind_unix, listen};
 pub(crate) use view::View;
 
 /// Steps of a change after which a failure must be undone.
@@ -94,6 +92,7 @@ struct Prepared {
     tcp: Option<SocketAddr>,
     bound: Option<SocketFile>,
     launch: Launch,
+    listeners: Vec<Listener>,
     disks: Disks,
     sockets: Fresh,
     /// Not mounted yet.
@@ -136,7 +135,7 @@ impl Prepared {
         let sockets = all.prepare(&contracts.volumes, bind_disk)?;
         let drain = plan.timeouts.drain;
         let watchdog = passed.watchdog;
-        let launch = Launch { engine, clock, listeners, drain, security, watchdog };
+        let launch = Launch { engine, clock, drain, security, watchdog };
         let plan = remembered(&plan);
         Ok(Self {
             contracts,
@@ -147,6 +146,7 @@ impl Prepared {
             tcp,
             bound,
             launch,
+            listeners,
             disks: all,
             sockets,
             blocks,
@@ -222,7 +222,7 @@ impl Server {
     ) -> Result<Self, ServeError> {
         let prepared = Prepared::new(contracts, passed, consent, around, &Mode::Serve)?;
         let Prepared { contracts, plan, places, facts, description, tcp, bound, .. } = prepared;
-        let Prepared { launch, disks, sockets, mut blocks, made, .. } = prepared;
+        let Prepared { launch, listeners, disks, sockets, mut blocks, made, .. } = prepared;
         let devices = blocks.prepare(&contracts)?;
         let (line, reactor, ended) = launch.reactor()?;
         let (reactor, facts) = (Some(reactor), Arc::new(facts));
@@ -247,9 +247,10 @@ impl Server {
             fails_at: std::cell::Cell::new(None),
         };
         // If one of these fails, dropping the server ends the reactor.
+        listeners.into_iter().try_for_each(|one| this.line.send(Message::Listen(one)))?;
         this.serve_disks(sockets, &[])?;
         if let Some(path) = &this.contracts.mount {
-            let mounted = Mounted::new(path, &this.contracts.volumes, opener(this.line.clone()))?;
+            let mounted = Mounted::new(path, &this.contracts.volumes, this.line.clone())?;
             this.mounted = Some(mounted);
         }
         // Last: until here those who wait for a server that was killed may wait for the next one.
@@ -265,8 +266,7 @@ impl Server {
     fn serve_disks(&mut self, sockets: Fresh, closed: &[String]) -> Result<(), ServeError> {
         self.disks.set_limits(self.contracts.guests);
         self.disks.leave(&self.contracts.volumes, closed);
-        let line = &self.line;
-        self.disks.serve(sockets, |message| line.send(message))
+        self.disks.serve(sockets, &self.line)
     }
     /// The contracts in force.
     pub fn contracts(&self) -> &Contracts {
@@ -521,14 +521,6 @@ pub(crate) fn ask(line: &ReactorHandle, reset: bool) -> Result<Snapshot, ServeEr
     let (reply, replied) = mpsc::channel();
     line.send(Message::Stats { reset, reply })?;
     replied.recv().map_err(|_| ServeError::Gone)
-}
-
-/// Passes opened files of the mounted directory to the reactor.
-fn opener(reactor: ReactorHandle) -> Opener {
-    // A reactor that is gone drops the reply, which is an error for whoever opens the file.
-    Opener(Box::new(move |opening| {
-        drop(reactor.send(opening.map_or(Message::Refused, Message::File)));
-    }))
 }
 
 /// A copy of a plan for comparison with the next one. It keeps no files open, so that the file of a removed volume is freed.

@@ -12,11 +12,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use iofair_core::time::{Instant, Nanos};
 
-use super::connection::Connection;
 use super::deferred::Origin;
 use super::refusals::Refusal;
 use super::ring::{Event, Target};
-use super::{CHECK_INTERVAL, DEFERRED, ENDPOINTS_MAX, Reactor};
+use super::{Accept, CHECK_INTERVAL, DEFERRED, ENDPOINTS_MAX, Reactor};
 use crate::port::Account;
 use crate::{descriptors, socket};
 
@@ -46,19 +45,20 @@ impl Reactor {
         }
         if self.handshakes.deferred.waiting_count() >= WAITING_MAX && !self.handshakes.is_pausing {
             self.handshakes.is_pausing = true;
-            for index in 0..self.parts.listeners.len() {
+            for index in 0..self.listeners.len() {
                 self.ring.cancel(Target::Accept(index as u32), Target::Nobody)?;
             }
         }
         Ok(())
     }
-    /// Somebody was accepted.
-    pub(super) fn accepted(&mut self, socket: OwnedFd) {
+    /// Somebody was accepted on a listener.
+    pub(super) fn accepted(&mut self, index: usize, socket: OwnedFd) {
         if !descriptors::has_room(&socket) {
             self.handshakes.refusals.count(Refusal::Descriptors);
             return;
         }
-        self.handshakes.deferred.wait(socket::origin(&socket), socket);
+        let (origin, accept) = (socket::origin(&socket), self.listeners[index].accept);
+        self.handshakes.deferred.wait(origin, (accept, socket));
         self.fair.push(Account::HANDSHAKE, DEFERRED);
     }
     /// Accepts again, if that was paused because too many waited.
@@ -98,8 +98,8 @@ impl Reactor {
             if !self.make_place(now, next) {
                 return;
             }
-            let (origin, socket) = self.handshakes.deferred.call().expect("somebody waits");
-            self.open(now, origin, socket);
+            let (origin, client) = self.handshakes.deferred.call().expect("somebody waits");
+            self.admit(now, origin, client);
         }
         self.wake_deferred();
     }
@@ -133,7 +133,7 @@ impl Reactor {
         self.settle_later(key);
         true
     }
-    fn open(&mut self, now: Instant, origin: Origin, socket: OwnedFd) {
+    fn admit(&mut self, now: Instant, origin: Origin, (accept, socket): (Accept, OwnedFd)) {
         let limits = self.parts.security.limits;
         let full = self.clients >= limits.connections as usize;
         if self.draining.is_some() || full || self.endpoints.len() >= ENDPOINTS_MAX {
@@ -141,8 +141,7 @@ impl Reactor {
             return;
         }
         socket::prepare(socket.as_raw_fd());
-        let connection = Connection::new(now, socket, &self.parts.security);
-        let key = self.insert(Box::new(connection));
+        let key = self.insert(accept(now, socket, &self.parts.security));
         self.endpoints[key].handshake = Some(self.handshakes.deferred.enter(now, origin, key));
     }
     /// An endpoint that was without a volume has one now, or is gone.

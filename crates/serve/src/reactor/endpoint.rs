@@ -9,9 +9,8 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::bells::Bells;
 use super::refusals::Refusals;
-use super::ring::{Event, Ring, Target};
-use super::workers::{Handshake, Workers};
-use crate::front::tls::Channel;
+use super::ring::{Ring, Target};
+use super::workers::{Work, Workers};
 use crate::port::budget::Share;
 use crate::port::{Cancel, Port};
 use crate::request::buffer::Pool;
@@ -21,39 +20,39 @@ use crate::request::op::{NewOp, Op};
 use crate::security::Security;
 
 /// The parts of the reactor that an endpoint uses during a call.
-pub(super) struct ReactorContext<'a> {
-    pub(super) now: Instant,
-    pub(super) key: usize,
-    pub(super) port: &'a mut Port,
-    pub(super) ring: &'a mut Ring,
-    pub(super) quantum: Quantum,
-    pub(super) workers: &'a mut Workers,
-    pub(super) bells: &'a mut Bells,
-    pub(super) refusals: &'a mut Refusals,
+pub(crate) struct ReactorContext<'a> {
+    pub(crate) now: Instant,
+    pub(crate) key: usize,
+    pub(crate) port: &'a mut Port,
+    pub(crate) ring: &'a mut Ring,
+    pub(crate) quantum: Quantum,
+    pub(crate) workers: &'a mut Workers,
+    pub(crate) bells: &'a mut Bells,
+    pub(crate) refusals: &'a mut Refusals,
     /// Processor time that other threads spent for this endpoint's client and that is not charged yet.
-    pub(super) spent: Nanos,
+    pub(crate) spent: Nanos,
 }
 
 impl ReactorContext<'_> {
     /// Submits a request, or returns it if there is no room.
     #[allow(clippy::result_large_err)]
-    pub(super) fn submit(&mut self, new: NewOp) -> Result<(), NewOp> {
+    pub(crate) fn submit(&mut self, new: NewOp) -> Result<(), NewOp> {
         self.port.submit(self.now, new)
     }
     /// The client chose a volume.
-    pub(super) fn attach(&mut self, volume: usize) {
+    pub(crate) fn attach(&mut self, volume: usize) {
         self.port.attach(volume, self.key);
     }
     /// The client has left its volume, and has no request in flight.
-    pub(super) fn detach(&mut self, volume: usize) {
+    pub(crate) fn detach(&mut self, volume: usize) {
         self.port.detach(volume, self.key);
     }
     /// The client does not wait for its requests any more. They are delivered as soon as possible.
-    pub(super) fn cancel_requests(&mut self, which: Cancel) {
+    pub(crate) fn cancel_requests(&mut self, which: Cancel) {
         self.port.cancel(self.now, self.key, which);
     }
     /// Whether this endpoint, which holds `holds` bytes for clients of a volume, may hold `more`.
-    pub(super) fn has_memory(
+    pub(crate) fn has_memory(
         &mut self,
         volume: Option<usize>,
         share: &mut Share,
@@ -64,24 +63,24 @@ impl ReactorContext<'_> {
         self.port.has_memory(self.port.account(volume), holds, more)
     }
     /// Tells the budget how many bytes this endpoint holds now.
-    pub(super) fn charge(&mut self, volume: Option<usize>, share: &mut Share, holds: usize) {
+    pub(crate) fn charge(&mut self, volume: Option<usize>, share: &mut Share, holds: usize) {
         self.port.charge_memory(self.port.account(volume), share, holds);
     }
-    /// Gives the next step of a handshake to another thread, which passes the result to [`Endpoint::on_handshake`]. `false`
-    /// if there is no such thread.
-    pub(super) fn begin_handshake(&mut self, volume: Option<usize>, channel: Box<Channel>) -> bool {
-        self.workers.shake_hands(self.key, self.port.account(volume), channel)
+    /// Gives work that takes long, as a step of a handshake does, to another thread, and calls [`Endpoint::on_work_done`]
+    /// then. `false` if there is no such thread.
+    pub(crate) fn begin_work(&mut self, volume: Option<usize>, work: Work) -> bool {
+        self.workers.begin(self.key, self.port.account(volume), work)
     }
     /// Queues a ring entry. Its completion is passed to [`Endpoint::on_ring`] with the same slot.
-    pub(super) fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
+    pub(crate) fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
         self.push_part(entry, slot, 0)
     }
-    /// [`Self::push`] of one of several entries in this slot; the target of the event contains the part.
-    pub(super) fn push_part(&mut self, entry: Entry, slot: u8, part: u16) -> io::Result<()> {
+    /// [`Self::push`] of one of several entries in this slot.
+    pub(crate) fn push_part(&mut self, entry: Entry, slot: u8, part: u16) -> io::Result<()> {
         self.ring.push(entry, Target::Endpoint { key: self.key as u32, slot, part })
     }
     /// Queues an entry that cancels the one in `slot`; its own completion has the slot `completion`.
-    pub(super) fn cancel(&mut self, slot: u8, completion: u8) -> io::Result<()> {
+    pub(crate) fn cancel(&mut self, slot: u8, completion: u8) -> io::Result<()> {
         let target = |slot| Target::Endpoint { key: self.key as u32, slot, part: 0 };
         self.ring.cancel(target(slot), target(completion))
     }
@@ -89,22 +88,22 @@ impl ReactorContext<'_> {
 
 /// The input that one visit of an endpoint may read, so that no endpoint delays the others for long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quantum {
+pub(crate) struct Quantum {
     commands: u32,
     bytes: usize,
 }
 
 impl Quantum {
     /// A few dozen requests, some 50 us of work: several of the busiest endpoints fit into one turn.
-    pub(super) const VISIT: Self = Self { commands: 32, bytes: 256 << 10 };
+    pub(crate) const VISIT: Self = Self { commands: 32, bytes: 256 << 10 };
     /// Nothing more.
-    pub(super) const NONE: Self = Self { commands: 0, bytes: 0 };
+    pub(crate) const NONE: Self = Self { commands: 0, bytes: 0 };
     /// Uses up the cost of this many bytes.
-    pub(super) fn charge(&mut self, bytes: usize) {
+    pub(crate) fn charge(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
     /// Uses up one command with this many bytes. `false` if the quantum was used up before.
-    pub(super) fn spend(&mut self, bytes: usize) -> bool {
+    pub(crate) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.commands > 0 && self.bytes > 0;
         self.commands = self.commands.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -114,7 +113,7 @@ impl Quantum {
 
 /// The result of reading an endpoint's input: when the reactor visits it again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     /// No input is left: after the next completion of one of its ring entries.
     Done,
     /// The quantum is used up: in fair order.
@@ -125,20 +124,31 @@ pub(super) enum Progress {
     OwnLimit,
 }
 
+/// A completed ring entry of an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingEvent {
+    /// The slot and the part that the entry was pushed with.
+    pub(crate) slot: u8,
+    pub(crate) part: u16,
+    pub(crate) result: i32,
+    /// Whether the same entry will complete again.
+    pub(crate) more: bool,
+}
+
 /// The state of an endpoint at the end of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Life {
-    /// It is open.
-    On,
-    /// It is closed and has no requests in flight, unsent data or ring entries: the reactor drops it.
-    Over,
+pub(crate) enum Life {
+    /// It is open, or has requests in flight, unsent data or ring entries.
+    Open,
+    /// It is closed and has none of these: the reactor detaches and drops it.
+    Closed,
 }
 
 /// A connection, a guest's disk, a block device or a mounted file, as the reactor drives it.
-pub(super) trait Endpoint: Send {
+pub(crate) trait Endpoint: Send {
     /// A ring entry completed. This must be cheap: the input is read by [`Self::take_in`], which is called in fair order and
     /// before another entry is requested.
-    fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()>;
+    fn on_ring(&mut self, event: RingEvent, cx: &mut ReactorContext<'_>) -> io::Result<()>;
     /// Turns received input into requests, as far as the quantum and the room allow.
     fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress;
     /// Receives a finished request.
@@ -153,11 +163,8 @@ pub(super) trait Endpoint: Send {
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life>;
     /// Stops reading input. Requests in flight are still completed.
     fn close(&mut self);
-    /// A step of its handshake is done; [`Self::take_in`] follows. Until then the endpoint must not be [`Life::Over`].
-    fn on_handshake(&mut self, handshake: Handshake) {
-        let _ = handshake;
-        unreachable!("an endpoint without handshakes");
-    }
+    /// Another thread has done its work; [`Self::take_in`] follows. Until then the endpoint must not be [`Life::Closed`].
+    fn on_work_done(&mut self) {}
     /// Steps of its handshake that are done.
     fn handshake_steps(&self) -> u32 {
         0

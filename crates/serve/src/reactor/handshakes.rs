@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use iofair_core::time::{Instant, Nanos};
 
+use super::Accept;
 use super::deferred::DeferredAccepts;
 use super::refusals::Refusals;
 
@@ -58,7 +59,7 @@ impl Throttle {
 #[derive(Default)]
 pub(super) struct Handshakes {
     /// Those who were accepted and wait, and those who were let in.
-    pub(super) deferred: DeferredAccepts<OwnedFd>,
+    pub(super) deferred: DeferredAccepts<(Accept, OwnedFd)>,
     /// Listeners on which nothing is accepted now.
     pub(super) paused_listeners: Vec<usize>,
     /// The entries of all others were cancelled.

@@ -5,16 +5,11 @@ use std::os::fd::AsRawFd;
 
 use iofair_core::time::Instant;
 
-use super::block::Block;
-use super::device::Device;
-use super::file::File;
 use super::refusals::Refusal;
 use super::ring::Target;
 use super::zeroing::{ZeroJob, Zeroing};
-use super::{ENDPOINTS_MAX, Message, Reactor, Seen, Slot};
+use super::{ENDPOINTS_MAX, MakeEndpoint, Message, Reactor, Seen, Slot};
 use crate::error::ServeError;
-use crate::front::fuse::Opening;
-use crate::front::ublk::channel::Channel;
 use crate::port::{Cancel, Change, Changed};
 use crate::request::export::Peer;
 use crate::security::Security;
@@ -40,20 +35,14 @@ impl Reactor {
             }
             Message::Engine(work) => work(now, self.parts.port.engine()),
             Message::Called(group) => self.parts.port.count_call(&group),
-            Message::File(opening) => self.open_file(now, opening),
-            Message::Refused => self.handshakes.refusals.count(Refusal::Descriptors),
+            Message::Listen(listener) => self.listen(listener)?,
+            Message::Open(volume, make) => self.open(&volume, make),
+            Message::Refused(refusal) => self.handshakes.refusals.count(refusal),
             Message::Pause(reply) => {
                 self.parts.port.pause(true);
                 self.pausing.push(reply);
             }
             Message::Resume => self.resume(),
-            Message::Device { volume, commands, wake } if self.draining.is_none() => {
-                self.insert(Box::new(Device::new(volume, commands, wake)));
-            }
-            Message::Device { .. } => {}
-            Message::Block { volume, channel, reply } => {
-                let _ = reply.send(self.open_block(now, &volume, channel));
-            }
             Message::Zero(job) if self.draining.is_none() => self.begin_zeroing(now, job),
             Message::Zero(_) => {}
             Message::Ejected(reply) => self.ejections.wait(reply),
@@ -64,41 +53,26 @@ impl Reactor {
         }
         Ok(())
     }
-    fn open_file(&mut self, now: Instant, opening: Opening) {
-        let export = self.parts.port.exports().find(&opening.volume);
+    fn open(&mut self, volume: &str, make: MakeEndpoint) {
         let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
-        let Some(export) = export.filter(|_| !full) else {
-            let refusal = if full { Refusal::Connections } else { Refusal::Unknown };
-            self.handshakes.refusals.count(refusal);
-            opening.reply(Err(libc::ESTALE));
-            return;
+        let export = self.parts.port.exports().find(volume).filter(|_| !full);
+        let refusal = match export {
+            Some(_) => None,
+            None if full => Some(Refusal::Connections),
+            None => Some(Refusal::Unknown),
         };
-        let (calls, wake) = opening.reply(Ok(()));
-        let (volume, file) = (export.id as usize, File::new(export, calls, wake));
-        let key = self.insert(Box::new(file));
-        self.look(now, key).1.attach(volume);
-    }
-    fn open_block(
-        &mut self,
-        now: Instant,
-        volume: &str,
-        channel: Channel,
-    ) -> Result<(), ServeError> {
-        let export = self.parts.port.exports().find(volume);
-        let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
-        let Some(export) = export.filter(|_| !full) else { return Err(ServeError::Gone) };
-        let block = Block::new(export, channel);
-        let volume = export.id as usize;
-        let key = self.insert(Box::new(block));
-        self.look(now, key).1.attach(volume);
-        Ok(())
+        if let Some(endpoint) = make(export) {
+            self.insert(endpoint);
+        }
+        if let Some(refusal) = refusal {
+            self.handshakes.refusals.count(refusal);
+        }
     }
     fn begin_zeroing(&mut self, now: Instant, job: ZeroJob) {
         let volume = self.parts.port.open_drive(now, job.group.as_deref());
         let key = self.insert(Box::new(Zeroing::new(volume, job)));
         self.endpoints[key].is_own = true;
         self.zeroings += 1;
-        self.look(now, key).1.attach(volume);
         self.has_input(key);
     }
     /// Who came meanwhile is let in, and who stalled may try again.
@@ -192,7 +166,7 @@ impl Reactor {
     fn drain(&mut self, now: Instant) -> io::Result<()> {
         self.draining.get_or_insert(now + self.parts.drain);
         self.turn_away();
-        for (index, listener) in self.parts.listeners.iter().enumerate() {
+        for (index, listener) in self.listeners.iter().enumerate() {
             if listener.stays {
                 // Who connects from now on is the next server's.
                 self.ring.cancel(Target::Accept(index as u32), Target::Nobody)?;

@@ -6,21 +6,15 @@
 
 mod accept;
 mod bells;
-mod block;
 mod busy_poll;
-mod connection;
 pub(crate) mod deferred;
-mod device;
 mod ejections;
-mod endpoint;
+pub(crate) mod endpoint;
 mod fair;
-mod file;
 pub(crate) mod handle;
 mod handshakes;
-mod input;
 mod messages;
 mod meter;
-mod outbox;
 pub(crate) mod refusals;
 mod ring;
 mod turn;
@@ -38,21 +32,20 @@ use slab::Slab;
 
 use crate::clock::{self, Clock};
 use crate::error::ServeError;
-use crate::front::fuse::Opening;
-use crate::front::ublk::channel::Channel;
-use crate::front::vhost::command::Envelope;
 use crate::port::budget::Budget;
 use crate::port::{Account, Change, Engine, Port, Snapshot};
 use crate::request::entry::Entry;
+use crate::request::export::Export;
 use crate::security::Security;
 use crate::supervisor::Watchdog;
 use crate::wake;
 use bells::Bells;
 use ejections::Ejections;
-use endpoint::{Endpoint, Quantum, ReactorContext};
+use endpoint::{Endpoint, Quantum, ReactorContext, RingEvent};
 use fair::FairQueue;
 use handshakes::Handshakes;
 use meter::{Meter, Payer};
+use refusals::Refusal;
 use ring::{Event, Ring, Target, Wait};
 use workers::Workers;
 use zeroing::ZeroJob;
@@ -79,6 +72,11 @@ const SPIN: Nanos = Nanos::from_micros(60);
 /// A function for the engine.
 pub(crate) type EngineWork = Box<dyn FnOnce(Instant, &mut Engine) + Send>;
 
+/// Makes an endpoint on the reactor's thread; without an export if there is no such volume or no room.
+pub(crate) type MakeEndpoint = Box<dyn FnOnce(Option<&Export>) -> Option<Box<dyn Endpoint>> + Send>;
+/// Makes the endpoint of a client that was accepted.
+pub(crate) type Accept = fn(Instant, OwnedFd, &Security) -> Box<dyn Endpoint>;
+
 /// A message of another thread to a reactor.
 pub(crate) enum Message {
     /// Apply new contracts, or refuse them and change nothing.
@@ -91,20 +89,16 @@ pub(crate) enum Message {
     Engine(EngineWork),
     /// Count a call to the control socket that named this group.
     Called(String),
-    /// Open a file of the mounted directory.
-    File(Opening),
-    /// Count a file that could not be opened for lack of descriptors.
-    Refused,
+    /// Accept clients on this socket.
+    Listen(Listener),
+    /// Open an endpoint for the volume of this name.
+    Open(String, MakeEndpoint),
+    /// Count a client that was refused.
+    Refused(Refusal),
     /// Stop reading requests. The reply is sent when no request is in flight.
     Pause(Sender<()>),
     /// Resume after a drain.
     Resume,
-    /// Serve the volume of this name as a virtual machine's disk. Commands arrive on the channel, and the eventfd is written
-    /// after each.
-    Device { volume: String, commands: Receiver<Envelope>, wake: OwnedFd },
-    /// Serve the volume of this name as a block device, with requests from the channel. The reply is sent when the ring waits
-    /// for them.
-    Block { volume: String, channel: Channel, reply: Sender<Result<(), ServeError>> },
     /// Zero extents that belong to no volume.
     Zero(ZeroJob),
     /// Reply when the clients of volumes that the last change has removed are gone.
@@ -121,8 +115,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) connections: usize,
     /// Processor time of clients that have not chosen a volume.
     pub(crate) handshake_cpu: Nanos,
-    /// Refused clients, by [`refusals::Refusal`].
-    pub(crate) refused: [u64; refusals::Refusal::ALL.len()],
+    /// Refused clients, by [`Refusal`].
+    pub(crate) refused: [u64; Refusal::ALL.len()],
     budget: &'a Budget,
 }
 
@@ -138,13 +132,13 @@ pub(crate) struct Listener {
     pub(crate) file: OwnedFd,
     /// Whether a service manager passed it, so that it stays when the server ends.
     pub(crate) stays: bool,
+    pub(crate) accept: Accept,
 }
 
 /// The parts of a new reactor.
 pub(crate) struct Parts {
     pub(crate) port: Port,
     pub(crate) clock: Clock,
-    pub(crate) listeners: Vec<Listener>,
     pub(crate) messages: Receiver<Message>,
     /// An eventfd that is written after every message.
     pub(crate) wake: OwnedFd,
@@ -201,6 +195,7 @@ impl Slot {
 pub(crate) struct Reactor {
     parts: Parts,
     ring: Ring,
+    listeners: Vec<Listener>,
     endpoints: Slab<Slot>,
     events: Vec<Event>,
     /// Endpoints with input, and those whose input has no room.
@@ -245,6 +240,7 @@ impl Reactor {
         let mut this = Self {
             parts,
             ring: Ring::new()?,
+            listeners: Vec::new(),
             endpoints: Slab::new(),
             events: Vec::new(),
             fair: FairQueue::new(),
@@ -267,9 +263,6 @@ impl Reactor {
             pausing: Vec::new(),
         };
         this.set_groups();
-        for index in 0..this.parts.listeners.len() {
-            this.accept_on(index)?;
-        }
         this.watch_wake()?;
         Ok(this)
     }
@@ -279,8 +272,12 @@ impl Reactor {
         self.fair.set_groups(groups, &all);
         self.to_reply.set_groups(groups, &all);
     }
+    fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        self.listeners.push(listener);
+        self.accept_on(self.listeners.len() - 1)
+    }
     fn accept_on(&mut self, index: usize) -> io::Result<()> {
-        let entry = Entry::accept(self.parts.listeners[index].file.as_raw_fd());
+        let entry = Entry::accept(self.listeners[index].file.as_raw_fd());
         self.ring.push(entry, Target::Accept(index as u32))
     }
     fn watch_wake(&mut self) -> io::Result<()> {
@@ -359,15 +356,17 @@ impl Reactor {
                 self.work_for(Payer::Account(Account::HANDSHAKE));
                 if event.result >= 0 {
                     // SAFETY: the kernel just created this descriptor, and nothing else owns it.
-                    self.accepted(unsafe { OwnedFd::from_raw_fd(event.result) });
+                    let socket = unsafe { OwnedFd::from_raw_fd(event.result) };
+                    self.accepted(index as usize, socket);
                 }
                 self.on_accept(index as usize, event)?;
             }
-            Target::Endpoint { key, slot, .. } => {
+            Target::Endpoint { key, slot, part } => {
                 let key = key as usize;
                 self.work_for(Payer::Account(self.account(key)));
                 let (endpoint, mut cx) = self.look(now, key);
-                endpoint.on_ring(slot, event, &mut cx)?;
+                let Event { result, more, .. } = event;
+                endpoint.on_ring(RingEvent { slot, part, result, more }, &mut cx)?;
                 self.has_input(key);
             }
             Target::Back(data) => {
@@ -389,10 +388,12 @@ impl Reactor {
         }
         Ok(())
     }
-    /// Adds an endpoint; it is settled before the turn ends.
+    /// Adds an endpoint, which is the client of its volume from now on if it has one; it is settled before the turn ends.
     fn insert(&mut self, endpoint: Box<dyn Endpoint>) -> usize {
+        let volume = endpoint.volume();
         let key = self.endpoints.insert(Slot::new(endpoint));
         self.touch(key);
+        volume.into_iter().for_each(|volume| self.parts.port.attach(volume, key));
         key
     }
     /// Feeds the watchdog when it is time.

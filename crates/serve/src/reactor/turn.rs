@@ -64,8 +64,8 @@ impl Reactor {
         while let Some(Done { account, time, outcome }) = self.workers.next_done() {
             self.charge(account, time);
             match outcome {
-                Outcome::Handshake { key, handshake } => {
-                    self.endpoints[key].endpoint.on_handshake(handshake);
+                Outcome::Endpoint { key } => {
+                    self.endpoints[key].endpoint.on_work_done();
                     self.has_input(key);
                     self.fair.wake(account);
                 }
@@ -259,7 +259,7 @@ impl Reactor {
             self.work_for(Payer::Account(account));
             let (endpoint, mut cx) = self.look(now, key);
             let life = endpoint.settle(&mut cx)?;
-            if life == Life::Over
+            if life == Life::Closed
                 && let Some(volume) = endpoint.volume()
             {
                 cx.detach(volume);
@@ -268,7 +268,7 @@ impl Reactor {
                 self.fair.wake(account);
                 self.fair.wake_next();
             }
-            if life == Life::Over {
+            if life == Life::Closed {
                 self.forget(key);
                 self.accept_again()?;
             }

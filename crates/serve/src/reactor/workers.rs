@@ -16,7 +16,6 @@ use iofair_core::id::RequestId;
 use iofair_core::time::Nanos;
 
 use crate::clock::thread_time;
-use crate::front::tls::{Channel, Stage};
 use crate::port::{Account, Lookup, Storage};
 use crate::request::extent::Extent;
 use crate::wake;
@@ -24,28 +23,21 @@ use crate::wake;
 /// How much less than others a thread with handshakes gets of a busy processor.
 const NICE: libc::c_int = 5;
 
+/// Work of an endpoint. It sends its result to the endpoint itself.
+pub(crate) type Work = Box<dyn FnOnce() + Send>;
+
 /// What there is to do.
 enum Task {
-    Handshake { key: usize, channel: Box<Channel> },
+    Endpoint { key: usize, work: Work },
     Lookup(Lookup),
 }
 
 /// What came of it.
 pub(super) enum Outcome {
-    /// Of this endpoint.
-    Handshake { key: usize, handshake: Handshake },
+    /// This endpoint's work is done.
+    Endpoint { key: usize },
     /// For this command, by the names in its [`Lookup`].
     Found { command: RequestId, op: usize, extents: Vec<Extent> },
-}
-
-/// A channel after one step of its handshake.
-pub(super) struct Handshake {
-    pub(super) channel: Box<Channel>,
-    pub(super) stage: Result<Stage, rustls::Error>,
-    /// What the client said after it was over.
-    pub(super) plain: Vec<u8>,
-    /// What TLS itself has to say.
-    pub(super) sealed: Vec<u8>,
 }
 
 /// A task that is done.
@@ -58,7 +50,7 @@ pub(super) struct Done {
 type Ordered = (Account, Task);
 
 /// The threads. They end with it.
-pub(super) struct Workers {
+pub(crate) struct Workers {
     handshakes: Option<Sender<Ordered>>,
     lookups: Option<Sender<Ordered>>,
     closing: Option<Sender<Arc<Storage>>>,
@@ -74,15 +66,10 @@ impl Workers {
         let wake = Arc::new(wake.try_clone()?);
         Ok(Self { handshakes: None, lookups: None, closing: None, done, report, wake })
     }
-    /// Begins a step of an endpoint's handshake, unless there is no thread for it.
-    pub(super) fn shake_hands(
-        &mut self,
-        key: usize,
-        account: Account,
-        channel: Box<Channel>,
-    ) -> bool {
+    /// Begins work of an endpoint, unless there is no thread for it.
+    pub(super) fn begin(&mut self, key: usize, account: Account, work: Work) -> bool {
         let thread = thread(&mut self.handshakes, "handshakes", &self.report, &self.wake);
-        let task = Task::Handshake { key, channel };
+        let task = Task::Endpoint { key, work };
         thread.is_some_and(|thread| thread.send((account, task)).is_ok())
     }
     /// Begins a command of the engine, or gives it back: there is no thread for it.
@@ -91,7 +78,7 @@ impl Workers {
         let Some(thread) = thread else { return Err(lookup) };
         thread.send((account, Task::Lookup(lookup))).map_err(|refused| match refused.0.1 {
             Task::Lookup(lookup) => lookup,
-            Task::Handshake { .. } => unreachable!("it was a lookup"),
+            Task::Endpoint { .. } => unreachable!("it was a lookup"),
         })
     }
     /// Lets go of a file; without a thread for it, here.
@@ -147,10 +134,9 @@ fn spawn(name: &str, report: Sender<Done>, wake: Arc<OwnedFd>) -> Option<Sender<
 
 fn carry_out(task: Task) -> Outcome {
     match task {
-        Task::Handshake { key, mut channel } => {
-            let (mut plain, mut sealed) = (Vec::new(), Vec::new());
-            let stage = channel.open(|bytes| plain.extend_from_slice(bytes), &mut sealed);
-            Outcome::Handshake { key, handshake: Handshake { channel, stage, plain, sealed } }
+        Task::Endpoint { key, work } => {
+            work();
+            Outcome::Endpoint { key }
         }
         Task::Lookup(Lookup { command, op, find }) => {
             Outcome::Found { command, op, extents: find() }

@@ -14,8 +14,7 @@ use std::sync::mpsc::Sender;
 
 use iofair_core::request::Operation;
 
-use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
-use super::ring::Event;
+use super::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
 use crate::request::buffer::Pool;
 use crate::request::data::Data;
 use crate::request::op::{Hints, NewOp, Op};
@@ -116,7 +115,7 @@ impl Zeroing {
 }
 
 impl Endpoint for Zeroing {
-    fn on_ring(&mut self, _: u8, _: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
+    fn on_ring(&mut self, _: RingEvent, _: &mut ReactorContext<'_>) -> io::Result<()> {
         unreachable!("it has no entries on the ring");
     }
     fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
@@ -159,7 +158,7 @@ impl Endpoint for Zeroing {
         if self.closing && self.is_stalled {
             self.reply_once();
         }
-        Ok(if self.replied && !self.is_inside { Life::Over } else { Life::On })
+        Ok(if self.replied && !self.is_inside { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;

@@ -7,9 +7,9 @@ use iofair_core::attainable::Attainable;
 
 use super::Server;
 use super::facts::admit;
-use super::listening::allowed;
 use crate::confine;
 use crate::error::ServeError;
+use crate::front::nbd::listening::allowed;
 use crate::log;
 use crate::places::Consent;
 use crate::security::Security;

@@ -2,10 +2,11 @@
 //! makes a block device of such a file.
 //!
 //! Several threads read the kernel's requests. They reply to requests that need no drive (names, sizes) directly.
-//! Every open file is an endpoint of the reactor (`reactor/file.rs`): it gets the calls and replies to the kernel
+//! Every open file is an endpoint of the reactor (`file.rs`): it gets the calls and replies to the kernel
 //! directly. Nothing is cached: files are opened for direct I/O, and sizes are read each time. A file behaves like a
 //! block device: `O_TRUNC` has no effect, another size is an error, and a write past its end fails with "no space".
 
+mod file;
 pub(crate) mod mount;
 
 use std::collections::BTreeMap;

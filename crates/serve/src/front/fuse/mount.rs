@@ -16,8 +16,13 @@ use std::ptr;
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use iofair_config::contracts::Volume;
 
+use super::file::File;
 use super::{Files, Opener, Volumes};
 use crate::error::ServeError;
+use crate::reactor::Message;
+use crate::reactor::endpoint::Endpoint;
+use crate::reactor::handle::ReactorHandle;
+use crate::reactor::refusals::Refusal;
 use crate::trial::Mode;
 
 /// Threads that read the kernel's requests and copy what is written: one alone would let a client with long requests hold
@@ -35,12 +40,16 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts a directory with these volumes; `opener` gets every file that somebody opens.
-    pub(crate) fn new(path: &Path, volumes: &[Volume], opener: Opener) -> Result<Self, ServeError> {
+    /// Mounts a directory with these volumes; every file that somebody opens becomes an endpoint of the reactor.
+    pub(crate) fn new(
+        path: &Path,
+        volumes: &[Volume],
+        line: ReactorHandle,
+    ) -> Result<Self, ServeError> {
         let what = || ServeError::system(format!("mounting {}", path.display()));
         clear(path).map_err(what())?;
         let files = Files::new(volumes);
-        let volumes = Volumes::new(files.clone(), opener);
+        let volumes = Volumes::new(files.clone(), opener(line));
         let session = Session::new(volumes, path, &config()).and_then(Session::spawn);
         let session = Some(session.map_err(what())?);
         Ok(Self { files, path: path.to_path_buf(), session })
@@ -53,6 +62,20 @@ impl Mounted {
     pub(crate) fn update(&self, volumes: &[Volume]) {
         self.files.update(volumes);
     }
+}
+
+/// Passes opened files to the reactor. One that is gone drops the reply, which is an error for whoever opens the file.
+fn opener(line: ReactorHandle) -> Opener {
+    Opener(Box::new(move |opening| {
+        let Some(opening) = opening else {
+            return drop(line.send(Message::Refused(Refusal::Descriptors)));
+        };
+        let volume = opening.volume.clone();
+        drop(line.open(&volume, |export| {
+            let (calls, wake) = opening.reply(export.map(drop).ok_or(libc::ESTALE));
+            export.map(|export| Box::new(File::new(export, calls, wake)) as Box<dyn Endpoint>)
+        }));
+    }))
 }
 
 fn config() -> Config {

@@ -12,11 +12,10 @@ use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 use slab::Slab;
 
-use super::endpoint::{Endpoint, Life, Progress, Quantum, ReactorContext};
-use super::ring::Event;
 use crate::front::fuse::{Call, Sent, is_killed};
 use crate::port::budget::Share;
 use crate::port::{Cancel, Port};
+use crate::reactor::endpoint::{Endpoint, Life, Progress, Quantum, ReactorContext, RingEvent};
 use crate::request::buffer::Pool;
 use crate::request::data::Data;
 use crate::request::entry::Entry;
@@ -187,7 +186,7 @@ impl File {
 }
 
 impl Endpoint for File {
-    fn on_ring(&mut self, _: u8, _: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
+    fn on_ring(&mut self, _: RingEvent, _: &mut ReactorContext<'_>) -> io::Result<()> {
         self.watching = false;
         wake::take(&self.wake);
         Ok(())
@@ -256,10 +255,10 @@ impl Endpoint for File {
         cx.charge(Some(self.volume), &mut self.share, self.held);
         if !self.closing && !self.watching {
             self.watching = true;
-            return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::On);
+            return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::Open);
         }
         let idle = self.inside.is_empty() && self.finished.is_empty() && !self.watching;
-        Ok(if self.closing && idle { Life::Over } else { Life::On })
+        Ok(if self.closing && idle { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;

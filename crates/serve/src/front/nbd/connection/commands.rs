@@ -2,11 +2,11 @@
 
 use iofair_core::request::Operation;
 
-use super::super::endpoint::{Progress, ReactorContext};
 use super::super::input::INLINE_MAX;
-use super::super::refusals::Refusal;
 use super::{Connection, HELD_MAX, Payload, carries};
 use crate::front::nbd::session::{self, Action, Command, CommandType};
+use crate::reactor::endpoint::{Progress, ReactorContext};
+use crate::reactor::refusals::Refusal;
 use crate::request::data::Data;
 use crate::request::op::{Hints, NewOp};
 

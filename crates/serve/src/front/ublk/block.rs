@@ -12,12 +12,11 @@ use std::io;
 
 use iofair_core::request::Operation;
 
-use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
-use super::ring::{Event, Target};
 use crate::front::ublk::channel::{Channel, Tag};
 use crate::front::ublk::wire::{Command, Facts};
 use crate::log;
 use crate::port::budget::Share;
+use crate::reactor::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
 use crate::request::buffer::Pool;
 use crate::request::data::Data;
 use crate::request::export::Export;
@@ -139,13 +138,10 @@ impl Block {
 }
 
 impl Endpoint for Block {
-    fn on_ring(&mut self, _: u8, event: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
-        let Target::Endpoint { part, .. } = event.target else {
-            unreachable!("an entry of an endpoint")
-        };
+    fn on_ring(&mut self, event: RingEvent, _: &mut ReactorContext<'_>) -> io::Result<()> {
         self.flying -= 1;
         match event.result {
-            0 => self.ready.push_back(Tag(part)),
+            0 => self.ready.push_back(Tag(event.part)),
             // The device is stopped.
             error if error == -libc::ENODEV || error == -libc::ECANCELED => {}
             error => {
@@ -213,7 +209,7 @@ impl Endpoint for Block {
         }
         cx.charge(Some(self.volume), &mut self.share, self.held);
         let idle = self.inside == 0 && self.ready.is_empty() && self.results.is_empty();
-        Ok(if self.flying == 0 && idle { Life::Over } else { Life::On })
+        Ok(if self.flying == 0 && idle { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;

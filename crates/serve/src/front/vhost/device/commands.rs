@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use super::super::refusals::Refusal;
 use super::{Device, Queue, ReactorContext, call};
 use crate::front::vhost::command::{Command, Envelope, Reply};
 use crate::front::vhost::config::{Facts, feature};
 use crate::front::vhost::inflight::{InFlight, Region};
 use crate::front::vhost::ring::{Ring, Setup};
 use crate::port::Cancel;
+use crate::reactor::refusals::Refusal;
 
 impl Device {
     /// Carries a command out, at once or as soon as it may be.

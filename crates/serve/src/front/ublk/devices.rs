@@ -1,4 +1,4 @@
-//! The volumes that are block devices of this host (`front/ublk`): the list of devices, and their creation and
+//! The volumes that are block devices of this host: the list of devices, and their creation and
 //! removal.
 //!
 //! A device is removed with its volume, with the volume's `ublk` key, and when the server is told to end. Cached data
@@ -20,12 +20,13 @@ use std::time::Duration;
 use iofair_config::contracts::{Back, Contracts, Ublk, Volume};
 
 use crate::error::ServeError;
+use crate::front::ublk::block::Block;
 use crate::front::ublk::channel::Channel;
 use crate::front::ublk::control::{self, Control};
 use crate::front::ublk::takeover::{self, Driver, Taken, Wish};
 use crate::front::ublk::wire::{Facts, QUEUES_MAX, feature};
 use crate::log;
-use crate::reactor::Message;
+use crate::reactor::endpoint::Endpoint;
 use crate::reactor::handle::ReactorHandle;
 
 /// Moments that a new device's channel may take to appear; two seconds.
@@ -290,8 +291,15 @@ fn begin(
     }
     let channel = channel.map_err(what("opening the channel of"))?;
     let (reply, replied) = mpsc::channel();
-    line.send(Message::Block { volume: volume.to_string(), channel, reply })?;
-    replied.recv().map_err(|_| ServeError::Gone)??;
+    line.open(volume, move |export| {
+        let block = export.map(|export| Box::new(Block::new(export, channel)) as Box<dyn Endpoint>);
+        // The thread that asked waits for it.
+        let _ = reply.send(block.is_some());
+        block
+    })?;
+    if replied.recv() != Ok(true) {
+        return Err(ServeError::Gone);
+    }
     control.start(device, taken.again).map_err(what("starting"))
 }
 

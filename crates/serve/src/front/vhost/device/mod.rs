@@ -25,8 +25,6 @@ use std::sync::mpsc::Receiver;
 
 use iofair_core::request::Operation;
 
-use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
-use super::ring::Event;
 use crate::front::vhost::Memory;
 use crate::front::vhost::chain::{self, Action, Command, ID_BYTES, VringError, status};
 use crate::front::vhost::command::Envelope;
@@ -36,6 +34,7 @@ use crate::front::vhost::inflight::Region;
 use crate::front::vhost::ring::{Ring, Slot, Taken, write_status};
 use crate::guard;
 use crate::port::budget::Share;
+use crate::reactor::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
 use crate::request::buffer::Pool;
 use crate::request::data::{Data, Scattered};
 use crate::request::entry::Entry;
@@ -380,7 +379,8 @@ impl Device {
 }
 
 impl Endpoint for Device {
-    fn on_ring(&mut self, slot: u8, event: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
+    fn on_ring(&mut self, event: RingEvent, _: &mut ReactorContext<'_>) -> io::Result<()> {
+        let slot = event.slot;
         self.flying -= u32::from(!event.more);
         let index = usize::from(slot) % QUEUES_MAX;
         match slot {
@@ -492,7 +492,7 @@ impl Endpoint for Device {
         if std::mem::take(&mut self.again) && !ending {
             Self::wires(&mut self.flying, cx).push(Entry::nop(), AGAIN)?;
         }
-        Ok(if ending && self.flying == 0 { Life::Over } else { Life::On })
+        Ok(if ending && self.flying == 0 { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;

@@ -13,7 +13,9 @@ use crate::error::ServeError;
 use crate::front::vhost::allowance::Allowance;
 use crate::front::vhost::command::DeviceHandle;
 use crate::front::vhost::control::{Control, Hub};
-use crate::reactor::Message;
+use crate::front::vhost::device::Device;
+use crate::reactor::endpoint::Endpoint;
+use crate::reactor::handle::ReactorHandle;
 use crate::socket::SocketFile;
 use crate::wake;
 
@@ -110,11 +112,7 @@ impl Disks {
         Hub::start().map(drop).map_err(ServeError::system("a thread"))
     }
     /// Serves new sockets.
-    pub(crate) fn serve(
-        &mut self,
-        fresh: Fresh,
-        send: impl Fn(Message) -> Result<(), ServeError>,
-    ) -> Result<(), ServeError> {
+    pub(crate) fn serve(&mut self, fresh: Fresh, line: &ReactorHandle) -> Result<(), ServeError> {
         if self.hub.is_none() && !fresh.0.is_empty() {
             self.hub = Some(Hub::start().map_err(ServeError::system("a thread"))?);
         }
@@ -123,10 +121,13 @@ impl Disks {
             let (commands, inbox) = mpsc::channel();
             let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
             let wake = watched.try_clone().map_err(ServeError::system("an eventfd"))?;
-            send(Message::Device { volume: volume.clone(), commands: inbox, wake: watched })?;
+            let name = volume.clone();
+            line.open(&volume, |export| {
+                export.map(|_| Box::new(Device::new(name, inbox, watched)) as Box<dyn Endpoint>)
+            })?;
             let allowance = self.allowance.clone();
-            let line = DeviceHandle { volume: volume.clone(), commands, wake, allowance };
-            let control = hub.open(listener, line);
+            let device = DeviceHandle { volume: volume.clone(), commands, wake, allowance };
+            let control = hub.open(listener, device);
             let control = control.map_err(ServeError::system(path.display().to_string()))?;
             self.disks.push(Disk { volume, path, file, control });
         }

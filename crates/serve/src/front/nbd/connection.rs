@@ -7,7 +7,7 @@
 //! freed.
 //!
 //! Once the client has requested TLS, its bytes pass through a [`Channel`] in both directions. Another thread
-//! (`workers.rs`) does the handshake, which takes up to a millisecond.
+//! (`reactor/workers.rs`) does the handshake, which takes up to a millisecond.
 
 mod commands;
 mod handshake;
@@ -15,6 +15,7 @@ mod handshake;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 use io_uring::{opcode, types};
 use iofair_core::request::Operation;
@@ -22,17 +23,15 @@ use iofair_core::time::{Instant, Nanos};
 
 use rustls::server::ServerConfig;
 
-use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::input::Input;
 use super::outbox::{Outbox, Sent};
-use super::refusals::Refusal;
-use super::ring::Event;
-use super::workers::Handshake;
 use crate::front::nbd::session::{Command, CommandType, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{self, Channel, Stage};
 use crate::port::Cancel;
 use crate::port::budget::Share;
+use crate::reactor::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
+use crate::reactor::refusals::Refusal;
 use crate::request::buffer::{Buffer, Pool};
 use crate::request::data::Data;
 use crate::request::entry::Entry;
@@ -40,6 +39,7 @@ use crate::request::export::Export;
 use crate::request::op::{Hints, Op};
 use crate::security::Security;
 use crate::socket;
+use handshake::Handshake;
 
 /// Bytes of payload that one connection may have in flight or unsent.
 const HELD_MAX: usize = 64 << 20;
@@ -48,7 +48,7 @@ const HELD_MAX: usize = 64 << 20;
 const STUCK_CHECKS: u32 = 10;
 
 /// Time by which an option of the handshake extends it, about a round trip of a slow network: a program that lists ten
-/// thousand volumes asks for each. Clients that take long give way to others ([`super::handshakes`]).
+/// thousand volumes asks for each. Clients that take long give way to others (`reactor/handshakes.rs`).
 const OPTION_TIME: Nanos = Nanos::from_millis(100);
 /// Options for each volume that extend it; programs send two or three.
 const OPTIONS_OF_ONE: u64 = 8;
@@ -72,14 +72,14 @@ struct Payload {
 }
 
 /// One connection.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     socket: OwnedFd,
     session: Session,
     /// TLS configuration, in case the client requests TLS.
     tls: Option<Arc<ServerConfig>>,
     channel: Option<Box<Channel>>,
-    /// The channel is with the thread that does its handshake.
-    is_shaking: bool,
+    /// While the channel is with the thread that does its handshake.
+    shaking: Option<Receiver<Handshake>>,
     /// Steps of that handshake, and whether one failed.
     tls_steps: u32,
     tls_failed: bool,
@@ -125,7 +125,11 @@ pub(super) struct Connection {
 unsafe impl Send for Connection {}
 
 impl Connection {
-    pub(super) fn new(now: Instant, socket: OwnedFd, security: &Security) -> Self {
+    /// The endpoint of a client that was accepted.
+    pub(crate) fn accept(now: Instant, socket: OwnedFd, security: &Security) -> Box<dyn Endpoint> {
+        Box::new(Self::new(now, socket, security))
+    }
+    fn new(now: Instant, socket: OwnedFd, security: &Security) -> Self {
         let mut out = Outbox::new();
         let peer = socket::peer(&socket);
         let session = Session::new(peer, security.offer(peer), out.text());
@@ -135,7 +139,7 @@ impl Connection {
             session,
             tls: security.config(),
             channel: None,
-            is_shaking: false,
+            shaking: None,
             tls_steps: 0,
             tls_failed: false,
             input: Input::new(),
@@ -166,7 +170,7 @@ impl Connection {
     }
     /// Whether the connection can be dropped.
     fn is_over(&self) -> bool {
-        let is_ending = (self.closing || self.broken) && !self.is_shaking;
+        let is_ending = (self.closing || self.broken) && !self.shaking.is_some();
         let uses_socket = self.receiving || self.watching || self.out.is_flying();
         is_ending && self.is_idle() && !uses_socket
     }
@@ -187,7 +191,7 @@ impl Connection {
     /// Whether to start a receive.
     fn wants_input(&self) -> bool {
         let is_parsed = self.progress == Progress::Done && !self.unseen;
-        !self.receiving && is_parsed && !self.is_shaking && !self.closing && !self.broken
+        !self.receiving && is_parsed && !self.shaking.is_some() && !self.closing && !self.broken
     }
 
     /// An io_uring entry that receives the next data.
@@ -313,7 +317,7 @@ impl Connection {
     }
     /// Sends pending data, unless a send is in flight.
     fn send(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
-        if self.broken || self.is_shaking || self.out.is_flying() || self.out.is_empty() {
+        if self.broken || self.shaking.is_some() || self.out.is_flying() || self.out.is_empty() {
             return Ok(());
         }
         let channel = self.channel.as_deref_mut();
@@ -366,8 +370,8 @@ impl Connection {
 }
 
 impl Endpoint for Connection {
-    fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()> {
-        match slot {
+    fn on_ring(&mut self, event: RingEvent, cx: &mut ReactorContext<'_>) -> io::Result<()> {
+        match event.slot {
             SEND => return self.on_sent(event.result, cx),
             // The cancelled entry has its own completion, which says how it ended.
             CANCEL => return Ok(()),
@@ -395,7 +399,7 @@ impl Endpoint for Connection {
         if std::mem::take(&mut self.unseen) {
             self.decrypt(cx);
         }
-        self.progress = if self.is_shaking { Progress::Done } else { self.parse(cx) };
+        self.progress = if self.shaking.is_some() { Progress::Done } else { self.parse(cx) };
         self.closing |= self.ended && self.progress == Progress::Done;
         if std::mem::take(&mut self.tls_failed) {
             cx.refusals.count(Refusal::Tls);
@@ -429,7 +433,7 @@ impl Endpoint for Connection {
     }
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         // Received data must be decrypted first, in the next visit, before anything can be encrypted.
-        if self.is_shaking || (self.unseen && self.channel.is_some()) {
+        if self.shaking.is_some() || (self.unseen && self.channel.is_some()) {
             return Ok(false);
         }
         let before = self.holds();
@@ -453,7 +457,7 @@ impl Endpoint for Connection {
             self.out.discard(cx.port.buffers());
             self.payload = None;
             self.charge(cx);
-            return Ok(Life::Over);
+            return Ok(Life::Closed);
         }
         self.charge(cx);
         if self.wants_input() {
@@ -471,19 +475,19 @@ impl Endpoint for Connection {
             self.watching = true;
             cx.push(Entry::hangup(self.socket.as_raw_fd()), HANGUP)?;
         }
-        Ok(Life::On)
+        Ok(Life::Open)
     }
     fn close(&mut self) {
         self.closing = true;
     }
-    fn on_handshake(&mut self, handshake: Handshake) {
-        self.shaken(handshake);
+    fn on_work_done(&mut self) {
+        self.shaken();
     }
     fn handshake_steps(&self) -> u32 {
         self.session.options().saturating_add(self.tls_steps)
     }
     fn is_shaking(&self) -> bool {
-        self.is_shaking
+        self.shaking.is_some()
     }
     fn cut(&mut self, cx: &mut ReactorContext<'_>) {
         self.give_up(cx);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use iofair_config::contracts::{Contracts, Listen};
 
 use crate::error::ServeError;
+use crate::front::nbd::connection::Connection;
 use crate::log;
 use crate::reactor::Listener;
 use crate::socket::{self, Allowed, SocketFile};
@@ -20,29 +21,34 @@ use crate::trial::Mode;
 const GREETING_MAX: Duration = Duration::from_secs(2);
 
 /// Where a server listens.
-pub(super) struct Listening {
-    pub(super) listeners: Vec<Listener>,
-    pub(super) tcp: Option<SocketAddr>,
+pub(crate) struct Listening {
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) tcp: Option<SocketAddr>,
     /// The file of a socket that is our own.
-    pub(super) bound: Option<SocketFile>,
+    pub(crate) bound: Option<SocketFile>,
+}
+
+/// A socket on which NBD clients are accepted.
+pub(crate) fn listener(file: OwnedFd, stays: bool) -> Listener {
+    Listener { file, stays, accept: Connection::accept }
 }
 
 /// Users and groups that may connect to the NBD socket, and to disks of virtual machines.
-pub(super) fn allowed(contracts: &Contracts) -> Result<(Allowed, Allowed), ServeError> {
+pub(crate) fn allowed(contracts: &Contracts) -> Result<(Allowed, Allowed), ServeError> {
     let of = |access| Allowed::new(contracts, access);
     Ok((of(&contracts.listen.access)?, of(&contracts.vhost)?))
 }
 
 /// Listens where the contracts say, on a socket that was passed if it is bound there, and on all others
 /// that were passed.
-pub(super) fn listen(
+pub(crate) fn listen(
     listen: &Listen,
     allowed: Allowed,
     mut passed: Vec<supervisor::Socket>,
     mode: &Mode,
 ) -> Result<Listening, ServeError> {
     let (mut listeners, mut tcp, mut bound) = (Vec::new(), None, None);
-    let mut add = |file, stays| listeners.push(Listener { file, stays });
+    let mut add = |file, stays| listeners.push(listener(file, stays));
     if let Some(path) = &listen.unix {
         match supervisor::take_unix(&mut passed, path) {
             Some(socket) => add(socket.file, true),
@@ -95,7 +101,7 @@ fn bind_tcp(address: SocketAddr, mode: &Mode) -> Result<TcpListener, ServeError>
 }
 
 /// A Unix socket and its file; one that a dead server left there is replaced.
-pub(super) fn bind_unix(
+pub(crate) fn bind_unix(
     path: &Path,
     allowed: Allowed,
     mode: &Mode,
