@@ -128,6 +128,7 @@ impl Seen<'_> {
 }
 
 /// A listening socket.
+#[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) file: OwnedFd,
     /// Whether a service manager passed it, so that it stays when the server ends.

@@ -12,13 +12,15 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
+use std::time::Duration;
 
 use fuser::{BackgroundSession, Config, MountOption, Session};
-use iofair_config::contracts::Volume;
+use iofair_config::contracts::{Contracts, Volume};
 
 use super::file::File;
 use super::{Files, Opener, Volumes};
 use crate::error::ServeError;
+use crate::front::life::{FrontEnd, Reload};
 use crate::reactor::Message;
 use crate::reactor::endpoint::Endpoint;
 use crate::reactor::handle::ReactorHandle;
@@ -33,7 +35,7 @@ const DIRECTORY_MODE: u32 = 0o700;
 
 /// Volumes as files, mounted.
 #[derive(Debug)]
-pub(crate) struct Mounted {
+struct Mounted {
     files: Files,
     path: PathBuf,
     session: Option<BackgroundSession>,
@@ -41,11 +43,7 @@ pub(crate) struct Mounted {
 
 impl Mounted {
     /// Mounts a directory with these volumes; every file that somebody opens becomes an endpoint of the reactor.
-    pub(crate) fn new(
-        path: &Path,
-        volumes: &[Volume],
-        line: ReactorHandle,
-    ) -> Result<Self, ServeError> {
+    fn new(path: &Path, volumes: &[Volume], line: ReactorHandle) -> Result<Self, ServeError> {
         let what = || ServeError::system(format!("mounting {}", path.display()));
         clear(path).map_err(what())?;
         let files = Files::new(volumes);
@@ -54,14 +52,38 @@ impl Mounted {
         let session = Some(session.map_err(what())?);
         Ok(Self { files, path: path.to_path_buf(), session })
     }
-    /// Whether the directory could be mounted.
-    pub(crate) fn check(path: &Path, mode: &Mode) -> Result<(), ServeError> {
+}
+
+/// The mounted directory, if the contracts ask for one.
+#[derive(Debug, Default)]
+pub(crate) struct Mount(Option<Mounted>);
+
+impl FrontEnd for Mount {
+    fn validate(&self, reload: &Reload<'_>, _: bool) -> Result<(), ServeError> {
+        match reload.before.mount == reload.after.mount {
+            true => Ok(()),
+            false => Err(ServeError::Fixed("where the server mounts its volumes".into())),
+        }
+    }
+    fn prepare(&mut self, _: &Contracts, _: &Mode) -> Result<(), ServeError> {
+        Ok(())
+    }
+    fn undo(&mut self) {}
+    fn check(&self, contracts: &Contracts, mode: &Mode) -> Result<(), ServeError> {
+        let Some(path) = &contracts.mount else { return Ok(()) };
         try_mount(path, mode).map_err(ServeError::system(format!("mounting {}", path.display())))
     }
-    /// From now on there are these volumes.
-    pub(crate) fn update(&self, volumes: &[Volume]) {
-        self.files.update(volumes);
+    fn start(&mut self, contracts: &Contracts, line: &ReactorHandle) -> Result<(), ServeError> {
+        if let (Some(path), None) = (&contracts.mount, &self.0) {
+            self.0 = Some(Mounted::new(path, &contracts.volumes, line.clone())?);
+        }
+        Ok(())
     }
+    fn reconcile(&mut self, reload: &Reload<'_>) {
+        self.0.iter().for_each(|mounted| mounted.files.update(&reload.after.volumes));
+    }
+    /// It is removed when it is dropped: until then the reactor replies to calls.
+    fn stop(&mut self, _: Option<&ReactorHandle>, _: Duration) {}
 }
 
 /// Passes opened files to the reactor. One that is gone drops the reply, which is an error for whoever opens the file.

@@ -1,25 +1,29 @@
 //! The volumes that are virtual machine disks: a socket for each, created and removed with the contracts.
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::time::Duration;
 
-use iofair_config::contracts::{GuestMemory, Volume};
+use iofair_config::contracts::{Contracts, GuestMemory, Volume};
 
 use crate::error::ServeError;
+use crate::front::bind::bind_unix;
+use crate::front::life::{FrontEnd, Reload};
 use crate::front::vhost::allowance::Allowance;
 use crate::front::vhost::command::DeviceHandle;
 use crate::front::vhost::control::{Control, Hub};
 use crate::front::vhost::device::Device;
 use crate::reactor::endpoint::Endpoint;
 use crate::reactor::handle::ReactorHandle;
-use crate::socket::SocketFile;
+use crate::socket::{Allowed, SocketFile};
+use crate::trial::Mode;
 use crate::wake;
 
 /// A socket that is there but that nobody serves yet; goes with its owner.
+#[derive(Debug)]
 struct Bound {
     volume: String,
     path: PathBuf,
@@ -27,9 +31,6 @@ struct Bound {
     /// None if it is only tried.
     file: Option<SocketFile>,
 }
-
-/// Sockets for volumes that had none.
-pub(crate) struct Fresh(Vec<Bound>);
 
 #[derive(Debug)]
 struct Disk {
@@ -46,10 +47,11 @@ impl Disk {
     }
 }
 
-/// The sockets in service.
+/// The sockets.
 #[derive(Debug)]
 pub(crate) struct Disks {
     disks: Vec<Disk>,
+    fresh: Vec<Bound>,
     /// Of the memory that machines may share.
     allowance: Arc<Allowance>,
     /// The thread that waits for all of them, once there is one.
@@ -59,65 +61,46 @@ pub(crate) struct Disks {
 impl Disks {
     /// None yet, of machines that may share this much memory.
     pub(crate) fn new(limits: GuestMemory) -> Self {
-        Self { disks: Vec::new(), allowance: Allowance::new(limits), hub: None }
+        Self { disks: Vec::new(), fresh: Vec::new(), allowance: Allowance::new(limits), hub: None }
     }
-    /// Machines may share this much memory from now on.
-    pub(crate) fn set_limits(&self, limits: GuestMemory) {
-        self.allowance.set_limits(limits);
+}
+
+impl FrontEnd for Disks {
+    fn validate(&self, reload: &Reload<'_>, _: bool) -> Result<(), ServeError> {
+        if reload.before.vhost != reload.after.vhost {
+            return Err(ServeError::Fixed("who may connect to virtual machines' disks".into()));
+        }
+        Allowed::new(reload.after, &reload.after.vhost).map(drop)
     }
-    /// Makes the sockets that these volumes want and that are not there yet.
-    pub(crate) fn prepare(
-        &self,
-        volumes: &[Volume],
-        bind: impl Fn(&Path) -> Result<(OwnedFd, Option<SocketFile>), ServeError>,
-    ) -> Result<Fresh, ServeError> {
+    fn prepare(&mut self, contracts: &Contracts, mode: &Mode) -> Result<(), ServeError> {
+        let allowed = Allowed::new(contracts, &contracts.vhost)?;
         let served: HashSet<(&str, &Path)> = self.disks.iter().map(Disk::identity).collect();
-        let mut fresh = Vec::new();
-        for volume in volumes {
+        for volume in &contracts.volumes {
             let Some(path) = &volume.vhost else { continue };
             if served.contains(&(volume.name.as_str(), path.as_path())) {
                 continue;
             }
-            let (socket, file) = bind(path)?;
+            let (socket, file) = bind_unix(path, allowed, mode)?;
             let (volume, path) = (volume.name.clone(), path.clone());
-            fresh.push(Bound { volume, path, listener: socket.into(), file });
+            self.fresh.push(Bound { volume, path, listener: socket.into(), file });
         }
-        Ok(Fresh(fresh))
+        Ok(())
     }
-    /// Sockets that no volume wants any more let no further client come. The present ones stay as long as
-    /// they like, unless their volume is closed.
-    pub(crate) fn leave(&mut self, volumes: &[Volume], closed: &[String]) {
-        let socket = |volume: &'_ Volume| Some((volume.name.clone(), volume.vhost.clone()?));
-        let wanted: HashSet<(String, PathBuf)> = volumes.iter().filter_map(socket).collect();
-        let stays = |disk: &Disk| wanted.contains(&(disk.volume.clone(), disk.path.clone()));
-        let (kept, gone) = std::mem::take(&mut self.disks).into_iter().partition(stays);
-        self.disks = kept;
-        for Disk { volume, file, mut control, .. } in gone {
-            drop(file);
-            control.close(closed.contains(&volume));
-        }
+    fn undo(&mut self) {
+        self.fresh.clear();
     }
-    /// Lets no further client come; the present ones stay.
-    pub(crate) fn admit_nobody(&mut self) {
-        for disk in &mut self.disks {
-            disk.file = None;
-            disk.control.admit_nobody();
-        }
-    }
-    /// Whether these sockets could be served.
-    pub(crate) fn check(fresh: &Fresh) -> Result<(), ServeError> {
-        if fresh.0.is_empty() {
+    fn check(&self, _: &Contracts, _: &Mode) -> Result<(), ServeError> {
+        if self.fresh.is_empty() {
             return Ok(());
         }
         Hub::start().map(drop).map_err(ServeError::system("a thread"))
     }
-    /// Serves new sockets.
-    pub(crate) fn serve(&mut self, fresh: Fresh, line: &ReactorHandle) -> Result<(), ServeError> {
-        if self.hub.is_none() && !fresh.0.is_empty() {
+    fn start(&mut self, _: &Contracts, line: &ReactorHandle) -> Result<(), ServeError> {
+        if self.hub.is_none() && !self.fresh.is_empty() {
             self.hub = Some(Hub::start().map_err(ServeError::system("a thread"))?);
         }
         let Some(hub) = &self.hub else { return Ok(()) };
-        for Bound { volume, path, listener, file } in fresh.0 {
+        for Bound { volume, path, listener, file } in std::mem::take(&mut self.fresh) {
             let (commands, inbox) = mpsc::channel();
             let watched = wake::new().map_err(ServeError::system("an eventfd"))?;
             let wake = watched.try_clone().map_err(ServeError::system("an eventfd"))?;
@@ -132,5 +115,26 @@ impl Disks {
             self.disks.push(Disk { volume, path, file, control });
         }
         Ok(())
+    }
+    /// Sockets that no volume asks for any more let no further client come. The present ones stay as long as they like,
+    /// unless their volume is deleted.
+    fn reconcile(&mut self, reload: &Reload<'_>) {
+        self.allowance.set_limits(reload.after.guests);
+        let socket = |volume: &'_ Volume| Some((volume.name.clone(), volume.vhost.clone()?));
+        let wanted: HashSet<(String, PathBuf)> =
+            reload.after.volumes.iter().filter_map(socket).collect();
+        let stays = |disk: &Disk| wanted.contains(&(disk.volume.clone(), disk.path.clone()));
+        let (kept, gone) = std::mem::take(&mut self.disks).into_iter().partition(stays);
+        self.disks = kept;
+        for Disk { volume, file, mut control, .. } in gone {
+            drop(file);
+            control.close(reload.removed.contains(&volume));
+        }
+    }
+    fn stop(&mut self, _: Option<&ReactorHandle>, _: Duration) {
+        for disk in &mut self.disks {
+            disk.file = None;
+            disk.control.admit_nobody();
+        }
     }
 }
