@@ -62,6 +62,31 @@ impl Account {
     }
 }
 
+/// A client as the port knows it: its volume, and what it has in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Client {
+    /// Its number, which is that of its endpoint.
+    pub(crate) key: usize,
+    pub(crate) volume: Option<usize>,
+    pub(crate) in_flight: u32,
+    /// Bytes of payload in flight.
+    pub(crate) held: usize,
+    /// Memory that is charged to its group.
+    pub(crate) share: Share,
+}
+
+impl Client {
+    /// A client without a volume.
+    pub(crate) fn new(key: usize) -> Self {
+        Self { key, ..Self::default() }
+    }
+    /// One of its requests is completed.
+    pub(crate) fn completed(&mut self, op: &Op) {
+        self.in_flight -= 1;
+        self.held -= op.payload();
+    }
+}
+
 /// The state of a volume for its clients.
 pub(crate) struct VolumeState {
     pub(crate) size: u64,
@@ -85,46 +110,65 @@ impl Port {
     /// Takes a request in, or returns it if there is no room.
     // The refused request is as large as it came.
     #[allow(clippy::result_large_err)]
-    pub(crate) fn submit(&mut self, now: Instant, new: NewOp) -> Result<(), NewOp> {
-        self.engine.submit(now, new)
+    pub(crate) fn submit(
+        &mut self,
+        now: Instant,
+        client: &mut Client,
+        new: NewOp,
+    ) -> Result<(), NewOp> {
+        let payload = new.payload();
+        self.engine.submit(now, new)?;
+        client.in_flight += 1;
+        client.held += payload;
+        Ok(())
     }
     /// A client does not wait for its requests any more; they are completed as soon as possible.
-    pub(crate) fn cancel(&mut self, now: Instant, client: usize, which: Cancel) {
-        self.engine.cancel(now, client as u64, which);
+    pub(crate) fn cancel(&mut self, now: Instant, client: &Client, which: Cancel) {
+        self.engine.cancel(now, client.key as u64, which);
     }
     /// Whether requests of any client are in flight.
     pub(crate) fn is_busy(&self) -> bool {
         self.engine.pending() > 0
     }
     /// A client opened a volume.
-    pub(crate) fn attach(&mut self, volume: usize, client: usize) {
+    pub(crate) fn attach(&mut self, client: &mut Client, volume: usize) {
+        client.volume = Some(volume);
         self.engine.attach(volume);
-        self.engine.join(volume, client as u64);
+        self.engine.join(volume, client.key as u64);
     }
-    /// A client left a volume, and has no request in flight.
-    pub(crate) fn detach(&mut self, volume: usize, client: usize) {
-        self.engine.leave(volume, client as u64);
-        self.engine.detach(volume);
+    /// A client leaves its volume, if it has one; it has no request in flight.
+    pub(crate) fn detach(&mut self, client: &mut Client) {
+        assert!(client.in_flight == 0, "a client leaves with requests in flight");
+        if let Some(volume) = client.volume.take() {
+            self.engine.leave(volume, client.key as u64);
+            self.engine.detach(volume);
+        }
     }
-    /// Counts a request that the front end refused as a failed one of its volume.
-    pub(crate) fn count_refused(&mut self, volume: usize) {
-        self.engine.refused(volume);
+    /// Counts a request that the front end refused as a failed one of the client's volume.
+    pub(crate) fn count_refused(&mut self, client: &Client) {
+        client.volume.into_iter().for_each(|volume| self.engine.refused(volume));
     }
     /// Buffers for payloads.
     pub(crate) fn buffers(&mut self) -> &mut Pool {
         &mut self.engine.ops().pool
     }
-    /// The account of a volume's clients, or of clients without a volume.
-    pub(crate) fn account(&self, volume: Option<usize>) -> Account {
+    /// The account of a client.
+    pub(crate) fn account(&self, client: &Client) -> Account {
+        self.account_of(client.volume)
+    }
+    fn account_of(&self, volume: Option<usize>) -> Account {
         volume.map_or(Account::HANDSHAKE, |volume| Account::in_group(self.engine.group(volume)))
     }
-    /// Whether a client of an account that holds `holds` bytes may hold `more`.
-    pub(crate) fn has_memory(&mut self, account: Account, holds: usize, more: usize) -> bool {
+    /// Whether a client that holds `holds` bytes, beyond those in flight, may hold `more`.
+    pub(crate) fn has_memory(&mut self, client: &mut Client, holds: usize, more: usize) -> bool {
+        self.charge_memory(client, holds);
+        let (account, holds) = (self.account(client), client.held + holds);
         self.budget.allows(self.engine.controller().groups(), account, holds, more)
     }
-    /// Records how many bytes a client holds now.
-    pub(crate) fn charge_memory(&mut self, account: Account, share: &mut Share, holds: usize) {
-        self.budget.charge(self.engine.controller().groups(), account, share, holds);
+    /// Records how many bytes a client holds now, beyond those in flight.
+    pub(crate) fn charge_memory(&mut self, client: &mut Client, holds: usize) {
+        let (account, holds) = (self.account(client), client.held + holds);
+        self.budget.charge(self.engine.controller().groups(), account, &mut client.share, holds);
     }
     /// The volumes that clients can open.
     pub(crate) fn exports(&self) -> &Exports {
@@ -267,7 +311,7 @@ impl Port {
         VolumeState {
             size: self.engine.size(volume),
             is_closed: self.engine.is_closed(volume),
-            account: self.account(Some(volume)),
+            account: self.account_of(Some(volume)),
         }
     }
     /// Removes what is idle of volumes and groups that are not in the contracts any more.

@@ -141,7 +141,7 @@ impl Reactor {
             return;
         }
         socket::prepare(socket.as_raw_fd());
-        let key = self.insert(accept(now, socket, &self.parts.security));
+        let key = self.insert((accept(now, socket, &self.parts.security), None));
         self.endpoints[key].handshake = Some(self.handshakes.deferred.enter(now, origin, key));
     }
     /// An endpoint that was without a volume has one now, or is gone.
@@ -161,7 +161,7 @@ impl Reactor {
             slot.handshake = Some(self.handshakes.deferred.renew(now, number));
         }
         let slot = &mut self.endpoints[key];
-        if slot.handshake.is_some() && slot.endpoint.volume().is_some() {
+        if slot.handshake.is_some() && slot.client.volume.is_some() {
             slot.is_client = true;
             self.clients += 1;
             self.end_handshake(key);
@@ -172,16 +172,17 @@ impl Reactor {
         self.end_handshake(key);
         self.fair.remove(super::waiter(key));
         self.to_reply.remove(key);
-        let slot = self.endpoints.remove(key);
+        let mut slot = self.endpoints.remove(key);
         self.zeroings -= usize::from(slot.is_own);
         if let Some((change, _)) = slot.ejected {
             self.ejections.leave(change);
         }
         if slot.is_client {
             self.clients -= 1;
-            if let Some(volume) = slot.endpoint.volume() {
+            if let Some(volume) = slot.client.volume {
                 self.parts.port.leave(volume);
             }
         }
+        self.parts.port.detach(&mut slot.client);
     }
 }

@@ -5,24 +5,26 @@
 
 use std::io;
 
+use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
 use super::bells::Bells;
 use super::refusals::Refusals;
 use super::ring::{Ring, Target};
 use super::workers::{Work, Workers};
-use crate::port::budget::Share;
-use crate::port::{Cancel, Port};
+use crate::port::{Cancel, Client, Port};
 use crate::request::buffer::Pool;
+use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
-use crate::request::op::{NewOp, Op};
+use crate::request::op::{Hints, NewOp, Op};
 use crate::security::Security;
 
 /// The parts of the reactor that an endpoint uses during a call.
 pub(crate) struct ReactorContext<'a> {
     pub(crate) now: Instant,
-    pub(crate) key: usize,
+    /// The endpoint's client.
+    pub(crate) client: &'a mut Client,
     pub(crate) port: &'a mut Port,
     pub(crate) ring: &'a mut Ring,
     pub(crate) quantum: Quantum,
@@ -34,42 +36,33 @@ pub(crate) struct ReactorContext<'a> {
 }
 
 impl ReactorContext<'_> {
+    /// A request of the client, still without a range and data.
+    pub(crate) fn request(&self, cookie: u64, operation: Operation) -> NewOp {
+        let volume = self.client.volume.expect("requests come after a volume was chosen");
+        let (owner, hints, data) = (self.client.key as u64, Hints::default(), Data::None);
+        NewOp { owner, cookie, volume, operation, hints, offset: 0, length: 0, data }
+    }
     /// Submits a request, or returns it if there is no room.
     #[allow(clippy::result_large_err)]
     pub(crate) fn submit(&mut self, new: NewOp) -> Result<(), NewOp> {
-        self.port.submit(self.now, new)
+        self.port.submit(self.now, self.client, new)
     }
     /// The client chose a volume.
     pub(crate) fn attach(&mut self, volume: usize) {
-        self.port.attach(volume, self.key);
-    }
-    /// The client has left its volume, and has no request in flight.
-    pub(crate) fn detach(&mut self, volume: usize) {
-        self.port.detach(volume, self.key);
+        self.port.attach(self.client, volume);
     }
     /// The client does not wait for its requests any more. They are delivered as soon as possible.
     pub(crate) fn cancel_requests(&mut self, which: Cancel) {
-        self.port.cancel(self.now, self.key, which);
+        self.port.cancel(self.now, self.client, which);
     }
-    /// Whether this endpoint, which holds `holds` bytes for clients of a volume, may hold `more`.
-    pub(crate) fn has_memory(
-        &mut self,
-        volume: Option<usize>,
-        share: &mut Share,
-        holds: usize,
-        more: usize,
-    ) -> bool {
-        self.charge(volume, share, holds);
-        self.port.has_memory(self.port.account(volume), holds, more)
-    }
-    /// Tells the budget how many bytes this endpoint holds now.
-    pub(crate) fn charge(&mut self, volume: Option<usize>, share: &mut Share, holds: usize) {
-        self.port.charge_memory(self.port.account(volume), share, holds);
+    /// Whether this endpoint, which holds `holds` bytes beyond those in flight, may hold `more`.
+    pub(crate) fn has_memory(&mut self, holds: usize, more: usize) -> bool {
+        self.port.has_memory(self.client, holds, more)
     }
     /// Gives work that takes long, as a step of a handshake does, to another thread, and calls [`Endpoint::on_work_done`]
     /// then. `false` if there is no such thread.
-    pub(crate) fn begin_work(&mut self, volume: Option<usize>, work: Work) -> bool {
-        self.workers.begin(self.key, self.port.account(volume), work)
+    pub(crate) fn begin_work(&mut self, work: Work) -> bool {
+        self.workers.begin(self.client.key, self.port.account(self.client), work)
     }
     /// Queues a ring entry. Its completion is passed to [`Endpoint::on_ring`] with the same slot.
     pub(crate) fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
@@ -77,11 +70,11 @@ impl ReactorContext<'_> {
     }
     /// [`Self::push`] of one of several entries in this slot.
     pub(crate) fn push_part(&mut self, entry: Entry, slot: u8, part: u16) -> io::Result<()> {
-        self.ring.push(entry, Target::Endpoint { key: self.key as u32, slot, part })
+        self.ring.push(entry, Target::Endpoint { key: self.client.key as u32, slot, part })
     }
     /// Queues an entry that cancels the one in `slot`; its own completion has the slot `completion`.
     pub(crate) fn cancel(&mut self, slot: u8, completion: u8) -> io::Result<()> {
-        let target = |slot| Target::Endpoint { key: self.key as u32, slot, part: 0 };
+        let target = |slot| Target::Endpoint { key: self.client.key as u32, slot, part: 0 };
         self.ring.cancel(target(slot), target(completion))
     }
 }
@@ -140,7 +133,7 @@ pub(crate) struct RingEvent {
 pub(crate) enum Life {
     /// It is open, or has requests in flight, unsent data or ring entries.
     Open,
-    /// It is closed and has none of these: the reactor detaches and drops it.
+    /// It is closed and has none of these: the reactor detaches its client and drops it.
     Closed,
 }
 
@@ -188,8 +181,10 @@ pub(crate) trait Endpoint: Send {
         let _ = (export, security);
         true
     }
-    /// The volume that its client uses, once chosen.
-    fn volume(&self) -> Option<usize>;
+    /// Bytes of payload that it holds beyond those of requests in flight: received in part, or not sent yet.
+    fn holds(&self) -> usize {
+        0
+    }
     /// Its volume has a new size in bytes. A volume shrinks only while no endpoint uses it, so requests in flight stay within
     /// it. Clients of an endpoint that cannot notify them see the new size when they reconnect.
     fn resized(&mut self, size: u64) {

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use iofair_core::time::Instant;
 
-use super::endpoint::Endpoint;
-use super::{Message, Seen};
+use super::{Message, Opened, Seen};
 use crate::error::ServeError;
 use crate::port::Engine;
 use crate::request::export::Export;
@@ -55,7 +54,7 @@ impl ReactorHandle {
     pub(crate) fn open(
         &self,
         volume: &str,
-        make: impl FnOnce(Option<&Export>) -> Option<Box<dyn Endpoint>> + Send + 'static,
+        make: impl FnOnce(Option<&Export>) -> Option<Opened> + Send + 'static,
     ) -> Result<(), ServeError> {
         self.send(Message::Open(volume.to_string(), Box::new(make)))
     }

@@ -61,8 +61,8 @@ impl Reactor {
             None if full => Some(Refusal::Connections),
             None => Some(Refusal::Unknown),
         };
-        if let Some(endpoint) = make(export) {
-            self.insert(endpoint);
+        if let Some(opened) = make(export) {
+            self.insert(opened);
         }
         if let Some(refusal) = refusal {
             self.handshakes.refusals.count(refusal);
@@ -70,7 +70,7 @@ impl Reactor {
     }
     fn begin_zeroing(&mut self, now: Instant, job: ZeroJob) {
         let volume = self.parts.port.open_drive(now, job.group.as_deref());
-        let key = self.insert(Box::new(Zeroing::new(volume, job)));
+        let key = self.insert((Box::new(Zeroing::new(job)), Some(volume as u32)));
         self.endpoints[key].is_own = true;
         self.zeroings += 1;
         self.has_input(key);
@@ -113,8 +113,10 @@ impl Reactor {
     fn tell_endpoints(&mut self, now: Instant, changed_volumes: &Changed, same_offers: bool) {
         let port = &mut self.parts.port;
         let mut ejected_keys = Vec::new();
-        for (key, Slot { endpoint, is_touched, account, ejected, .. }) in &mut self.endpoints {
-            let volume = endpoint.volume();
+        for (key, Slot { endpoint, client, is_touched, account, ejected, .. }) in
+            &mut self.endpoints
+        {
+            let volume = client.volume;
             let is_theirs =
                 volume.is_some_and(|key| changed_volumes.exports.binary_search(&key).is_ok());
             if same_offers && !is_theirs {
@@ -133,7 +135,7 @@ impl Reactor {
                     changed = true;
                 }
                 if state.is_closed {
-                    port.cancel(now, key, Cancel::All);
+                    port.cancel(now, client, Cancel::All);
                     endpoint.close();
                     if ejected.is_none() {
                         *ejected = Some((self.ejections.add(), 0));

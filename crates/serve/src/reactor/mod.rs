@@ -33,7 +33,7 @@ use slab::Slab;
 use crate::clock::{self, Clock};
 use crate::error::ServeError;
 use crate::port::budget::Budget;
-use crate::port::{Account, Change, Engine, Port, Snapshot};
+use crate::port::{Account, Change, Client, Engine, Port, Snapshot};
 use crate::request::entry::Entry;
 use crate::request::export::Export;
 use crate::security::Security;
@@ -73,7 +73,9 @@ const SPIN: Nanos = Nanos::from_micros(60);
 pub(crate) type EngineWork = Box<dyn FnOnce(Instant, &mut Engine) + Send>;
 
 /// Makes an endpoint on the reactor's thread; without an export if there is no such volume or no room.
-pub(crate) type MakeEndpoint = Box<dyn FnOnce(Option<&Export>) -> Option<Box<dyn Endpoint>> + Send>;
+pub(crate) type MakeEndpoint = Box<dyn FnOnce(Option<&Export>) -> Option<Opened> + Send>;
+/// An endpoint, and the volume that it is attached to from the start, if there is one.
+pub(crate) type Opened = (Box<dyn Endpoint>, Option<u32>);
 /// Makes the endpoint of a client that was accepted.
 pub(crate) type Accept = fn(Instant, OwnedFd, &Security) -> Box<dyn Endpoint>;
 
@@ -154,6 +156,7 @@ pub(crate) struct Parts {
 /// An endpoint and the reactor's state for it.
 struct Slot {
     endpoint: Box<dyn Endpoint>,
+    client: Client,
     /// Whether it is in `touched`, and in `to_check`.
     is_touched: bool,
     is_to_check: bool,
@@ -175,9 +178,10 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(endpoint: Box<dyn Endpoint>) -> Self {
+    fn new(endpoint: Box<dyn Endpoint>, client: Client) -> Self {
         Self {
             endpoint,
+            client,
             is_touched: false,
             is_to_check: false,
             is_at_own_limit: false,
@@ -389,12 +393,16 @@ impl Reactor {
         }
         Ok(())
     }
-    /// Adds an endpoint, which is the client of its volume from now on if it has one; it is settled before the turn ends.
-    fn insert(&mut self, endpoint: Box<dyn Endpoint>) -> usize {
-        let volume = endpoint.volume();
-        let key = self.endpoints.insert(Slot::new(endpoint));
+    /// Adds an endpoint and attaches its client to the volume, if there is one; it is settled before the turn ends.
+    fn insert(&mut self, (endpoint, volume): Opened) -> usize {
+        let entry = self.endpoints.vacant_entry();
+        let key = entry.key();
+        let mut client = Client::new(key);
+        if let Some(volume) = volume {
+            self.parts.port.attach(&mut client, volume as usize);
+        }
+        entry.insert(Slot::new(endpoint, client));
         self.touch(key);
-        volume.into_iter().for_each(|volume| self.parts.port.attach(volume, key));
         key
     }
     /// Feeds the watchdog when it is time.
@@ -468,11 +476,12 @@ impl Reactor {
     /// An endpoint, and the context for a call of it.
     fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Endpoint, ReactorContext<'_>) {
         let Self { endpoints, parts, ring, workers, bells, handshakes, .. } = self;
+        let Slot { endpoint, client, .. } = &mut endpoints[key];
         let (port, quantum) = (&mut parts.port, Quantum::VISIT);
         let spent = Nanos::ZERO;
         let cx = ReactorContext {
             now,
-            key,
+            client,
             port,
             ring,
             quantum,
@@ -481,6 +490,6 @@ impl Reactor {
             refusals: &mut handshakes.refusals,
             spent,
         };
-        (&mut *endpoints[key].endpoint, cx)
+        (&mut **endpoint, cx)
     }
 }

@@ -15,7 +15,7 @@ use super::endpoint::{Life, Progress};
 use super::meter::Payer;
 use super::ring::Target;
 use super::workers::{Done, Outcome};
-use super::{CHECK_INTERVAL, Reactor, waiter};
+use super::{CHECK_INTERVAL, Reactor, Slot, waiter};
 use crate::port::{Account, Lookup};
 
 /// Time after which a turn begins no visit, and the time for replies after that. A request of a client that waits for
@@ -27,7 +27,7 @@ const LONG_REPLIES: u64 = 32 << 10;
 impl Reactor {
     /// Who pays for what an endpoint makes the thread do.
     pub(super) fn account(&self, key: usize) -> Account {
-        self.parts.port.account(self.endpoints[key].endpoint.volume())
+        self.parts.port.account(&self.endpoints[key].client)
     }
     /// From now on the thread works for `payer`.
     pub(super) fn work_for(&mut self, payer: Payer) {
@@ -196,7 +196,9 @@ impl Reactor {
             read += if op.operation == Operation::Read { u64::from(op.length) } else { 0 };
             self.work_for(Payer::Account(account));
             self.finished.push(account);
-            self.endpoints[key].endpoint.deliver(op, self.parts.port.buffers());
+            let Slot { endpoint, client, .. } = &mut self.endpoints[key];
+            client.completed(&op);
+            endpoint.deliver(op, self.parts.port.buffers());
             self.touch(key);
             self.holds_less(key);
             self.fair.wake(account);
@@ -259,11 +261,7 @@ impl Reactor {
             self.work_for(Payer::Account(account));
             let (endpoint, mut cx) = self.look(now, key);
             let life = endpoint.settle(&mut cx)?;
-            if life == Life::Closed
-                && let Some(volume) = endpoint.volume()
-            {
-                cx.detach(volume);
-            }
+            cx.port.charge_memory(cx.client, endpoint.holds());
             if cx.port.take_released() {
                 self.fair.wake(account);
                 self.fair.wake_next();

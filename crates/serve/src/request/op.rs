@@ -237,6 +237,18 @@ pub struct NewOp {
     pub data: Data,
 }
 
+impl NewOp {
+    /// Bytes of memory that its data takes.
+    pub(crate) fn payload(&self) -> usize {
+        payload(self.operation, self.hints, self.length)
+    }
+}
+
+fn payload(operation: Operation, hints: Hints, length: u32) -> usize {
+    let carries = matches!(operation, Operation::Read | Operation::Write) && hints.extents == 0;
+    if carries { length as usize } else { 0 }
+}
+
 /// A request in flight.
 #[derive(Debug)]
 pub struct Op {
@@ -358,6 +370,10 @@ impl Op {
     /// The bytes of a piece, for writing.
     pub fn places_mut(&mut self, piece: Piece) -> PlacesMut<'_> {
         self.data.places_mut(piece.from as usize, piece.length as usize)
+    }
+    /// Bytes of memory that its data takes.
+    pub(crate) fn payload(&self) -> usize {
+        payload(self.operation, self.hints, self.length)
     }
     /// Whether it is a block status.
     pub(crate) fn asks_status(&self) -> bool {

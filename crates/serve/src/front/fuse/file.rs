@@ -13,8 +13,7 @@ use iofair_core::time::Nanos;
 use slab::Slab;
 
 use crate::front::fuse::{Call, Sent, is_killed};
-use crate::port::budget::Share;
-use crate::port::{Cancel, Port};
+use crate::port::Cancel;
 use crate::reactor::endpoint::{Endpoint, Life, Progress, Quantum, ReactorContext, RingEvent};
 use crate::request::buffer::Pool;
 use crate::request::data::Data;
@@ -61,7 +60,6 @@ struct Inside {
 
 /// One open file.
 pub(super) struct File {
-    volume: usize,
     size: u64,
     calls: Receiver<Sent>,
     wake: OwnedFd,
@@ -71,9 +69,8 @@ pub(super) struct File {
     waiting: VecDeque<NewOp>,
     /// Completed requests whose replies the kernel has not got yet.
     finished: VecDeque<(Reply, i32, Data, usize)>,
-    /// Bytes of requests that are inside, and what the budget knows of them.
-    held: usize,
-    share: Share,
+    /// Their bytes.
+    unsent: usize,
     closing: bool,
 }
 
@@ -81,7 +78,6 @@ impl File {
     /// A file on this volume.
     pub(super) fn new(export: &Export, calls: Receiver<Sent>, wake: OwnedFd) -> Self {
         Self {
-            volume: export.id as usize,
             size: export.size,
             calls,
             wake,
@@ -89,8 +85,7 @@ impl File {
             inside: Slab::new(),
             waiting: VecDeque::new(),
             finished: VecDeque::new(),
-            held: 0,
-            share: Share::default(),
+            unsent: 0,
             closing: false,
         }
     }
@@ -103,6 +98,7 @@ impl File {
         }
         if inside.left == 0 {
             let Inside { reply, status, .. } = self.inside.remove(cookie as usize);
+            self.unsent += bytes;
             self.finished.push_back((reply, status, data, bytes));
         } else {
             buffers.release(data);
@@ -124,61 +120,52 @@ impl File {
             self.end(new.cookie, libc::ESHUTDOWN, (new.data, 0), buffers);
         }
     }
-    fn begin(&mut self, call: Call, port: &mut Port) {
+    fn begin(&mut self, call: Call, cx: &mut ReactorContext<'_>) {
         match call {
             Call::Read { offset, length, process, reply } => {
                 let length = u64::from(length).min(self.size.saturating_sub(offset)) as u32;
                 if length == 0 {
                     return reply.data(&[]);
                 }
-                let ask = (Operation::Read, Hints::default());
-                let reply = Reply::Read(reply, process);
-                self.ask(ask, offset..offset + u64::from(length), Data::None, reply);
+                let request = NewOp { offset, ..cx.request(0, Operation::Read) };
+                self.ask(request, u64::from(length), Reply::Read(reply, process));
             }
             Call::Write { offset, buffer, length, durable, reply } => {
                 let length = u64::from(length).min(self.size.saturating_sub(offset));
                 if length == 0 {
-                    port.count_refused(self.volume);
+                    cx.port.count_refused(cx.client);
                     return reply.error(Errno::ENOSPC);
                 }
-                let ask = (Operation::Write, Hints { fua: durable, ..Hints::default() });
-                let reply = Reply::Write(reply, length as u32);
-                self.ask(ask, offset..offset + length, Data::Owned(buffer), reply);
+                let hints = Hints { fua: durable, ..Hints::default() };
+                let data = Data::Owned(buffer);
+                let request = NewOp { hints, offset, data, ..cx.request(0, Operation::Write) };
+                self.ask(request, length, Reply::Write(reply, length as u32));
             }
             Call::Sync { reply } => {
-                let ask = (Operation::Flush, Hints::default());
-                self.ask(ask, 0..0, Data::None, Reply::Empty(reply));
+                self.ask(cx.request(0, Operation::Flush), 0, Reply::Empty(reply));
             }
             Call::Zero { offset, length, hole, reply } => {
                 let end = offset.saturating_add(length).min(self.size);
                 if offset >= end {
                     return reply.ok();
                 }
-                let ask = (Operation::WriteZeroes, Hints { hole, ..Hints::default() });
-                self.ask(ask, offset..end, Data::None, Reply::Empty(reply));
+                let hints = Hints { hole, ..Hints::default() };
+                let request = NewOp { hints, offset, ..cx.request(0, Operation::WriteZeroes) };
+                self.ask(request, end - offset, Reply::Empty(reply));
             }
             Call::Close => self.closing = true,
         }
     }
-    /// Cuts a call into requests; only zeroes are so long that there are several.
-    fn ask(
-        &mut self,
-        (operation, mut hints): (Operation, Hints),
-        range: std::ops::Range<u64>,
-        mut data: Data,
-        reply: Reply,
-    ) {
-        let pieces = (range.end - range.start).div_ceil(ZEROES_MAX).max(1) as u32;
-        let cookie =
-            self.inside.insert(Inside { reply, left: pieces, status: 0, is_old: false }) as u64;
-        let volume = self.volume;
-        for piece in 0..u64::from(pieces) {
-            hints.continues = piece > 0;
-            let offset = range.start + piece * ZEROES_MAX;
-            let length = (range.end - offset).min(ZEROES_MAX) as u32;
+    /// Cuts a request of this length into pieces; only zeroes are so long that there are several.
+    fn ask(&mut self, request: NewOp, length: u64, reply: Reply) {
+        let left = length.div_ceil(ZEROES_MAX).max(1) as u32;
+        let inside = Inside { reply, left, status: 0, is_old: false };
+        let cookie = self.inside.insert(inside) as u64;
+        let NewOp { owner, volume, operation, mut hints, offset: first, mut data, .. } = request;
+        for before in (0..u64::from(left)).map(|piece| piece * ZEROES_MAX) {
+            hints.continues = before > 0;
+            let (offset, length) = (first + before, (length - before).min(ZEROES_MAX) as u32);
             let data = std::mem::take(&mut data);
-            // Whose it is is known when it is submitted.
-            let owner = 0;
             let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
             self.waiting.push_back(new);
         }
@@ -196,16 +183,14 @@ impl Endpoint for File {
             self.refuse_waiting(cx.port.buffers());
         }
         loop {
-            while let Some(mut new) = self.waiting.pop_front() {
-                new.owner = cx.key as u64;
-                let (volume, bytes) = (Some(self.volume), held(new.operation, new.length));
-                let room = bytes == 0 || cx.has_memory(volume, &mut self.share, self.held, bytes);
+            while let Some(new) = self.waiting.pop_front() {
+                let bytes = new.payload();
+                let room = bytes == 0 || cx.has_memory(self.unsent, bytes);
                 let refused = if room { cx.submit(new).err() } else { Some(new) };
                 if let Some(new) = refused {
                     self.waiting.push_front(new);
                     return Progress::NoRoom;
                 }
-                self.held += bytes;
             }
             if self.closing {
                 return Progress::Done;
@@ -223,11 +208,11 @@ impl Endpoint for File {
                 }
             };
             cx.spent += spent;
-            self.begin(call, cx.port);
+            self.begin(call, cx);
         }
     }
     fn deliver(&mut self, op: Op, buffers: &mut Pool) {
-        let bytes = held(op.operation, op.length);
+        let bytes = op.payload();
         self.end(op.cookie, op.status, (op.data, bytes), buffers);
     }
     /// Tells the kernel of one request: it copies what was read.
@@ -244,7 +229,7 @@ impl Endpoint for File {
             Reply::Write(reply, length) => reply.written(length),
             Reply::Empty(reply) => reply.ok(),
         }
-        self.held -= bytes;
+        self.unsent -= bytes;
         cx.port.buffers().release(data);
         Ok(true)
     }
@@ -252,7 +237,6 @@ impl Endpoint for File {
         !self.finished.is_empty()
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
-        cx.charge(Some(self.volume), &mut self.share, self.held);
         if !self.closing && !self.watching {
             self.watching = true;
             return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::Open);
@@ -277,15 +261,10 @@ impl Endpoint for File {
         }
         Ok(!readers.is_empty())
     }
-    fn volume(&self) -> Option<usize> {
-        Some(self.volume)
+    fn holds(&self) -> usize {
+        self.unsent
     }
     fn resized(&mut self, size: u64) {
         self.size = size;
     }
-}
-
-/// Bytes of memory that a request holds.
-fn held(operation: Operation, length: u32) -> usize {
-    if matches!(operation, Operation::Read | Operation::Write) { length as usize } else { 0 }
 }

@@ -22,7 +22,6 @@ use super::{Files, Opener, Volumes};
 use crate::error::ServeError;
 use crate::front::life::{FrontEnd, Reload};
 use crate::reactor::Message;
-use crate::reactor::endpoint::Endpoint;
 use crate::reactor::handle::ReactorHandle;
 use crate::reactor::refusals::Refusal;
 use crate::trial::Mode;
@@ -95,7 +94,7 @@ fn opener(line: ReactorHandle) -> Opener {
         let volume = opening.volume.clone();
         drop(line.open(&volume, |export| {
             let (calls, wake) = opening.reply(export.map(drop).ok_or(libc::ESTALE));
-            export.map(|export| Box::new(File::new(export, calls, wake)) as Box<dyn Endpoint>)
+            export.map(|export| (Box::new(File::new(export, calls, wake)) as _, Some(export.id)))
         }));
     }))
 }

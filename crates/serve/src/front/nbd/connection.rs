@@ -29,14 +29,13 @@ use crate::front::nbd::session::{Command, CommandType, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{self, Channel, Stage};
 use crate::port::Cancel;
-use crate::port::budget::Share;
 use crate::reactor::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
 use crate::reactor::refusals::Refusal;
 use crate::request::buffer::{Buffer, Pool};
 use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
-use crate::request::op::{Hints, Op};
+use crate::request::op::Op;
 use crate::security::Security;
 use crate::socket;
 use handshake::Handshake;
@@ -59,11 +58,6 @@ const SEND: u8 = 1;
 const CANCEL: u8 = 2;
 const HANGUP: u8 = 3;
 
-/// Whether a request holds memory of its length.
-fn carries(operation: Operation, hints: Hints) -> bool {
-    matches!(operation, Operation::Read | Operation::Write) && hints.extents == 0
-}
-
 /// A long write whose payload has not been received completely.
 struct Payload {
     command: Command,
@@ -85,16 +79,10 @@ pub(crate) struct Connection {
     tls_failed: bool,
     input: Input,
     out: Outbox,
-    /// The volume that the client chose.
-    volume: Option<usize>,
     /// A command that waits for its payload or for room.
     waiting: Option<Command>,
     payload: Option<Payload>,
-    in_flight: u32,
     in_flight_max: u32,
-    held: usize,
-    /// Bytes held, as last reported to the budget.
-    share: Share,
     /// By when the client must choose a volume.
     deadline: Instant,
     /// Whether anything was received or sent since the last check, and the number of consecutive checks without that.
@@ -144,13 +132,9 @@ impl Connection {
             tls_failed: false,
             input: Input::new(),
             out,
-            volume: None,
             waiting: None,
             payload: None,
-            in_flight: 0,
             in_flight_max: security.limits.in_flight,
-            held: 0,
-            share: Share::default(),
             deadline: now + security.limits.handshake,
             moved: false,
             idle_checks: 0,
@@ -169,24 +153,14 @@ impl Connection {
         }
     }
     /// Whether the connection can be dropped.
-    fn is_over(&self) -> bool {
+    fn is_over(&self, in_flight: u32) -> bool {
         let is_ending = (self.closing || self.broken) && !self.shaking.is_some();
         let uses_socket = self.receiving || self.watching || self.out.is_flying();
-        is_ending && self.is_idle() && !uses_socket
+        is_ending && self.is_idle(in_flight) && !uses_socket
     }
     /// Whether it has nothing in flight and nothing unsent.
-    fn is_idle(&self) -> bool {
-        self.in_flight == 0 && (self.broken || self.out.is_empty())
-    }
-    /// Bytes of payload in flight, unsent or not received yet.
-    fn holds(&self) -> usize {
-        let coming = self.payload.as_ref().map_or(0, |payload| payload.buffer.capacity());
-        self.held + self.out.unsent() + coming
-    }
-    /// Reports the bytes held to the budget.
-    fn charge(&mut self, cx: &mut ReactorContext<'_>) {
-        let holds = self.holds();
-        cx.charge(self.volume, &mut self.share, holds);
+    fn is_idle(&self, in_flight: u32) -> bool {
+        in_flight == 0 && (self.broken || self.out.is_empty())
     }
     /// Whether to start a receive.
     fn wants_input(&self) -> bool {
@@ -407,9 +381,7 @@ impl Endpoint for Connection {
         self.progress
     }
     fn deliver(&mut self, mut op: Op, buffers: &mut Pool) {
-        self.in_flight -= 1;
         let length = op.length as usize;
-        self.held -= if carries(op.operation, op.hints) { length } else { 0 };
         let data = std::mem::take(&mut op.data);
         if self.broken {
             return buffers.release(data);
@@ -439,7 +411,11 @@ impl Endpoint for Connection {
         let before = self.holds();
         self.send(cx)?;
         let moved = self.holds() < before;
-        if self.broken || !self.closing || !self.is_idle() || self.close_notify_sent {
+        if self.broken
+            || !self.closing
+            || !self.is_idle(cx.client.in_flight)
+            || self.close_notify_sent
+        {
             return Ok(moved);
         }
         let Some(channel) = self.channel.as_mut().filter(|c| c.is_established()) else {
@@ -453,19 +429,18 @@ impl Endpoint for Connection {
         Ok(moved)
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
-        if self.is_over() {
+        let in_flight = cx.client.in_flight;
+        if self.is_over(in_flight) {
             self.out.discard(cx.port.buffers());
             self.payload = None;
-            self.charge(cx);
             return Ok(Life::Closed);
         }
-        self.charge(cx);
         if self.wants_input() {
             let entry = self.receive_entry();
             cx.push(entry, RECEIVE)?;
-        } else if self.closing && self.is_idle() && (self.receiving || self.watching) {
+        } else if self.closing && self.is_idle(in_flight) && (self.receiving || self.watching) {
             self.give_up(cx);
-        } else if self.in_flight > 0
+        } else if in_flight > 0
             && !self.receiving
             && !self.watching
             && !self.broken
@@ -503,15 +478,17 @@ impl Endpoint for Connection {
         let late = !self.session.is_attached() && cx.now >= self.deadline + asked;
         // A client that waits for the drive is not at fault.
         let waits_for_client = self.payload.is_some() || self.out.is_flying();
-        let stuck =
-            short && waits_for_client && self.idle_checks >= STUCK_CHECKS && self.share.bytes() > 0;
+        let stuck = short
+            && waits_for_client
+            && self.idle_checks >= STUCK_CHECKS
+            && cx.client.share.bytes() > 0;
         if late || stuck {
             cx.refusals.count(if late { Refusal::Timeout } else { Refusal::Memory });
             self.give_up(cx);
             return Ok(false);
         }
         // The ring reports once that the client sends no more, and does not report a close after that.
-        let leaves = self.sends_no_more && self.in_flight > 0;
+        let leaves = self.sends_no_more && cx.client.in_flight > 0;
         if leaves && socket::is_dead(self.socket.as_raw_fd()) {
             self.give_up(cx);
             return Ok(false);
@@ -529,8 +506,9 @@ impl Endpoint for Connection {
         let plain = !matches!(self.session.tls(), Tls::Required | Tls::Running);
         export.is_none_or(|export| self.session.may_use(export)) && !(needs_tls && plain)
     }
-    fn volume(&self) -> Option<usize> {
-        self.volume
+    fn holds(&self) -> usize {
+        let coming = self.payload.as_ref().map_or(0, |payload| payload.buffer.capacity());
+        self.out.unsent() + coming
     }
     fn resized(&mut self, size: u64) {
         self.session.resized(size);

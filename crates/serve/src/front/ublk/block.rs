@@ -15,7 +15,6 @@ use iofair_core::request::Operation;
 use crate::front::ublk::channel::{Channel, Tag};
 use crate::front::ublk::wire::{Command, Facts};
 use crate::log;
-use crate::port::budget::Share;
 use crate::reactor::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
 use crate::request::buffer::Pool;
 use crate::request::data::Data;
@@ -34,7 +33,6 @@ const TAGS: u8 = 0;
 /// One device.
 pub(super) struct Block {
     name: String,
-    volume: usize,
     facts: Facts,
     channel: Channel,
     /// The ring waits for requests.
@@ -45,10 +43,6 @@ pub(super) struct Block {
     waiting: Option<NewOp>,
     /// Results to commit.
     results: Vec<(Tag, i32)>,
-    inside: u32,
-    held: usize,
-    /// What the budget knows.
-    share: Share,
     /// Entries on the ring.
     flying: u32,
     /// Nothing is carried out any more.
@@ -66,16 +60,12 @@ impl Block {
         unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
         Self {
             name: export.name.clone(),
-            volume: export.id as usize,
             facts: Facts { bytes, read_only, rotational },
             channel,
             started: false,
             ready: VecDeque::new(),
             waiting: None,
             results: Vec::new(),
-            inside: 0,
-            held: 0,
-            share: Share::default(),
             flying: 0,
             closing: false,
             told: false,
@@ -88,16 +78,16 @@ impl Block {
             Ok(command) if !self.closing => command,
             Ok(_) => return self.result(tag, -libc::EIO),
             Err(error) => {
-                cx.port.count_refused(self.volume);
+                cx.port.count_refused(cx.client);
                 return self.result(tag, -error);
             }
         };
         let bytes = command.carries() as usize;
-        if self.held > 0 && self.held + bytes > HELD_MAX {
+        let held = cx.client.held;
+        if held > 0 && held + bytes > HELD_MAX {
             return Progress::OwnLimit;
         }
-        let volume = Some(self.volume);
-        if bytes > 0 && !cx.has_memory(volume, &mut self.share, self.held, bytes) {
+        if bytes > 0 && !cx.has_memory(0, bytes) {
             return Progress::NoRoom;
         }
         let Command { operation, hints, offset, length } = command;
@@ -112,11 +102,8 @@ impl Block {
                 return self.result(tag, -libc::EIO);
             }
         }
-        let (owner, cookie, volume) = (cx.key as u64, u64::from(tag.0), self.volume);
-        self.inside += 1;
-        self.held += bytes;
-        let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
-        self.submit(new, cx)
+        let request = cx.request(u64::from(tag.0), operation);
+        self.submit(NewOp { hints, offset, length, data, ..request }, cx)
     }
     fn submit(&mut self, new: NewOp, cx: &mut ReactorContext<'_>) -> Progress {
         self.waiting = cx.submit(new).err();
@@ -179,11 +166,6 @@ impl Endpoint for Block {
     }
     fn deliver(&mut self, op: Op, buffers: &mut Pool) {
         let tag = Tag(op.cookie as u16);
-        self.inside -= 1;
-        let carries = matches!(op.operation, Operation::Read | Operation::Write);
-        if carries {
-            self.held -= op.length as usize;
-        }
         let result = match (op.status, op.operation) {
             (0, Operation::Read) => self.give(tag, &op),
             (0, Operation::Write) => op.length as i32,
@@ -207,15 +189,15 @@ impl Endpoint for Block {
                 cx.push_part(self.channel.fetch(tag), TAGS, tag.0)?;
             }
         }
-        cx.charge(Some(self.volume), &mut self.share, self.held);
-        let idle = self.inside == 0 && self.ready.is_empty() && self.results.is_empty();
+        let waits = self.waiting.is_some() || !self.ready.is_empty() || !self.results.is_empty();
+        let idle = cx.client.in_flight == 0 && !waits;
         Ok(if self.flying == 0 && idle { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;
     }
-    fn volume(&self) -> Option<usize> {
-        Some(self.volume)
+    fn holds(&self) -> usize {
+        self.waiting.as_ref().map_or(0, NewOp::payload)
     }
     fn resized(&mut self, size: u64) {
         self.facts.bytes = size;

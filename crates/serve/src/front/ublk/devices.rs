@@ -27,7 +27,6 @@ use crate::front::ublk::control::{self, Control};
 use crate::front::ublk::takeover::{self, Driver, Taken, Wish};
 use crate::front::ublk::wire::{Facts, QUEUES_MAX, feature};
 use crate::log;
-use crate::reactor::endpoint::Endpoint;
 use crate::reactor::handle::ReactorHandle;
 use crate::trial::Mode;
 
@@ -293,10 +292,10 @@ fn begin(
     let channel = channel.map_err(what("opening the channel of"))?;
     let (reply, replied) = mpsc::channel();
     line.open(volume, move |export| {
-        let block = export.map(|export| Box::new(Block::new(export, channel)) as Box<dyn Endpoint>);
+        let opened = |export| (Box::new(Block::new(export, channel)) as _, Some(export.id));
         // The thread that asked waits for it.
-        let _ = reply.send(block.is_some());
-        block
+        let _ = reply.send(export.is_some());
+        export.map(opened)
     })?;
     if replied.recv() != Ok(true) {
         return Err(ServeError::Gone);

@@ -16,7 +16,6 @@ use crate::front::vhost::allowance::Allowance;
 use crate::front::vhost::command::DeviceHandle;
 use crate::front::vhost::control::{Control, Hub};
 use crate::front::vhost::device::Device;
-use crate::reactor::endpoint::Endpoint;
 use crate::reactor::handle::ReactorHandle;
 use crate::socket::{Allowed, SocketFile};
 use crate::trial::Mode;
@@ -106,7 +105,8 @@ impl FrontEnd for Disks {
             let wake = watched.try_clone().map_err(ServeError::system("an eventfd"))?;
             let name = volume.clone();
             line.open(&volume, |export| {
-                export.map(|_| Box::new(Device::new(name, inbox, watched)) as Box<dyn Endpoint>)
+                // Its clients attach.
+                export.map(|_| (Box::new(Device::new(name, inbox, watched)) as _, None))
             })?;
             let allowance = self.allowance.clone();
             let device = DeviceHandle { volume: volume.clone(), commands, wake, allowance };

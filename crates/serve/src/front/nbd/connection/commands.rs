@@ -3,9 +3,9 @@
 use iofair_core::request::Operation;
 
 use super::super::input::INLINE_MAX;
-use super::{Connection, HELD_MAX, Payload, carries};
+use super::{Connection, HELD_MAX, Payload};
 use crate::front::nbd::session::{self, Action, Command, CommandType};
-use crate::reactor::endpoint::{Progress, ReactorContext};
+use crate::reactor::endpoint::{Endpoint, Progress, ReactorContext};
 use crate::reactor::refusals::Refusal;
 use crate::request::data::Data;
 use crate::request::op::{Hints, NewOp};
@@ -54,7 +54,7 @@ impl Connection {
                 true => (HELD_MAX, 0),
                 false => (HANDSHAKE_UNSENT_MAX, HANDSHAKE_COST),
             };
-            if self.holds() > most {
+            if cx.client.held + self.holds() > most {
                 return Progress::OwnLimit;
             }
             if self.input.unread().is_empty() && !self.session.is_listing() {
@@ -75,14 +75,13 @@ impl Connection {
             }
             match step.action {
                 Action::Continue => {}
-                Action::Refused => self.volume.into_iter().for_each(|id| cx.port.count_refused(id)),
+                Action::Refused => cx.port.count_refused(cx.client),
                 Action::More(_) => return Progress::Done,
                 Action::StartTls => self.start_tls(),
                 Action::Attach(id) => {
                     let volume = id as usize;
                     cx.attach(volume);
                     cx.port.enter(volume);
-                    self.volume = Some(volume);
                 }
                 Action::Command(command) => self.waiting = Some(command),
                 Action::Close => self.closing = true,
@@ -104,12 +103,12 @@ impl Connection {
             command.command_type,
             CommandType::Read | CommandType::Write | CommandType::Cache
         );
-        let used = self.holds();
+        let used = cx.client.held + self.holds();
         let full = carries && used > 0 && used + length > HELD_MAX;
-        if full || self.in_flight >= self.in_flight_max {
+        if full || cx.client.in_flight >= self.in_flight_max {
             return Begun::Stalled(Progress::OwnLimit);
         }
-        if carries && !cx.has_memory(self.volume, &mut self.share, used, length) {
+        if carries && !cx.has_memory(self.holds(), length) {
             return Begun::Stalled(Progress::NoRoom);
         }
         let mut data = Data::None;
@@ -168,13 +167,8 @@ impl Connection {
                 Operation::WriteZeroes
             }
         };
-        let volume = self.volume.expect("commands come after the export was chosen");
         let (offset, length) =
             if command_type == CommandType::Flush { (0, 0) } else { (offset, length) };
-        let owner = cx.key as u64;
-        cx.submit(NewOp { owner, cookie, volume, operation, hints, offset, length, data })?;
-        self.in_flight += 1;
-        self.held += if carries(operation, hints) { length as usize } else { 0 };
-        Ok(())
+        cx.submit(NewOp { hints, offset, length, data, ..cx.request(cookie, operation) })
     }
 }

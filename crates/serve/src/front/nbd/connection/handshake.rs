@@ -26,7 +26,7 @@ impl Connection {
             // The connection waits for it.
             let _ = done.send(Handshake { channel, stage, plain, sealed });
         };
-        self.shaking = cx.begin_work(self.volume, Box::new(step)).then_some(shaking);
+        self.shaking = cx.begin_work(Box::new(step)).then_some(shaking);
         // Without that thread there is no TLS.
         self.closing |= self.shaking.is_none();
     }

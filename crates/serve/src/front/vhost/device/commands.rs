@@ -20,7 +20,7 @@ impl Device {
         envelope: Envelope,
         cx: &mut ReactorContext<'_>,
     ) -> io::Result<()> {
-        if Self::is_free(&self.queues, self.inside, &envelope) {
+        if Self::is_free(&self.queues, cx.client.in_flight, &envelope) {
             return self.carry_out(envelope, cx);
         }
         if matches!(envelope.command, Command::Gone) {
@@ -31,13 +31,13 @@ impl Device {
         Ok(())
     }
     /// Whether this command may be executed now.
-    pub(super) fn is_free(queues: &[Queue], inside: u32, envelope: &Envelope) -> bool {
+    pub(super) fn is_free(queues: &[Queue], in_flight: u32, envelope: &Envelope) -> bool {
         match needs(&envelope.command) {
             Needs::Nothing => true,
             Needs::EmptyQueue(index) => {
                 queues[index].ring.as_ref().is_none_or(|ring| ring.inside() == 0)
             }
-            Needs::EmptyDevice => inside == 0,
+            Needs::EmptyDevice => in_flight == 0,
         }
     }
     pub(super) fn carry_out(
@@ -107,7 +107,6 @@ impl Device {
         };
         self.facts = Facts { bytes: export.size, read_only: export.read_only };
         let volume = export.id as usize;
-        self.volume = Some(volume);
         self.client = Some(client);
         cx.attach(volume);
         Reply::Done
@@ -165,9 +164,7 @@ impl Device {
         (self.features, self.kicked, self.completed, self.broken) = (0, 0, 0, 0);
         (self.client, self.lost) = (None, false);
         self.mute.forget();
-        if let Some(volume) = self.volume.take() {
-            cx.detach(volume);
-        }
+        cx.port.detach(cx.client);
     }
 }
 

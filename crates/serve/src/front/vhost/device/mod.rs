@@ -33,7 +33,6 @@ use crate::front::vhost::control::{tell, tell_of_change};
 use crate::front::vhost::inflight::Region;
 use crate::front::vhost::ring::{Ring, Slot, Taken, write_status};
 use crate::guard;
-use crate::port::budget::Share;
 use crate::reactor::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
 use crate::request::buffer::Pool;
 use crate::request::data::{Data, Scattered};
@@ -83,8 +82,6 @@ struct Found {
 pub(super) struct Device {
     /// The volume.
     name: String,
-    /// Its key, while a client is connected.
-    volume: Option<usize>,
     facts: Facts,
     features: u64,
     memory: Arc<Memory>,
@@ -98,10 +95,6 @@ pub(super) struct Device {
     first: usize,
     /// Queues that just broke.
     broken: u64,
-    inside: u32,
-    held: usize,
-    /// Bytes that are charged to the budget, because a back end may have to copy them.
-    share: Share,
     commands: Receiver<Envelope>,
     /// The eventfd that is written after every command.
     wake: OwnedFd,
@@ -151,7 +144,6 @@ impl Device {
         queues.resize_with(QUEUES_MAX, Queue::default);
         Self {
             name,
-            volume: None,
             facts: Facts::default(),
             features: 0,
             memory: Arc::default(),
@@ -162,9 +154,6 @@ impl Device {
             completed: 0,
             first: 0,
             broken: 0,
-            inside: 0,
-            held: 0,
-            share: Share::default(),
             commands,
             wake,
             watching: false,
@@ -222,7 +211,7 @@ impl Device {
                 }
                 Action::Name => (status::OK, self.write_name(&data)),
                 Action::Refuse(value) => {
-                    self.count_refused(cx);
+                    cx.port.count_refused(cx.client);
                     (value, 0)
                 }
             };
@@ -232,25 +221,19 @@ impl Device {
         }
         Ok(Progress::More)
     }
-    /// Counts a request that the driver made in vain as a failed request of the volume.
-    fn count_refused(&self, cx: &mut ReactorContext<'_>) {
-        if let Some(volume) = self.volume {
-            cx.port.count_refused(volume);
-        }
-    }
     /// Submits a request to the engine. Any result but `Done` means that there is no room, and that the request stays in its
     /// queue.
     fn enter(&mut self, found: Found, cx: &mut ReactorContext<'_>) -> Progress {
         let Found { index, taken, command, status, data: places } = found;
         let Command { operation, offset, length, hole } = command;
-        let volume = self.volume.expect("queues run only while a client is here");
         let carries = command.carries();
         let bytes = if carries { length as usize } else { 0 };
-        let full = self.held > 0 && self.held + bytes > HELD_MAX;
+        let held = cx.client.held;
+        let full = held > 0 && held + bytes > HELD_MAX;
         let mut refused = None;
-        if full || self.inside >= INSIDE_MAX {
+        if full || cx.client.in_flight >= INSIDE_MAX {
             refused = Some((places, Progress::OwnLimit));
-        } else if carries && !cx.has_memory(Some(volume), &mut self.share, self.held, bytes) {
+        } else if carries && !cx.has_memory(0, bytes) {
             refused = Some((places, Progress::NoRoom));
         } else {
             // A driver that cannot flush expects every write to be durable.
@@ -259,8 +242,7 @@ impl Device {
             let hints = Hints { hole, fua, ..Hints::default() };
             let data = if carries { Data::Scattered(places) } else { Data::None };
             let cookie = (index as u64) << 16 | u64::from(taken.head);
-            let owner = cx.key as u64;
-            let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
+            let new = NewOp { hints, offset, length, data, ..cx.request(cookie, operation) };
             if let Err(new) = cx.submit(new) {
                 let places = match new.data {
                     Data::Scattered(places) => places,
@@ -277,8 +259,6 @@ impl Device {
         }
         let written = if operation == Operation::Read { length } else { 0 };
         ring.begin(taken, Slot { status, written });
-        self.inside += 1;
-        self.held += bytes;
         Progress::Done
     }
     /// The volume's name for the driver; returns its bytes.
@@ -420,7 +400,7 @@ impl Endpoint for Device {
                     return progress;
                 }
                 Err(vring_error) => {
-                    self.count_refused(cx);
+                    cx.port.count_refused(cx.client);
                     self.stop(index, vring_error);
                 }
             }
@@ -430,10 +410,6 @@ impl Endpoint for Device {
     }
     fn deliver(&mut self, mut op: Op, buffers: &mut Pool) {
         let (index, head) = ((op.cookie >> 16) as usize, op.cookie as u16);
-        self.inside -= 1;
-        if matches!(op.operation, Operation::Read | Operation::Write) {
-            self.held -= op.length as usize;
-        }
         if let Data::Scattered(scattered) = std::mem::take(&mut op.data) {
             if op.operation == Operation::Read && op.status == 0 {
                 scattered.spread();
@@ -474,7 +450,7 @@ impl Endpoint for Device {
         self.call(cx)?;
         let carried = match self
             .pending
-            .take_if(|envelope| Self::is_free(&self.queues, self.inside, envelope))
+            .take_if(|envelope| Self::is_free(&self.queues, cx.client.in_flight, envelope))
         {
             Some(envelope) => self.carry_out(envelope, cx),
             None => Ok(()),
@@ -483,8 +459,7 @@ impl Endpoint for Device {
         carried.map(|()| false)
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
-        cx.charge(self.volume, &mut self.share, self.held);
-        let ending = self.over || (self.closing && self.inside == 0);
+        let ending = self.over || (self.closing && cx.client.in_flight == 0);
         self.rewire |= self.mute.is_due();
         if ending || std::mem::take(&mut self.rewire) {
             self.settle_wires(ending, cx)?;
@@ -496,9 +471,6 @@ impl Endpoint for Device {
     }
     fn close(&mut self) {
         self.closing = true;
-    }
-    fn volume(&self) -> Option<usize> {
-        self.volume
     }
     fn resized(&mut self, size: u64) {
         self.facts.bytes = size;
