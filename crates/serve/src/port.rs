@@ -69,6 +69,8 @@ pub(crate) struct Client {
     pub(crate) key: usize,
     pub(crate) volume: Option<usize>,
     pub(crate) in_flight: u32,
+    /// Entries on the ring that will complete, for its endpoint.
+    pub(crate) entries: u32,
     /// Bytes of payload in flight.
     pub(crate) held: usize,
     /// Memory that is charged to its group.
@@ -80,6 +82,10 @@ impl Client {
     pub(crate) fn new(key: usize) -> Self {
         Self { key, ..Self::default() }
     }
+    /// Whether it has neither requests in flight nor entries on the ring.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.entries == 0
+    }
     /// One of its requests is completed.
     pub(crate) fn completed(&mut self, op: &Op) {
         self.in_flight -= 1;
@@ -87,20 +93,14 @@ impl Client {
     }
 }
 
-/// The state of a volume for its clients.
-pub(crate) struct VolumeState {
-    pub(crate) size: u64,
-    /// It was removed, and its clients must be disconnected.
-    pub(crate) is_closed: bool,
-    pub(crate) account: Account,
-}
-
 /// The engine, and what front ends share of it.
 pub(crate) struct Port {
     engine: Engine,
-    exports: Exports,
+    /// The volumes that clients can open.
+    pub(crate) exports: Exports,
     connections: u32,
-    budget: Budget,
+    /// The memory of clients.
+    pub(crate) budget: Budget,
     stats_since: Instant,
     busy_before: Nanos,
 }
@@ -154,10 +154,8 @@ impl Port {
     }
     /// The account of a client.
     pub(crate) fn account(&self, client: &Client) -> Account {
-        self.account_of(client.volume)
-    }
-    fn account_of(&self, volume: Option<usize>) -> Account {
-        volume.map_or(Account::HANDSHAKE, |volume| Account::in_group(self.engine.group(volume)))
+        let group = client.volume.map(|volume| self.engine.group(volume));
+        group.map_or(Account::HANDSHAKE, Account::in_group)
     }
     /// Whether a client that holds `holds` bytes, beyond those in flight, may hold `more`.
     pub(crate) fn has_memory(&mut self, client: &mut Client, holds: usize, more: usize) -> bool {
@@ -170,21 +168,13 @@ impl Port {
         let (account, holds) = (self.account(client), client.held + holds);
         self.budget.charge(self.engine.controller().groups(), account, &mut client.share, holds);
     }
-    /// The volumes that clients can open.
-    pub(crate) fn exports(&self) -> &Exports {
-        &self.exports
-    }
-    /// The same with the groups that share their connections.
+    /// The exports, with the groups that share their connections.
     pub(crate) fn offer(&self) -> Offer<'_> {
         Offer { exports: &self.exports, groups: self.groups() }
     }
     /// Counts a connection to a volume.
     pub(crate) fn enter(&mut self, volume: usize) {
         self.exports.enter(volume as u32, self.engine.controller().groups());
-    }
-    /// A connection to a volume has ended.
-    pub(crate) fn leave(&mut self, volume: usize) {
-        self.exports.leave(volume as u32);
     }
 }
 
@@ -243,14 +233,6 @@ impl Port {
     pub(crate) fn is_memory_short(&self, account: Account) -> bool {
         self.budget.is_short(self.groups(), account)
     }
-    /// Begins another round of checks of the clients.
-    pub(crate) fn next_round(&mut self) {
-        self.budget.next_round();
-    }
-    /// Whether memory was released since the last call.
-    pub(crate) fn take_released(&mut self) -> bool {
-        self.budget.take_released()
-    }
     /// Whether the back end has no command, so that it uses none of our memory.
     pub(crate) fn is_idle(&self) -> bool {
         !self.engine.is_stuck()
@@ -306,13 +288,13 @@ impl Port {
         self.budget.resize(limits.memory_bytes);
         Ok(changed)
     }
-    /// The state of a volume that a client has open.
-    pub(crate) fn volume(&self, volume: usize) -> VolumeState {
-        VolumeState {
-            size: self.engine.size(volume),
-            is_closed: self.engine.is_closed(volume),
-            account: self.account_of(Some(volume)),
-        }
+    /// The size of a volume in bytes.
+    pub(crate) fn size(&self, volume: usize) -> u64 {
+        self.engine.size(volume)
+    }
+    /// Whether a volume was removed, and its clients must be disconnected.
+    pub(crate) fn is_closed(&self, volume: usize) -> bool {
+        self.engine.is_closed(volume)
     }
     /// Removes what is idle of volumes and groups that are not in the contracts any more.
     pub(crate) fn settle(&mut self, now: Instant) {
@@ -338,10 +320,6 @@ impl Port {
             (self.stats_since, self.busy_before) = (now, self.engine.busy_time(now));
         }
         snapshot
-    }
-    /// Counts a call to the control socket that named this group.
-    pub(crate) fn count_call(&mut self, group: &str) {
-        self.engine.called(group);
     }
     /// The engine and the memory of clients, for control to look at.
     pub(crate) fn look(&mut self, now: Instant) -> (&Engine, &Budget) {

@@ -151,7 +151,7 @@ impl Server {
         let Prepared { contracts, facts, launch, front_ends, made, .. } = prepared;
         launch.check()?;
         made.keep();
-        front_ends.iter().try_for_each(|front_end| front_end.check(&contracts, mode))?;
+        front_ends.0.iter().try_for_each(|front_end| front_end.check(&contracts, mode))?;
         facts.notes(&contracts)
     }
     /// [`Self::start_under`], with consent to changes that destroy or move data.
@@ -226,7 +226,7 @@ impl Server {
     }
     /// The TCP address, with the assigned port if the contracts say port 0.
     pub fn tcp(&self) -> Option<SocketAddr> {
-        self.front_ends.iter().find_map(|front_end| front_end.tcp())
+        self.front_ends.0.iter().find_map(|front_end| front_end.tcp())
     }
     /// Whether the reactor has ended by itself. [`Self::stop`] then returns the reason.
     pub fn is_over(&self) -> bool {
@@ -323,7 +323,7 @@ impl Server {
         let before = std::mem::replace(&mut self.contracts, contracts);
         self.tell_unchecked(Some(&before));
         let reload = Reload { before: &before, after: &self.contracts, removed: remove };
-        self.front_ends.iter_mut().for_each(|front_end| front_end.reconcile(&reload));
+        self.front_ends.0.iter_mut().for_each(|front_end| front_end.reconcile(&reload));
         let served = match self.passes(Step::Start) {
             Ok(()) => self.front_ends.start(&self.contracts, &self.line),
             Err(error) => {
@@ -377,7 +377,7 @@ impl Server {
         let is_paused = self.line.look(|seen| seen.engine.is_paused())?;
         let (before, removed) = (&self.contracts, consent.delete.as_slice());
         let reload = Reload { before, after: contracts, removed };
-        self.front_ends.iter().try_for_each(|front_end| front_end.validate(&reload, is_paused))
+        self.front_ends.0.iter().try_for_each(|front_end| front_end.validate(&reload, is_paused))
     }
     /// Makes the reactor apply the differences from the plan in force.
     fn apply(&mut self, plan: Plan, security: Security) -> Result<(), ServeError> {
@@ -395,7 +395,7 @@ impl Server {
     }
     /// The volumes that are block devices of this host, and their paths.
     pub fn blocks(&self) -> Vec<(String, PathBuf)> {
-        self.front_ends.iter().flat_map(|front_end| front_end.blocks()).collect()
+        self.front_ends.0.iter().flat_map(|front_end| front_end.blocks()).collect()
     }
     /// Statistics since the start, or since the last call with a reset.
     pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
@@ -429,13 +429,13 @@ impl Server {
         self.zeroing.as_ref().inspect(|zeroing| zeroing.end());
         // A reactor that ended by itself sends no reply.
         let (limit, line) = (self.drain_timeout(), (!reactor.is_finished()).then_some(&self.line));
-        self.front_ends.iter_mut().rev().for_each(|front_end| front_end.stop(line, limit));
+        self.front_ends.0.iter_mut().rev().for_each(|front_end| front_end.stop(line, limit));
         // If the reactor ended by itself, joining it says why.
         let _ = self.line.send(Message::Stop);
         let ended = reactor.join();
         self.zeroing.take().into_iter().for_each(Zeroing::join);
         // Only now: all calls have their replies.
-        self.front_ends.clear();
+        self.front_ends.0.clear();
         log::flush();
         ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
     }

@@ -33,9 +33,12 @@ pub(crate) trait FrontEnd: Debug + Send + Sync {
     /// Whether a running server can make this change; `is_paused`: the engine takes no requests in now.
     fn validate(&self, reload: &Reload<'_>, is_paused: bool) -> Result<(), ServeError>;
     /// Makes what these contracts ask for and is not there yet. A check only says what a start would meet.
-    fn prepare(&mut self, contracts: &Contracts, mode: &Mode) -> Result<(), ServeError>;
+    fn prepare(&mut self, contracts: &Contracts, mode: &Mode) -> Result<(), ServeError> {
+        let _ = (contracts, mode);
+        Ok(())
+    }
     /// Removes what was prepared and is not served.
-    fn undo(&mut self);
+    fn undo(&mut self) {}
     /// Whether what was prepared in a check could be served.
     fn check(&self, contracts: &Contracts, mode: &Mode) -> Result<(), ServeError> {
         let _ = (contracts, mode);
@@ -44,10 +47,14 @@ pub(crate) trait FrontEnd: Debug + Send + Sync {
     /// Serves what was prepared.
     fn start(&mut self, contracts: &Contracts, line: &ReactorHandle) -> Result<(), ServeError>;
     /// The engine has applied a change: what no volume asks for any more is removed.
-    fn reconcile(&mut self, reload: &Reload<'_>);
+    fn reconcile(&mut self, reload: &Reload<'_>) {
+        let _ = reload;
+    }
     /// Lets no further client come. What needs the reactor for its end ends now, within the limit; without a reactor it
     /// waits for the next server.
-    fn stop(&mut self, reactor: Option<&ReactorHandle>, limit: Duration);
+    fn stop(&mut self, reactor: Option<&ReactorHandle>, limit: Duration) {
+        let _ = (reactor, limit);
+    }
     /// The TCP address at which it listens.
     fn tcp(&self) -> Option<SocketAddr> {
         None

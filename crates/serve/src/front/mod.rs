@@ -22,7 +22,7 @@ use life::FrontEnd;
 
 /// The front ends of a server, in the order in which they start.
 #[derive(Debug)]
-pub(crate) struct FrontEnds(Vec<Box<dyn FrontEnd>>);
+pub(crate) struct FrontEnds(pub(crate) Vec<Box<dyn FrontEnd>>);
 
 impl FrontEnds {
     /// All of them. `passed`: sockets of a service manager for NBD; `rotational`: whether the drive turns.
@@ -35,26 +35,14 @@ impl FrontEnds {
             Box::new(ublk::devices::Blocks::new(rotational)),
         ])
     }
-    /// Each of them.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &dyn FrontEnd> {
-        self.0.iter().map(|front_end| &**front_end)
-    }
-    /// Each of them, to be changed.
-    pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Box<dyn FrontEnd>> {
-        self.0.iter_mut()
-    }
     /// [`FrontEnd::prepare`] of all or none.
     pub(crate) fn prepare(&mut self, contracts: &Contracts, mode: &Mode) -> Result<(), ServeError> {
-        let prepared = self.iter_mut().try_for_each(|one| one.prepare(contracts, mode));
+        let prepared = self.0.iter_mut().try_for_each(|one| one.prepare(contracts, mode));
         prepared.inspect_err(|_| self.undo())
-    }
-    /// Removes all of them.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
     }
     /// [`FrontEnd::undo`] of all.
     pub(crate) fn undo(&mut self) {
-        self.iter_mut().for_each(|one| one.undo());
+        self.0.iter_mut().for_each(|one| one.undo());
     }
     /// [`FrontEnd::start`], as far as it succeeds; what remains is undone.
     pub(crate) fn start(
@@ -62,7 +50,7 @@ impl FrontEnds {
         contracts: &Contracts,
         line: &ReactorHandle,
     ) -> Result<(), ServeError> {
-        let started = self.iter_mut().try_for_each(|one| one.start(contracts, line));
+        let started = self.0.iter_mut().try_for_each(|one| one.start(contracts, line));
         started.inspect_err(|_| self.undo())
     }
 }

@@ -180,7 +180,7 @@ impl Reactor {
         if slot.is_client {
             self.clients -= 1;
             if let Some(volume) = slot.client.volume {
-                self.parts.port.leave(volume);
+                self.parts.port.exports.leave(volume as u32);
             }
         }
         self.parts.port.detach(&mut slot.client);

@@ -20,6 +20,9 @@ use crate::request::export::Export;
 use crate::request::op::{Hints, NewOp, Op};
 use crate::security::Security;
 
+/// Bytes of payload that one endpoint may hold, because a back end may have to copy them (or a single longer request).
+pub(crate) const HELD_MAX: usize = 64 << 20;
+
 /// The parts of the reactor that an endpoint uses during a call.
 pub(crate) struct ReactorContext<'a> {
     pub(crate) now: Instant,
@@ -42,22 +45,27 @@ impl ReactorContext<'_> {
         let (owner, hints, data) = (self.client.key as u64, Hints::default(), Data::None);
         NewOp { owner, cookie, volume, operation, hints, offset: 0, length: 0, data }
     }
+    /// What an endpoint that may have `most` requests in flight, and holds `holds` bytes beyond those in flight, must wait
+    /// for before a request with this much payload: nothing if it is `Done`.
+    pub(crate) fn room(&mut self, most: u32, holds: usize, payload: usize) -> Progress {
+        let held = self.client.held + holds;
+        let is_full = payload > 0 && held > 0 && held + payload > HELD_MAX;
+        if is_full || self.client.in_flight >= most {
+            return Progress::OwnLimit;
+        }
+        match payload == 0 || self.port.has_memory(self.client, holds, payload) {
+            true => Progress::Done,
+            false => Progress::NoRoom,
+        }
+    }
     /// Submits a request, or returns it if there is no room.
     #[allow(clippy::result_large_err)]
     pub(crate) fn submit(&mut self, new: NewOp) -> Result<(), NewOp> {
         self.port.submit(self.now, self.client, new)
     }
-    /// The client chose a volume.
-    pub(crate) fn attach(&mut self, volume: usize) {
-        self.port.attach(self.client, volume);
-    }
     /// The client does not wait for its requests any more. They are delivered as soon as possible.
     pub(crate) fn cancel_requests(&mut self, which: Cancel) {
         self.port.cancel(self.now, self.client, which);
-    }
-    /// Whether this endpoint, which holds `holds` bytes beyond those in flight, may hold `more`.
-    pub(crate) fn has_memory(&mut self, holds: usize, more: usize) -> bool {
-        self.port.has_memory(self.client, holds, more)
     }
     /// Gives work that takes long, as a step of a handshake does, to another thread, and calls [`Endpoint::on_work_done`]
     /// then. `false` if there is no such thread.
@@ -70,11 +78,13 @@ impl ReactorContext<'_> {
     }
     /// [`Self::push`] of one of several entries in this slot.
     pub(crate) fn push_part(&mut self, entry: Entry, slot: u8, part: u16) -> io::Result<()> {
+        self.client.entries += 1;
         self.ring.push(entry, Target::Endpoint { key: self.client.key as u32, slot, part })
     }
     /// Queues an entry that cancels the one in `slot`; its own completion has the slot `completion`.
     pub(crate) fn cancel(&mut self, slot: u8, completion: u8) -> io::Result<()> {
         let target = |slot| Target::Endpoint { key: self.client.key as u32, slot, part: 0 };
+        self.client.entries += 1;
         self.ring.cancel(target(slot), target(completion))
     }
 }
@@ -131,9 +141,9 @@ pub(crate) struct RingEvent {
 /// The state of an endpoint at the end of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Life {
-    /// It is open, or has requests in flight, unsent data or ring entries.
+    /// It is open, or has something to send.
     Open,
-    /// It is closed and has none of these: the reactor detaches its client and drops it.
+    /// It is closed: the reactor drops it once its client has no requests in flight and no ring entries.
     Closed,
 }
 

@@ -34,7 +34,6 @@ impl Reactor {
                 look(&Seen { now, engine, connections, handshake_cpu, refused, budget });
             }
             Message::Engine(work) => work(now, self.parts.port.engine()),
-            Message::Called(group) => self.parts.port.count_call(&group),
             Message::Listen(listener) => self.listen(listener)?,
             Message::Open(volume, make) => self.open(&volume, make),
             Message::Refused(refusal) => self.handshakes.refusals.count(refusal),
@@ -55,7 +54,7 @@ impl Reactor {
     }
     fn open(&mut self, volume: &str, make: MakeEndpoint) {
         let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
-        let export = self.parts.port.exports().find(volume).filter(|_| !full);
+        let export = self.parts.port.exports.find(volume).filter(|_| !full);
         let refusal = match export {
             Some(_) => None,
             None if full => Some(Refusal::Connections),
@@ -123,18 +122,17 @@ impl Reactor {
                 continue;
             }
             // A volume that is no export any more keeps the clients that it has.
-            let export = volume.and_then(|volume| port.exports().get(volume as u32));
+            let export = volume.and_then(|volume| port.exports.get(volume as u32));
             let mut changed = !endpoint.is_allowed(export, &self.parts.security);
             if changed {
                 endpoint.close();
             }
             if let Some(volume) = volume {
-                let state = port.volume(volume);
                 if changed_volumes.resized.contains(&volume) {
-                    endpoint.resized(state.size);
+                    endpoint.resized(port.size(volume));
                     changed = true;
                 }
-                if state.is_closed {
+                if port.is_closed(volume) {
                     port.cancel(now, client, Cancel::All);
                     endpoint.close();
                     if ejected.is_none() {
@@ -144,7 +142,8 @@ impl Reactor {
                     changed = true;
                 }
                 // What it holds is its new group's.
-                changed |= std::mem::replace(account, state.account) != state.account;
+                let now = port.account(client);
+                changed |= std::mem::replace(account, now) != now;
             }
             if changed && !std::mem::replace(is_touched, true) {
                 self.touched.push(key);

@@ -89,8 +89,6 @@ pub(crate) enum Message {
     Look(Box<dyn FnOnce(&Seen<'_>) + Send>),
     /// Call a function with the engine. It must return quickly too.
     Engine(EngineWork),
-    /// Count a call to the control socket that named this group.
-    Called(String),
     /// Accept clients on this socket.
     Listen(Listener),
     /// Open an endpoint for the volume of this name.
@@ -371,6 +369,7 @@ impl Reactor {
                 self.work_for(Payer::Account(self.account(key)));
                 let (endpoint, mut cx) = self.look(now, key);
                 let Event { result, more, .. } = event;
+                cx.client.entries -= u32::from(!more);
                 endpoint.on_ring(RingEvent { slot, part, result, more }, &mut cx)?;
                 self.has_input(key);
             }
@@ -422,7 +421,7 @@ impl Reactor {
                 return Ok(());
             }
             self.next_check = None;
-            self.parts.port.next_round();
+            self.parts.port.budget.next_round();
             std::mem::swap(&mut self.checking, &mut self.to_check);
         }
         for _ in 0..CHECKS_PER_TURN {

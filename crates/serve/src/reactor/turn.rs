@@ -80,7 +80,8 @@ impl Reactor {
         let port = &mut self.parts.port;
         port.take_closing().for_each(|storage| self.workers.close(storage));
         for (account, lookup) in port.take_lookups() {
-            if let Err(Lookup { command, op, .. }) = self.workers.look_up(account, lookup) {
+            let Lookup { command, op, .. } = lookup;
+            if !self.workers.look_up(account, lookup) {
                 port.on_found(command, op, Vec::new());
             }
         }
@@ -261,12 +262,13 @@ impl Reactor {
             self.work_for(Payer::Account(account));
             let (endpoint, mut cx) = self.look(now, key);
             let life = endpoint.settle(&mut cx)?;
+            let is_gone = life == Life::Closed && cx.client.is_idle();
             cx.port.charge_memory(cx.client, endpoint.holds());
-            if cx.port.take_released() {
+            if cx.port.budget.take_released() {
                 self.fair.wake(account);
                 self.fair.wake_next();
             }
-            if life == Life::Closed {
+            if is_gone {
                 self.forget(key);
                 self.accept_again()?;
             }

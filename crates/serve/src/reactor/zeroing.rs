@@ -146,11 +146,11 @@ impl Endpoint for Zeroing {
     fn reply(&mut self, _: &mut ReactorContext<'_>) -> io::Result<bool> {
         Ok(false)
     }
-    fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
+    fn settle(&mut self, _: &mut ReactorContext<'_>) -> io::Result<Life> {
         if self.closing && self.is_stalled {
             self.reply_once();
         }
-        Ok(if self.replied && cx.client.in_flight == 0 { Life::Closed } else { Life::Open })
+        Ok(if self.replied { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;

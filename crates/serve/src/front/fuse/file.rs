@@ -185,7 +185,7 @@ impl Endpoint for File {
         loop {
             while let Some(new) = self.waiting.pop_front() {
                 let bytes = new.payload();
-                let room = bytes == 0 || cx.has_memory(self.unsent, bytes);
+                let room = bytes == 0 || cx.port.has_memory(cx.client, self.unsent, bytes);
                 let refused = if room { cx.submit(new).err() } else { Some(new) };
                 if let Some(new) = refused {
                     self.waiting.push_front(new);
@@ -241,7 +241,7 @@ impl Endpoint for File {
             self.watching = true;
             return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::Open);
         }
-        let idle = self.inside.is_empty() && self.finished.is_empty() && !self.watching;
+        let idle = self.inside.is_empty() && self.finished.is_empty();
         Ok(if self.closing && idle { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {

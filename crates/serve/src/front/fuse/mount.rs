@@ -12,7 +12,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
-use std::time::Duration;
 
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use iofair_config::contracts::{Contracts, Volume};
@@ -53,7 +52,7 @@ impl Mounted {
     }
 }
 
-/// The mounted directory, if the contracts ask for one.
+/// The mounted directory, if the contracts ask for one. It stays until it is dropped: calls get their replies.
 #[derive(Debug, Default)]
 pub(crate) struct Mount(Option<Mounted>);
 
@@ -64,10 +63,6 @@ impl FrontEnd for Mount {
             false => Err(ServeError::Fixed("where the server mounts its volumes".into())),
         }
     }
-    fn prepare(&mut self, _: &Contracts, _: &Mode) -> Result<(), ServeError> {
-        Ok(())
-    }
-    fn undo(&mut self) {}
     fn check(&self, contracts: &Contracts, mode: &Mode) -> Result<(), ServeError> {
         let Some(path) = &contracts.mount else { return Ok(()) };
         try_mount(path, mode).map_err(ServeError::system(format!("mounting {}", path.display())))
@@ -81,8 +76,6 @@ impl FrontEnd for Mount {
     fn reconcile(&mut self, reload: &Reload<'_>) {
         self.0.iter().for_each(|mounted| mounted.files.update(&reload.after.volumes));
     }
-    /// It is removed when it is dropped: until then the reactor replies to calls.
-    fn stop(&mut self, _: Option<&ReactorHandle>, _: Duration) {}
 }
 
 /// Passes opened files to the reactor. One that is gone drops the reply, which is an error for whoever opens the file.

@@ -1,6 +1,6 @@
 //! One NBD connection: the bytes from its socket become requests of the engine, and finished requests become replies.
 //!
-//! Bounded: a connection has at most as many requests in flight as the contracts allow, and [`HELD_MAX`] bytes in
+//! Bounded: a connection has at most as many requests in flight as the contracts allow, and 64 MiB in
 //! flight or unsent (64 KiB before it has chosen a volume); `budget` limits what a whole group may hold. Beyond that,
 //! and when the engine has no room, the connection *stalls*: nothing more is received until a reply has been sent. A
 //! client that does not choose a volume in time is disconnected, and buffers that an idle client does not need are
@@ -40,8 +40,6 @@ use crate::security::Security;
 use crate::socket;
 use handshake::Handshake;
 
-/// Bytes of payload that one connection may have in flight or unsent.
-const HELD_MAX: usize = 64 << 20;
 /// A client that holds much memory while others of its group wait for some is disconnected if it transferred nothing at
 /// this many consecutive checks (ten seconds).
 const STUCK_CHECKS: u32 = 10;
@@ -473,7 +471,7 @@ impl Endpoint for Connection {
         }
         self.idle_checks =
             if std::mem::take(&mut self.moved) { 0 } else { self.idle_checks.saturating_add(1) };
-        let useful = OPTIONS_OF_ONE * cx.port.exports().starting_at(0).len() as u64;
+        let useful = OPTIONS_OF_ONE * cx.port.exports.starting_at(0).len() as u64;
         let asked = Nanos(OPTION_TIME.0 * useful.min(self.session.options().into()));
         let late = !self.session.is_attached() && cx.now >= self.deadline + asked;
         // A client that waits for the drive is not at fault.

@@ -107,7 +107,6 @@ impl FrontEnd for Sockets {
     fn start(&mut self, _: &Contracts, line: &ReactorHandle) -> Result<(), ServeError> {
         self.fresh.drain(..).try_for_each(|listener| line.send(Message::Listen(listener)))
     }
-    fn reconcile(&mut self, _: &Reload<'_>) {}
     fn stop(&mut self, _: Option<&ReactorHandle>, _: Duration) {
         self.bound = None;
     }

@@ -4,7 +4,7 @@
 //! result also fetches the next request. When the device is stopped, all entries complete for the last time, and the
 //! endpoint ends.
 //!
-//! Bounded: the driver sends at most as many requests as there are tags. Of these, at most [`HELD_MAX`] bytes are in
+//! Bounded: the driver sends at most as many requests as there are tags. Of these, at most 64 MiB are in
 //! flight (or a single longer request); the rest wait without using memory.
 
 use std::collections::VecDeque;
@@ -20,9 +20,6 @@ use crate::request::buffer::Pool;
 use crate::request::data::Data;
 use crate::request::export::Export;
 use crate::request::op::{NewOp, Op};
-
-/// Bytes of payload that one device may have inside.
-const HELD_MAX: usize = 64 << 20;
 
 /// `PR_SET_IO_FLUSHER` of `prctl(2)`.
 const SET_IO_FLUSHER: libc::c_int = 57;
@@ -43,8 +40,6 @@ pub(super) struct Block {
     waiting: Option<NewOp>,
     /// Results to commit.
     results: Vec<(Tag, i32)>,
-    /// Entries on the ring.
-    flying: u32,
     /// Nothing is carried out any more.
     closing: bool,
     /// Whether a refusal by the driver was logged.
@@ -66,7 +61,6 @@ impl Block {
             ready: VecDeque::new(),
             waiting: None,
             results: Vec::new(),
-            flying: 0,
             closing: false,
             told: false,
         }
@@ -83,12 +77,9 @@ impl Block {
             }
         };
         let bytes = command.carries() as usize;
-        let held = cx.client.held;
-        if held > 0 && held + bytes > HELD_MAX {
-            return Progress::OwnLimit;
-        }
-        if bytes > 0 && !cx.has_memory(0, bytes) {
-            return Progress::NoRoom;
+        match cx.room(u32::MAX, 0, bytes) {
+            Progress::Done => {}
+            stalled => return stalled,
         }
         let Command { operation, hints, offset, length } = command;
         let mut data = Data::None;
@@ -126,7 +117,6 @@ impl Block {
 
 impl Endpoint for Block {
     fn on_ring(&mut self, event: RingEvent, _: &mut ReactorContext<'_>) -> io::Result<()> {
-        self.flying -= 1;
         match event.result {
             0 => self.ready.push_back(Tag(event.part)),
             // The device is stopped.
@@ -177,7 +167,6 @@ impl Endpoint for Block {
     }
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         for (tag, result) in self.results.drain(..) {
-            self.flying += 1;
             cx.push_part(self.channel.commit(tag, result), TAGS, tag.0)?;
         }
         Ok(false)
@@ -185,13 +174,11 @@ impl Endpoint for Block {
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         if !std::mem::replace(&mut self.started, true) {
             for tag in self.channel.tags() {
-                self.flying += 1;
                 cx.push_part(self.channel.fetch(tag), TAGS, tag.0)?;
             }
         }
         let waits = self.waiting.is_some() || !self.ready.is_empty() || !self.results.is_empty();
-        let idle = cx.client.in_flight == 0 && !waits;
-        Ok(if self.flying == 0 && idle { Life::Closed } else { Life::Open })
+        Ok(if cx.client.is_idle() && !waits { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;

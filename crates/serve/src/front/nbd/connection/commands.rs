@@ -3,9 +3,9 @@
 use iofair_core::request::Operation;
 
 use super::super::input::INLINE_MAX;
-use super::{Connection, HELD_MAX, Payload};
+use super::{Connection, Payload};
 use crate::front::nbd::session::{self, Action, Command, CommandType};
-use crate::reactor::endpoint::{Endpoint, Progress, ReactorContext};
+use crate::reactor::endpoint::{Endpoint, HELD_MAX, Progress, ReactorContext};
 use crate::reactor::refusals::Refusal;
 use crate::request::data::Data;
 use crate::request::op::{Hints, NewOp};
@@ -80,7 +80,7 @@ impl Connection {
                 Action::StartTls => self.start_tls(),
                 Action::Attach(id) => {
                     let volume = id as usize;
-                    cx.attach(volume);
+                    cx.port.attach(cx.client, volume);
                     cx.port.enter(volume);
                 }
                 Action::Command(command) => self.waiting = Some(command),
@@ -103,13 +103,10 @@ impl Connection {
             command.command_type,
             CommandType::Read | CommandType::Write | CommandType::Cache
         );
-        let used = cx.client.held + self.holds();
-        let full = carries && used > 0 && used + length > HELD_MAX;
-        if full || cx.client.in_flight >= self.in_flight_max {
-            return Begun::Stalled(Progress::OwnLimit);
-        }
-        if carries && !cx.has_memory(self.holds(), length) {
-            return Begun::Stalled(Progress::NoRoom);
+        let payload = if carries { length } else { 0 };
+        match cx.room(self.in_flight_max, self.holds(), payload) {
+            Progress::Done => {}
+            stalled => return Begun::Stalled(stalled),
         }
         let mut data = Data::None;
         if command.command_type == CommandType::Write {

@@ -101,14 +101,14 @@ impl Device {
     }
 
     fn hello(&mut self, client: UnixStream, cx: &mut ReactorContext<'_>) -> Reply {
-        let found = cx.port.exports().find(&self.name);
+        let found = cx.port.exports.find(&self.name);
         let Some(export) = found.filter(|_| !self.closing) else {
             return Reply::Refused("there is no such volume any more".into());
         };
         self.facts = Facts { bytes: export.size, read_only: export.read_only };
         let volume = export.id as usize;
         self.client = Some(client);
-        cx.attach(volume);
+        cx.port.attach(cx.client, volume);
         Reply::Done
     }
     /// How to call the driver about a queue from now on.

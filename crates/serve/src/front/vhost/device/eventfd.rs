@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use io_uring::types;
 
-use super::wires::Wires;
+use super::CANCEL;
+use crate::reactor::endpoint::ReactorContext;
 use crate::request::entry::Entry;
 
 /// An eventfd that the client writes to. It is never read: the ring reports every write.
@@ -28,20 +29,20 @@ impl Kick {
         &mut self,
         slot: u8,
         is_muted: bool,
-        wires: &mut Wires<'_, '_>,
+        cx: &mut ReactorContext<'_>,
     ) -> io::Result<()> {
         let wanted = self.wanted.as_ref().filter(|_| !is_muted);
         match (&self.watched, wanted) {
             (None, Some(wanted)) => {
                 let entry = Entry::watch(wanted.as_raw_fd());
                 self.watched = Some(wanted.clone());
-                wires.push(entry, slot)
+                cx.push(entry, slot)
             }
             (Some(watched), wanted)
                 if !self.cancelled && wanted.is_none_or(|w| !Arc::ptr_eq(w, watched)) =>
             {
                 self.cancelled = true;
-                wires.cancel(slot)
+                cx.cancel(slot, CANCEL)
             }
             _ => Ok(()),
         }

@@ -8,13 +8,12 @@
 //! until nothing there is in flight, and meanwhile no new requests are taken. A client that kicks without requests is
 //! ignored for a while ([`Mute`]).
 //!
-//! Bounded: a device has at most [`INSIDE_MAX`] requests and [`HELD_MAX`] bytes in flight (or a single longer
+//! Bounded: a device has at most [`INSIDE_MAX`] requests and 64 MiB in flight (or a single longer
 //! request), a queue has at most one request per descriptor, and a visit takes at most a quantum, from its queues in
 //! turn.
 
 mod commands;
 mod eventfd;
-mod wires;
 
 use std::io;
 use std::net::Shutdown;
@@ -42,12 +41,16 @@ use crate::request::shared::Span;
 use crate::wake;
 use eventfd::{Kick, MUTE_TIME, Mute};
 use vm_memory::{GuestAddress, GuestMemoryBackend};
-use wires::{AGAIN, CANCEL, COMMANDS, KICK, MUTED, Wires};
+
+/// Slots of a device's ring entries: one for each queue, then one for each other purpose.
+const KICK: u8 = 0;
+const COMMANDS: u8 = 250;
+const AGAIN: u8 = 251;
+const CANCEL: u8 = 252;
+const MUTED: u8 = 253;
 
 /// Requests that one device may have in flight.
 const INSIDE_MAX: u32 = 1024;
-/// Bytes of payload that one device may have in flight, because a back end may have to copy them.
-const HELD_MAX: usize = 64 << 20;
 
 /// Capacity up to which the place list of a request is reused; drivers are told to use at most half of it.
 const SPARE_MAX: usize = 256;
@@ -116,8 +119,6 @@ pub(super) struct Device {
     rewire: bool,
     /// Place lists for reuse.
     spare: Vec<Vec<Span>>,
-    /// Ring entries that may still produce completions.
-    flying: u32,
     closing: bool,
     over: bool,
 }
@@ -166,7 +167,6 @@ impl Device {
             again: false,
             rewire: true,
             spare: Vec::new(),
-            flying: 0,
             closing: false,
             over: false,
         }
@@ -228,13 +228,10 @@ impl Device {
         let Command { operation, offset, length, hole } = command;
         let carries = command.carries();
         let bytes = if carries { length as usize } else { 0 };
-        let held = cx.client.held;
-        let full = held > 0 && held + bytes > HELD_MAX;
         let mut refused = None;
-        if full || cx.client.in_flight >= INSIDE_MAX {
-            refused = Some((places, Progress::OwnLimit));
-        } else if carries && !cx.has_memory(0, bytes) {
-            refused = Some((places, Progress::NoRoom));
+        let room = cx.room(INSIDE_MAX, 0, bytes);
+        if room != Progress::Done {
+            refused = Some((places, room));
         } else {
             // A driver that cannot flush expects every write to be durable.
             let modifies = matches!(operation, Operation::Write | Operation::WriteZeroes);
@@ -316,27 +313,23 @@ impl Device {
         let queues = self.queues.iter().enumerate();
         queues.filter(|(_, queue)| queue.ring.is_some()).map(|(index, _)| 1 << index).sum()
     }
-    fn wires<'a, 'b>(flying: &'a mut u32, cx: &'a mut ReactorContext<'b>) -> Wires<'a, 'b> {
-        Wires { flying, cx }
-    }
     /// Starts and stops watching eventfds as needed.
-    fn settle_wires(&mut self, ending: bool, cx: &mut ReactorContext<'_>) -> io::Result<()> {
-        let mut wires = Self::wires(&mut self.flying, cx);
+    fn settle_entries(&mut self, ending: bool, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         if !ending && self.mute.begins() {
-            wires.push(Entry::timeout(&MUTE_TIME), MUTED)?;
+            cx.push(Entry::timeout(&MUTE_TIME), MUTED)?;
         }
         if self.watching == ending {
             self.watching = !ending;
             match ending {
-                true => wires.cancel(COMMANDS)?,
-                false => wires.push(Entry::watch(self.wake.as_raw_fd()), COMMANDS)?,
+                true => cx.cancel(COMMANDS, CANCEL)?,
+                false => cx.push(Entry::watch(self.wake.as_raw_fd()), COMMANDS)?,
             }
         }
         for (index, queue) in self.queues.iter_mut().enumerate() {
             if ending {
                 queue.kick.set(None);
             }
-            queue.kick.settle(KICK + index as u8, self.mute.is_muted(), &mut wires)?;
+            queue.kick.settle(KICK + index as u8, self.mute.is_muted(), cx)?;
         }
         Ok(())
     }
@@ -361,7 +354,6 @@ impl Device {
 impl Endpoint for Device {
     fn on_ring(&mut self, event: RingEvent, _: &mut ReactorContext<'_>) -> io::Result<()> {
         let slot = event.slot;
-        self.flying -= u32::from(!event.more);
         let index = usize::from(slot) % QUEUES_MAX;
         match slot {
             COMMANDS => {
@@ -462,12 +454,12 @@ impl Endpoint for Device {
         let ending = self.over || (self.closing && cx.client.in_flight == 0);
         self.rewire |= self.mute.is_due();
         if ending || std::mem::take(&mut self.rewire) {
-            self.settle_wires(ending, cx)?;
+            self.settle_entries(ending, cx)?;
         }
         if std::mem::take(&mut self.again) && !ending {
-            Self::wires(&mut self.flying, cx).push(Entry::nop(), AGAIN)?;
+            cx.push(Entry::nop(), AGAIN)?;
         }
-        Ok(if ending && self.flying == 0 { Life::Closed } else { Life::Open })
+        Ok(if ending { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;
