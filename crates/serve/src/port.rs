@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use iofair_config::contracts::Limits;
 use iofair_core::group::Groups;
-use iofair_core::id::{GroupId, RequestId};
+use iofair_core::id::RequestId;
 use iofair_core::time::{Instant, Nanos};
 
 pub(crate) use crate::back::Lookup;
@@ -43,24 +43,8 @@ use crate::request::entry::Entry;
 use crate::request::export::{Exports, Offer};
 use crate::request::extent::Extent;
 use crate::request::op::{NewOp, Op};
+pub(crate) use budget::Account;
 use budget::{Budget, Share};
-
-/// The group that processor time and memory are charged to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Account(pub(crate) u32);
-
-impl Account {
-    /// Clients that have not chosen a volume.
-    pub(crate) const HANDSHAKE: Self = Self(0);
-    /// The clients of volumes directly in a group.
-    pub(crate) fn in_group(group: GroupId) -> Self {
-        Self(2 * group.index() as u32 + 2)
-    }
-    /// The group; `None` for clients that have not chosen a volume, and if the group was removed.
-    pub(crate) fn group(self, groups: &Groups) -> Option<GroupId> {
-        if self == Self::HANDSHAKE { None } else { groups.group_id(self.0 as usize / 2 - 1) }
-    }
-}
 
 /// A client as the port knows it: its volume, and what it has in flight.
 #[derive(Debug, Default)]

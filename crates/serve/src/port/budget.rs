@@ -12,7 +12,22 @@ use iofair_core::group::Groups;
 use iofair_core::id::GroupId;
 use iofair_core::quota::{Limits, Quota};
 
-use super::Account;
+/// The group that processor time and memory are charged to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Account(pub(crate) u32);
+
+impl Account {
+    /// Clients that have not chosen a volume.
+    pub(crate) const HANDSHAKE: Self = Self(0);
+    /// The clients of volumes directly in a group.
+    pub(crate) fn in_group(group: GroupId) -> Self {
+        Self(2 * group.index() as u32 + 2)
+    }
+    /// The group; `None` for clients that have not chosen a volume, and if the group was removed.
+    pub(crate) fn group(self, groups: &Groups) -> Option<GroupId> {
+        if self == Self::HANDSHAKE { None } else { groups.group_id(self.0 as usize / 2 - 1) }
+    }
+}
 
 /// Payload that every endpoint may hold, whatever others do: 32 reads of 4 KiB. As much is guaranteed to each group
 /// beyond it.

@@ -13,9 +13,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use iofair_core::time::{Instant, Nanos};
 
 use super::deferred::Origin;
+use super::endpoint::Accept;
 use super::refusals::Refusal;
 use super::ring::{Event, Target};
-use super::{Accept, CHECK_INTERVAL, DEFERRED, ENDPOINTS_MAX, Reactor};
+use super::{CHECK_INTERVAL, DEFERRED, ENDPOINTS_MAX, Reactor};
 use crate::port::Account;
 use crate::{descriptors, socket};
 

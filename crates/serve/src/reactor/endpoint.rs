@@ -4,6 +4,7 @@
 //! owns the memory to which its ring entries point until they complete.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
@@ -19,6 +20,9 @@ use crate::request::entry::Entry;
 use crate::request::export::Export;
 use crate::request::op::{Hints, NewOp, Op};
 use crate::security::Security;
+
+/// Makes the endpoint of a client that was accepted.
+pub(crate) type Accept = fn(Instant, OwnedFd, &Security) -> Box<dyn Endpoint>;
 
 /// Bytes of payload that one endpoint may hold, because a back end may have to copy them (or a single longer request).
 pub(crate) const HELD_MAX: usize = 64 << 20;

@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use iofair_core::time::{Instant, Nanos};
 
-use super::Accept;
 use super::deferred::DeferredAccepts;
+use super::endpoint::Accept;
 use super::refusals::Refusals;
 
 /// Time that is spent for clients without a volume before groups come again; a visit that has begun is ended.

@@ -41,7 +41,7 @@ use crate::supervisor::Watchdog;
 use crate::wake;
 use bells::Bells;
 use ejections::Ejections;
-use endpoint::{Endpoint, Quantum, ReactorContext, RingEvent};
+use endpoint::{Accept, Endpoint, Quantum, ReactorContext, RingEvent};
 use fair::FairQueue;
 use handshakes::Handshakes;
 use meter::{Meter, Payer};
@@ -76,8 +76,6 @@ pub(crate) type EngineWork = Box<dyn FnOnce(Instant, &mut Engine) + Send>;
 pub(crate) type MakeEndpoint = Box<dyn FnOnce(Option<&Export>) -> Option<Opened> + Send>;
 /// An endpoint, and the volume that it is attached to from the start, if there is one.
 pub(crate) type Opened = (Box<dyn Endpoint>, Option<u32>);
-/// Makes the endpoint of a client that was accepted.
-pub(crate) type Accept = fn(Instant, OwnedFd, &Security) -> Box<dyn Endpoint>;
 
 /// A message of another thread to a reactor.
 pub(crate) enum Message {

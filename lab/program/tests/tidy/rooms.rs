@@ -281,7 +281,7 @@ fn canaries() {
         "crates/serve/Cargo.toml",
         "[dependencies]\niofair-simulator.workspace = true",
     );
-    caught(upstream_imports, "crates/serve/src/front/a.rs", "use crate::reactor::Message;");
+    caught(upstream_imports, "crates/serve/src/front/a.rs", "use crate::engine::Engine;");
     caught(upstream_imports, "crates/serve/src/engine/a.rs", "fn f(s: &crate::server::Server) {}");
     caught(upstream_imports, "crates/serve/src/port.rs", "use crate::reactor::Message;");
     caught(upstream_imports, "crates/serve/src/reactor/a.rs", "use crate::engine::Engine;");

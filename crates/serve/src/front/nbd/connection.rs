@@ -38,7 +38,6 @@ use crate::request::export::Export;
 use crate::request::op::Op;
 use crate::security::Security;
 use crate::socket;
-use handshake::Handshake;
 
 /// A client that holds much memory while others of its group wait for some is disconnected if it transferred nothing at
 /// this many consecutive checks (ten seconds).
@@ -55,6 +54,16 @@ const RECEIVE: u8 = 0;
 const SEND: u8 = 1;
 const CANCEL: u8 = 2;
 const HANGUP: u8 = 3;
+
+/// A channel after one step of its handshake.
+struct Handshake {
+    channel: Box<Channel>,
+    stage: Result<Stage, rustls::Error>,
+    /// What the client said after it was over.
+    plain: Vec<u8>,
+    /// What TLS itself has to say.
+    sealed: Vec<u8>,
+}
 
 /// A long write whose payload has not been received completely.
 struct Payload {

@@ -2,19 +2,9 @@
 
 use std::sync::mpsc;
 
-use super::Connection;
-use crate::front::tls::{Channel, Stage};
+use super::{Connection, Handshake};
+use crate::front::tls::Channel;
 use crate::reactor::endpoint::ReactorContext;
-
-/// A channel after one step of its handshake.
-pub(super) struct Handshake {
-    channel: Box<Channel>,
-    stage: Result<Stage, rustls::Error>,
-    /// What the client said after it was over.
-    plain: Vec<u8>,
-    /// What TLS itself has to say.
-    sealed: Vec<u8>,
-}
 
 impl Connection {
     /// Gives the channel to the thread that does handshakes.

@@ -7,9 +7,15 @@ use std::sync::Arc;
 
 use io_uring::types;
 
-use super::CANCEL;
 use crate::reactor::endpoint::ReactorContext;
 use crate::request::entry::Entry;
+
+/// Slots of a device's ring entries: one for each queue, then one for each other purpose.
+pub(super) const KICK: u8 = 0;
+pub(super) const COMMANDS: u8 = 250;
+pub(super) const AGAIN: u8 = 251;
+pub(super) const CANCEL: u8 = 252;
+pub(super) const MUTED: u8 = 253;
 
 /// An eventfd that the client writes to. It is never read: the ring reports every write.
 #[derive(Debug, Default)]

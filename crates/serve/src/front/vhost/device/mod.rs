@@ -39,15 +39,8 @@ use crate::request::entry::Entry;
 use crate::request::op::{Hints, NewOp, Op};
 use crate::request::shared::Span;
 use crate::wake;
-use eventfd::{Kick, MUTE_TIME, Mute};
+use eventfd::{AGAIN, CANCEL, COMMANDS, KICK, Kick, MUTE_TIME, MUTED, Mute};
 use vm_memory::{GuestAddress, GuestMemoryBackend};
-
-/// Slots of a device's ring entries: one for each queue, then one for each other purpose.
-const KICK: u8 = 0;
-const COMMANDS: u8 = 250;
-const AGAIN: u8 = 251;
-const CANCEL: u8 = 252;
-const MUTED: u8 = 253;
 
 /// Requests that one device may have in flight.
 const INSIDE_MAX: u32 = 1024;
