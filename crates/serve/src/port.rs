@@ -9,16 +9,17 @@
 //!   server is drained. The reactor visits the endpoint again when there may be room.
 //! - **Completions.** Each request that was taken is completed exactly once, also if it is cancelled, and returns with
 //!   its data. Completions arrive in any order.
-//! - **Room.** Before an endpoint holds payload, it asks for memory ([`Port::has_memory`]) and reports how much it
-//!   holds ([`Port::charge_memory`]); `port/budget.rs` divides the memory between the groups.
+//! - **Room.** Before an endpoint holds payload, it asks for memory ([`Port::has_memory`]), which `port/budget.rs` divides
+//!   between the groups. The port counts what is in flight ([`Client`]); the reactor adds what the endpoint itself holds.
 //! - **Group.** Memory, processor time and drive time are charged to the [`Account`] of the volume's group. A change of
 //!   the contracts can move a volume to another group; the account is therefore asked for, never kept across turns.
 //!
 //! Clients and volumes are numbers; requests, completions and changes are values; and no borrowed part of the engine
-//! outlives a call. A thread can therefore be put between the port and the engine without changing a front end: the
-//! exports, the budget and the buffers stay on the side of the front ends, and requests and completions pass through two
-//! queues. The payload of a request may lie in the client's receive buffer ([`Data::Lent`](crate::request::data::Data)):
-//! it is the port that copies what is still in use before the turn ends.
+//! outlives a call. A thread can therefore be put between the port and the engine without changing a front end. Requests
+//! and completions then pass through two queues; exports and budget stay on the side of the front ends, with a copy of
+//! the tree of groups, which only a change of the contracts changes, and with a pool of buffers. The payload of a
+//! request may lie in the client's receive buffer ([`Data::Lent`](crate::request::data::Data)): it is the port that
+//! copies what is still in use before the turn ends.
 //!
 //! The reactor drives the other half: [`Port::turn`], the entries for its ring, and the work for other threads.
 

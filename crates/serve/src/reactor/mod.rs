@@ -114,7 +114,7 @@ pub(crate) struct Seen<'a> {
     /// Processor time of clients that have not chosen a volume.
     pub(crate) handshake_cpu: Nanos,
     /// Refused clients, by [`Refusal`].
-    pub(crate) refused: [u64; Refusal::ALL.len()],
+    pub(crate) refused: [u64; Refusal::COUNT],
     budget: &'a Budget,
 }
 

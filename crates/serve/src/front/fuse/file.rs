@@ -12,10 +12,9 @@ use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 use slab::Slab;
 
-use crate::front::fuse::{Call, Sent, is_killed};
 use crate::port::Cancel;
 use crate::reactor::endpoint::{Endpoint, Life, Progress, Quantum, ReactorContext, RingEvent};
-use crate::request::buffer::Pool;
+use crate::request::buffer::{Buffer, Pool};
 use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
@@ -27,6 +26,35 @@ const ZEROES_MAX: u64 = 1 << 30;
 
 /// The slot of the entry that watches for calls.
 const CALLS: u8 = 0;
+
+/// What an open file is asked.
+#[derive(Debug)]
+pub(super) enum Call {
+    /// Bytes, for a process.
+    Read { offset: u64, length: u32, process: u32, reply: ReplyData },
+    /// To keep bytes, durably if so asked.
+    Write { offset: u64, buffer: Buffer, length: u32, durable: bool, reply: ReplyWrite },
+    /// To make what was written durable.
+    Sync { reply: ReplyEmpty },
+    /// To make a range zero; with a hole if it may be one.
+    Zero { offset: u64, length: u64, hole: bool, reply: ReplyEmpty },
+    /// Nothing any more.
+    Close,
+}
+
+/// Whether a process was killed and waits for its calls: the kernel lets it end only then. (The session's library answers no
+/// `FUSE_INTERRUPT`, which would tell.) One that is not there may be a thread of the kernel.
+fn is_killed(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let pending = |line: &str| {
+        let signals = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(signals.trim(), 16).ok()
+    };
+    status.lines().filter_map(pending).any(|signals| signals & 1 << (libc::SIGKILL - 1) != 0)
+}
+
+/// A call, and the processor time that the thread which read it has spent on it.
+pub(super) type Sent = (Call, Nanos);
 
 /// How replies reach the kernel; of reads, for which process.
 #[derive(Debug)]

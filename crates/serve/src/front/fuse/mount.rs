@@ -16,13 +16,10 @@ use std::ptr;
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use iofair_config::contracts::{Contracts, Volume};
 
-use super::file::File;
-use super::{Files, Opener, Volumes};
+use super::{Files, Volumes};
 use crate::error::ServeError;
 use crate::front::life::{FrontEnd, Reload};
-use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
-use crate::reactor::refusals::Refusal;
 use crate::trial::Mode;
 
 /// Threads that read the kernel's requests and copy what is written: one alone would let a client with long requests hold
@@ -45,7 +42,7 @@ impl Mounted {
         let what = || ServeError::system(format!("mounting {}", path.display()));
         clear(path).map_err(what())?;
         let files = Files::new(volumes);
-        let volumes = Volumes::new(files.clone(), opener(line));
+        let volumes = Volumes::new(files.clone(), Some(line));
         let session = Session::new(volumes, path, &config()).and_then(Session::spawn);
         let session = Some(session.map_err(what())?);
         Ok(Self { files, path: path.to_path_buf(), session })
@@ -76,20 +73,6 @@ impl FrontEnd for Mount {
     fn reconcile(&mut self, reload: &Reload<'_>) {
         self.0.iter().for_each(|mounted| mounted.files.update(&reload.after.volumes));
     }
-}
-
-/// Passes opened files to the reactor. One that is gone drops the reply, which is an error for whoever opens the file.
-fn opener(line: ReactorHandle) -> Opener {
-    Opener(Box::new(move |opening| {
-        let Some(opening) = opening else {
-            return drop(line.send(Message::Refused(Refusal::Descriptors)));
-        };
-        let volume = opening.volume.clone();
-        drop(line.open(&volume, |export| {
-            let (calls, wake) = opening.reply(export.map(drop).ok_or(libc::ESTALE));
-            export.map(|export| (Box::new(File::new(export, calls, wake)) as _, Some(export.id)))
-        }));
-    }))
 }
 
 fn config() -> Config {
@@ -131,8 +114,7 @@ fn try_mount(path: &Path, mode: &Mode) -> io::Result<()> {
             // Not root: a helper with its rights mounts, and says what is wrong when it does.
             return OpenOptions::new().read(true).open("/dev/fuse").map(drop).or_else(helped);
         }
-        let nobody = Opener(Box::new(drop));
-        Session::new(Volumes::new(Files::new(&[]), nobody), &place, &config()).map(drop)
+        Session::new(Volumes::new(Files::new(&[]), None), &place, &config()).map(drop)
     };
     let mounted = std::thread::Builder::new().name("mounting".into()).spawn(mount)?.join();
     mounted.unwrap_or_else(|_| Err(io::Error::other("it panicked")))

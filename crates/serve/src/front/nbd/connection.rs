@@ -1,7 +1,7 @@
 //! One NBD connection: the bytes from its socket become requests of the engine, and finished requests become replies.
 //!
 //! Bounded: a connection has at most as many requests in flight as the contracts allow, and 64 MiB in
-//! flight or unsent (64 KiB before it has chosen a volume); `budget` limits what a whole group may hold. Beyond that,
+//! flight or unsent (64 KiB before it has chosen a volume); `port/budget.rs` limits what a whole group may hold. Beyond that,
 //! and when the engine has no room, the connection *stalls*: nothing more is received until a reply has been sent. A
 //! client that does not choose a volume in time is disconnected, and buffers that an idle client does not need are
 //! freed.
@@ -161,7 +161,7 @@ impl Connection {
     }
     /// Whether the connection can be dropped.
     fn is_over(&self, in_flight: u32) -> bool {
-        let is_ending = (self.closing || self.broken) && !self.shaking.is_some();
+        let is_ending = (self.closing || self.broken) && self.shaking.is_none();
         let uses_socket = self.receiving || self.watching || self.out.is_flying();
         is_ending && self.is_idle(in_flight) && !uses_socket
     }
@@ -172,7 +172,7 @@ impl Connection {
     /// Whether to start a receive.
     fn wants_input(&self) -> bool {
         let is_parsed = self.progress == Progress::Done && !self.unseen;
-        !self.receiving && is_parsed && !self.shaking.is_some() && !self.closing && !self.broken
+        !self.receiving && is_parsed && self.shaking.is_none() && !self.closing && !self.broken
     }
 
     /// An io_uring entry that receives the next data.

@@ -251,7 +251,7 @@ impl FrontEnd for Blocks {
     }
     /// Removes all devices while the reactor still completes requests.
     fn stop(&mut self, reactor: Option<&ReactorHandle>, limit: Duration) {
-        if self.live.is_empty() || !reactor.is_some_and(|reactor| reactor.resume().is_ok()) {
+        if self.live.is_empty() || reactor.is_none_or(|reactor| reactor.resume().is_err()) {
             return;
         }
         for live in std::mem::take(&mut self.live) {
