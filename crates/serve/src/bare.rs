@@ -12,8 +12,9 @@ use crate::clock::Clock;
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
+use crate::front::nbd::listening::listener;
+use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
-use crate::reactor::{Listener, Message};
 use crate::security::Security;
 use crate::server::{Launch, ask};
 use crate::socket::{self, Allowed, PathLock, SocketFile};
@@ -40,10 +41,10 @@ impl Bare {
         let lock = PathLock::take(socket);
         let bound = lock.and_then(|lock| socket::listen_locked(socket, Allowed::OWNER, lock));
         let (file, socket) = bound.map_err(ServeError::system(socket.display().to_string()))?;
-        let listeners = vec![Listener { file, stays: false }];
         let drain = plan.timeouts.drain;
         let (line, reactor, _) =
-            Launch { engine, clock, listeners, drain, security, watchdog: None }.reactor()?;
+            Launch { engine, clock, drain, security, watchdog: None }.reactor()?;
+        line.send(Message::Listen(listener(file, false)))?;
         Ok(Self { socket: Some(socket), line, reactor: Some(reactor) })
     }
     /// The counters since the start, or since the last call with `reset`.

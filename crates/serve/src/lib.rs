@@ -1,21 +1,19 @@
 //! The server: volumes for clients, over the same engine that runs in the simulator.
 //!
 //! This crate has the sockets, system calls, the clock, and most `unsafe` code; it decides no order. [`server`]
-//! starts a [`reactor`], which runs [`front`] ends, the [`engine`] and a [`back`] end on one thread. `front::nbd`
-//! (bytes in, actions out) and `engine` (time is an argument) are pure.
+//! starts a [`reactor`], which runs [`front`] ends, the [`engine`] (through the [`port`]) and a [`back`] end on one
+//! thread. `front::nbd::session` (bytes in, actions out) and `engine` (time is an argument) are pure.
 // The one room that talks to the kernel: every block says why it is sound.
 #![allow(unsafe_code)]
 
 mod accounts;
 pub mod back;
 mod bare;
-mod blocks;
 pub mod client;
 mod clock;
 mod confine;
 pub mod control;
 mod descriptors;
-mod disks;
 pub mod engine;
 mod error;
 mod file_system;
@@ -26,6 +24,7 @@ pub mod log;
 pub mod measure;
 mod places;
 pub mod pool;
+mod port;
 mod priority;
 mod reactor;
 pub mod request;

@@ -4,53 +4,49 @@ mod admission;
 mod backs;
 mod facts;
 mod launch;
-mod listening;
 mod room;
 mod view;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Listen, Metrics, Volume};
+use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Metrics, Volume};
 
 use crate::back::Back;
 use crate::back::emulated::Timing;
-use crate::blocks::Blocks;
 use crate::clock::Clock;
 use crate::confine;
-use crate::disks::{Disks, Fresh};
 use crate::engine::stats::Snapshot;
 use crate::engine::{Change, Engine, Plan};
 use crate::error::ServeError;
-use crate::front::fuse::Opener;
-use crate::front::fuse::mount::Mounted;
+use crate::front::FrontEnds;
+use crate::front::life::Reload;
 use crate::log;
 use crate::places::{Consent, Made, Places};
 use crate::pool::zeroing::Zeroing;
 use crate::reactor::Message;
 use crate::reactor::handle::{ReactorHandle, Removal};
 use crate::security::Security;
-use crate::socket::{self, SocketFile};
+use crate::socket;
 use crate::supervisor::Passed;
 use crate::trial::{Mode, Trial};
 use backs::open_back;
 use facts::{Facts, admit};
 pub(crate) use launch::{Latch, Launch};
-use listening::{Listening, allowed, bind_unix, listen};
 pub(crate) use view::View;
 
 /// Steps of a change after which a failure must be undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Make,
-    Devices,
+    Prepare,
     Apply,
-    Disks,
-    Blocks,
+    Start,
+    Started,
     Finish,
 }
 
@@ -64,16 +60,10 @@ pub struct Server {
     /// The properties of the drive that admission uses.
     facts: Arc<Facts>,
     description: String,
-    tcp: Option<SocketAddr>,
-    /// The file of the socket that this server created.
-    bound: Option<SocketFile>,
     line: ReactorHandle,
     reactor: Option<JoinHandle<io::Result<()>>>,
     ended: Arc<Latch>,
-    disks: Disks,
-    blocks: Blocks,
-    /// The mounted directory with volumes as files.
-    mounted: Option<Mounted>,
+    front_ends: FrontEnds,
     /// Zeroes the space of deleted volumes of a pool.
     zeroing: Option<Zeroing>,
     /// The end of the clients of volumes that the last change has removed.
@@ -91,13 +81,9 @@ struct Prepared {
     places: Places,
     facts: Facts,
     description: String,
-    tcp: Option<SocketAddr>,
-    bound: Option<SocketFile>,
     launch: Launch,
-    disks: Disks,
-    sockets: Fresh,
-    /// Not mounted yet.
-    blocks: Blocks,
+    /// Not started yet.
+    front_ends: FrontEnds,
     made: Made,
 }
 
@@ -125,33 +111,16 @@ impl Prepared {
         let made = places.make(&contracts, consent)?;
         plan.volumes = places.plan(&contracts.volumes);
         let description = back.describe();
-        let blocks = Blocks::new(back.facts().rotational);
+        let mut front_ends = FrontEnds::new(&contracts, passed.nbd, back.facts().rotational);
         let clock = Clock::start();
         let mut engine = Engine::new(back, plan.stack.clone());
         engine.apply(clock.now(), &plan);
-        let (nbd, disks) = allowed(&contracts)?;
-        let Listening { listeners, tcp, bound } = listen(&contracts.listen, nbd, passed.nbd, mode)?;
-        let bind_disk = |path: &Path| bind_unix(path, disks, mode);
-        let all = Disks::new(contracts.guests);
-        let sockets = all.prepare(&contracts.volumes, bind_disk)?;
+        front_ends.prepare(&contracts, mode)?;
         let drain = plan.timeouts.drain;
         let watchdog = passed.watchdog;
-        let launch = Launch { engine, clock, listeners, drain, security, watchdog };
+        let launch = Launch { engine, clock, drain, security, watchdog };
         let plan = remembered(&plan);
-        Ok(Self {
-            contracts,
-            plan,
-            places,
-            facts,
-            description,
-            tcp,
-            bound,
-            launch,
-            disks: all,
-            sockets,
-            blocks,
-            made,
-        })
+        Ok(Self { contracts, plan, places, facts, description, launch, front_ends, made })
     }
 }
 
@@ -179,14 +148,10 @@ impl Server {
         mode: &Mode,
     ) -> Result<Vec<String>, ServeError> {
         let prepared = Prepared::new(contracts, passed, consent, |back| back, mode)?;
-        let Prepared { contracts, facts, launch, sockets, made, mut blocks, .. } = prepared;
-        blocks.look(&contracts, mode.server().is_some())?;
+        let Prepared { contracts, facts, launch, front_ends, made, .. } = prepared;
         launch.check()?;
         made.keep();
-        Disks::check(&sockets)?;
-        if let Some(path) = &contracts.mount {
-            Mounted::check(path, mode)?;
-        }
+        front_ends.0.iter().try_for_each(|front_end| front_end.check(&contracts, mode))?;
         facts.notes(&contracts)
     }
     /// [`Self::start_under`], with consent to changes that destroy or move data.
@@ -221,9 +186,8 @@ impl Server {
         around: impl FnOnce(Box<dyn Back>) -> Box<dyn Back>,
     ) -> Result<Self, ServeError> {
         let prepared = Prepared::new(contracts, passed, consent, around, &Mode::Serve)?;
-        let Prepared { contracts, plan, places, facts, description, tcp, bound, .. } = prepared;
-        let Prepared { launch, disks, sockets, mut blocks, made, .. } = prepared;
-        let devices = blocks.prepare(&contracts)?;
+        let Prepared { contracts, plan, places, facts, description, .. } = prepared;
+        let Prepared { launch, front_ends, made, .. } = prepared;
         let (line, reactor, ended) = launch.reactor()?;
         let (reactor, facts) = (Some(reactor), Arc::new(facts));
         made.keep();
@@ -233,27 +197,17 @@ impl Server {
             places,
             facts,
             description,
-            tcp,
-            bound,
             line,
             reactor,
             ended,
-            disks,
-            blocks,
-            mounted: None,
+            front_ends,
             zeroing: None,
             removal: None,
             #[cfg(test)]
             fails_at: std::cell::Cell::new(None),
         };
         // If one of these fails, dropping the server ends the reactor.
-        this.serve_disks(sockets, &[])?;
-        if let Some(path) = &this.contracts.mount {
-            let mounted = Mounted::new(path, &this.contracts.volumes, opener(this.line.clone()))?;
-            this.mounted = Some(mounted);
-        }
-        // Last: until here those who wait for a server that was killed may wait for the next one.
-        this.blocks.serve(devices, &this.line)?;
+        this.front_ends.start(&this.contracts, &this.line)?;
         this.places.finish(&this.contracts.volumes, consent)?;
         this.places.run();
         if let Some(pool) = this.places.pool() {
@@ -261,12 +215,6 @@ impl Server {
         }
         this.tell_unchecked(None);
         Ok(this)
-    }
-    fn serve_disks(&mut self, sockets: Fresh, closed: &[String]) -> Result<(), ServeError> {
-        self.disks.set_limits(self.contracts.guests);
-        self.disks.leave(&self.contracts.volumes, closed);
-        let line = &self.line;
-        self.disks.serve(sockets, |message| line.send(message))
     }
     /// The contracts in force.
     pub fn contracts(&self) -> &Contracts {
@@ -278,7 +226,7 @@ impl Server {
     }
     /// The TCP address, with the assigned port if the contracts say port 0.
     pub fn tcp(&self) -> Option<SocketAddr> {
-        self.tcp
+        self.front_ends.0.iter().find_map(|front_end| front_end.tcp())
     }
     /// Whether the reactor has ended by itself. [`Self::stop`] then returns the reason.
     pub fn is_over(&self) -> bool {
@@ -351,7 +299,7 @@ impl Server {
         consent: &Consent,
     ) -> Result<(Made, Result<(), ServeError>), ServeError> {
         let remove = consent.delete.as_slice();
-        self.check_fixed(&contracts)?;
+        self.check_change(&contracts, consent)?;
         confine::check(&contracts)?;
         let security = Security::load(&contracts.listen)?;
         self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
@@ -360,36 +308,31 @@ impl Server {
         let mut places = self.places.clone();
         places.place(&contracts, consent)?;
         let mut plan = admit(&contracts, &places, &self.facts, Some(&self.contracts))?;
-        let paused = self.line.look(|seen| seen.engine.is_paused())?;
-        self.blocks.check(&contracts.volumes, remove, paused)?;
-        let (_, disks) = allowed(&contracts)?;
-        let bind_disk = |path: &Path| bind_unix(path, disks, &Mode::Serve);
-        let sockets = self.disks.prepare(&contracts.volumes, bind_disk)?;
         self.passes(Step::Make)?;
         let made = places.make(&contracts, consent)?;
-        self.passes(Step::Devices)?;
-        let devices = self.blocks.prepare(&contracts)?;
+        self.passes(Step::Prepare)?;
+        self.front_ends.prepare(&contracts, &Mode::Serve)?;
         plan.volumes = places.plan(&contracts.volumes);
         plan.closed = remove.to_vec();
         let applied = self.passes(Step::Apply).and_then(|()| self.apply(plan, security));
         if let Err(error) = applied {
-            return self.blocks.undo(devices, error);
+            self.front_ends.undo();
+            return Err(error);
         }
         self.places = places;
         let before = std::mem::replace(&mut self.contracts, contracts);
         self.tell_unchecked(Some(&before));
-        if let Some(mounted) = &self.mounted {
-            mounted.update(&self.contracts.volumes);
-        }
-        self.blocks.follow(&self.contracts.volumes, remove, self.drain_timeout());
-        let served = self.serve_disks(sockets, remove);
-        let served = served.and_then(|()| self.passes(Step::Disks));
-        let served = match served {
-            Ok(()) => self.blocks.serve(devices, &self.line),
-            Err(error) => self.blocks.undo(devices, error),
+        let reload = Reload { before: &before, after: &self.contracts, removed: remove };
+        self.front_ends.0.iter_mut().for_each(|front_end| front_end.reconcile(&reload));
+        let served = match self.passes(Step::Start) {
+            Ok(()) => self.front_ends.start(&self.contracts, &self.line),
+            Err(error) => {
+                self.front_ends.undo();
+                Err(error)
+            }
         };
         self.removal = (!remove.is_empty()).then(|| self.line.removal(self.drain_timeout()));
-        Ok((made, served.and_then(|()| self.passes(Step::Blocks))))
+        Ok((made, served.and_then(|()| self.passes(Step::Started))))
     }
     /// What going back to earlier contracts needs: volumes that have grown since are cut again.
     pub(crate) fn undo(&self, before: &Contracts) -> Consent {
@@ -412,17 +355,13 @@ impl Server {
         Ok(())
     }
     /// Checks that nothing changes that a running server cannot change.
-    fn check_fixed(&self, contracts: &Contracts) -> Result<(), ServeError> {
+    fn check_change(&self, contracts: &Contracts, consent: &Consent) -> Result<(), ServeError> {
         let same_back = contracts.drive.back == self.contracts.drive.back;
         if !same_back
             || contracts.drive.faulty != self.contracts.drive.faulty
             || contracts.drive.pool != self.contracts.drive.pool
         {
             return Err(ServeError::Fixed("the drive's back end".into()));
-        }
-        let place = |listen: &Listen| (listen.unix.clone(), listen.access.clone(), listen.tcp);
-        if place(&contracts.listen) != place(&self.contracts.listen) {
-            return Err(ServeError::Fixed("where the server listens".into()));
         }
         let place = |control: &Control| {
             let Control { unix, access, tcp, tls, audit, .. } = control;
@@ -435,13 +374,10 @@ impl Server {
         if place(&contracts.metrics) != place(&self.contracts.metrics) {
             return Err(ServeError::Fixed("where metrics are read".into()));
         }
-        if contracts.vhost != self.contracts.vhost {
-            return Err(ServeError::Fixed("who may connect to virtual machines' disks".into()));
-        }
-        if contracts.mount != self.contracts.mount {
-            return Err(ServeError::Fixed("where the server mounts its volumes".into()));
-        }
-        Ok(())
+        let is_paused = self.line.look(|seen| seen.engine.is_paused())?;
+        let (before, removed) = (&self.contracts, consent.delete.as_slice());
+        let reload = Reload { before, after: contracts, removed };
+        self.front_ends.0.iter().try_for_each(|front_end| front_end.validate(&reload, is_paused))
     }
     /// Makes the reactor apply the differences from the plan in force.
     fn apply(&mut self, plan: Plan, security: Security) -> Result<(), ServeError> {
@@ -459,7 +395,7 @@ impl Server {
     }
     /// The volumes that are block devices of this host, and their paths.
     pub fn blocks(&self) -> Vec<(String, PathBuf)> {
-        self.blocks.paths()
+        self.front_ends.0.iter().flat_map(|front_end| front_end.blocks()).collect()
     }
     /// Statistics since the start, or since the last call with a reset.
     pub fn stats(&self, reset: bool) -> Result<Snapshot, ServeError> {
@@ -471,9 +407,9 @@ impl Server {
             contracts: self.contracts.clone(),
             facts: self.facts.clone(),
             places: self.places.clone(),
-            blocks: self.blocks.paths(),
+            blocks: self.blocks(),
             description: self.description.clone(),
-            tcp: self.tcp,
+            tcp: self.tcp(),
         }
     }
     /// The end of the reactor, to be watched by others.
@@ -491,19 +427,15 @@ impl Server {
     fn end(&mut self) -> Result<(), ServeError> {
         let Some(reactor) = self.reactor.take() else { return Ok(()) };
         self.zeroing.as_ref().inspect(|zeroing| zeroing.end());
-        // A reactor that ended by itself sends no reply; devices then wait for the next server.
-        if !self.blocks.is_empty() && !reactor.is_finished() && self.line.resume().is_ok() {
-            self.blocks.end_all(self.drain_timeout());
-        }
-        self.bound = None;
-        self.disks.admit_nobody();
+        // A reactor that ended by itself sends no reply.
+        let (limit, line) = (self.drain_timeout(), (!reactor.is_finished()).then_some(&self.line));
+        self.front_ends.0.iter_mut().rev().for_each(|front_end| front_end.stop(line, limit));
         // If the reactor ended by itself, joining it says why.
         let _ = self.line.send(Message::Stop);
         let ended = reactor.join();
         self.zeroing.take().into_iter().for_each(Zeroing::join);
-        self.disks = Disks::new(self.contracts.guests);
-        // Only now: all calls through it have their replies.
-        self.mounted = None;
+        // Only now: all calls have their replies.
+        self.front_ends.0.clear();
         log::flush();
         ended.expect("a reactor that panics is a bug").map_err(ServeError::system("the reactor"))
     }
@@ -521,14 +453,6 @@ pub(crate) fn ask(line: &ReactorHandle, reset: bool) -> Result<Snapshot, ServeEr
     let (reply, replied) = mpsc::channel();
     line.send(Message::Stats { reset, reply })?;
     replied.recv().map_err(|_| ServeError::Gone)
-}
-
-/// Passes opened files of the mounted directory to the reactor.
-fn opener(reactor: ReactorHandle) -> Opener {
-    // A reactor that is gone drops the reply, which is an error for whoever opens the file.
-    Opener(Box::new(move |opening| {
-        drop(reactor.send(opening.map_or(Message::Refused, Message::File)));
-    }))
 }
 
 /// A copy of a plan for comparison with the next one. It keeps no files open, so that the file of a removed volume is freed.

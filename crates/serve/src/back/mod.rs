@@ -1,6 +1,20 @@
-//! Back ends, which store data. They take dispatched commands and return completions.
+//! Back ends, which store data: they take dispatched commands and return completions.
 //!
-//! A back end does not choose an order: it executes commands as soon as it can.
+//! A back end is a file here that implements [`Back`], and a row in `server/backs.rs`. It does not choose an order: it
+//! executes commands as soon as it can. What the engine relies on:
+//!
+//! - **Volumes.** A volume is *placed* before its first command and whenever it changes, and *forgotten* once all its
+//!   requests are completed.
+//! - **Start.** [`Back::start`] takes every command: the engine has at most [`DriveFacts::depth`] of them in flight. The
+//!   memory of a command belongs to its requests in [`Ops`], and stays until the command is completed, however late.
+//! - **Completions.** Each command is completed exactly once, with 0 or an error number: at once, when its time has come
+//!   ([`Back::next_event`], [`Back::advance`]), when the ring has finished its entries ([`Back::take_entries`],
+//!   [`Back::on_ring`]), or when another thread has a result ([`Back::take_lookups`], [`Back::on_found`]).
+//! - **Durability.** What was written before a flush is durable when the flush is completed with 0; writes that are lost
+//!   are reported ([`Back::take_losses`]). [`Back::close`] makes everything durable at the end.
+//!
+//! A back end has no thread, no clock and no ring of its own: the time is an argument, and its entries and lookups are
+//! values that the engine passes on.
 
 pub mod emulated;
 pub mod faulty;

@@ -180,7 +180,9 @@ impl App {
         // What the call made is there only now.
         if let Some(group) = named.or_else(|| self.group_named(call)) {
             // A reactor that is gone counts nothing.
-            let _ = self.reactor.send(Message::Called(group));
+            let _ = self
+                .reactor
+                .send(Message::Engine(Box::new(move |_, engine| engine.called(&group))));
         }
         response.unwrap_or_else(|problem| ApiResponse::problem(&problem))
     }

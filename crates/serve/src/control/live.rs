@@ -43,7 +43,7 @@ pub(super) struct Moment {
     pub(super) reactor_busy: Nanos,
     pub(super) handshake_cpu: Nanos,
     /// Refused clients, by [`Refusal`].
-    pub(super) refused: [u64; Refusal::ALL.len()],
+    pub(super) refused: [u64; Refusal::COUNT],
     pub(super) gauges: Vec<(&'static str, u64)>,
 }
 

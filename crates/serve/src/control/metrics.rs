@@ -93,7 +93,7 @@ fn server(page: &mut Page, moment: &Moment) {
     page.single("iofair_log_lines_lost_total", counter, help, log::lost());
     let name = "iofair_connections_refused_total";
     page.family(name, counter, "Clients refused before they had a volume, and callers, by reason.");
-    for (refusal, count) in Refusal::ALL.into_iter().zip(moment.refused) {
+    for (refusal, count) in Refusal::all().zip(moment.refused) {
         page.line(name, &[("reason", refusal.name())], count);
     }
     page.family("iofair_policy", gauge, "Counters of the policies, in the unit of their name.");

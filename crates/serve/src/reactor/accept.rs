@@ -12,12 +12,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use iofair_core::time::{Instant, Nanos};
 
-use super::connection::Connection;
 use super::deferred::Origin;
-use super::fair::Account;
+use super::endpoint::Accept;
 use super::refusals::Refusal;
 use super::ring::{Event, Target};
 use super::{CHECK_INTERVAL, DEFERRED, ENDPOINTS_MAX, Reactor};
+use crate::port::Account;
 use crate::{descriptors, socket};
 
 /// Time that a client has in any case for its first step: some round trips of a slow network.
@@ -46,19 +46,20 @@ impl Reactor {
         }
         if self.handshakes.deferred.waiting_count() >= WAITING_MAX && !self.handshakes.is_pausing {
             self.handshakes.is_pausing = true;
-            for index in 0..self.parts.listeners.len() {
+            for index in 0..self.listeners.len() {
                 self.ring.cancel(Target::Accept(index as u32), Target::Nobody)?;
             }
         }
         Ok(())
     }
-    /// Somebody was accepted.
-    pub(super) fn accepted(&mut self, socket: OwnedFd) {
+    /// Somebody was accepted on a listener.
+    pub(super) fn accepted(&mut self, index: usize, socket: OwnedFd) {
         if !descriptors::has_room(&socket) {
             self.handshakes.refusals.count(Refusal::Descriptors);
             return;
         }
-        self.handshakes.deferred.wait(socket::origin(&socket), socket);
+        let (origin, accept) = (socket::origin(&socket), self.listeners[index].accept);
+        self.handshakes.deferred.wait(origin, (accept, socket));
         self.fair.push(Account::HANDSHAKE, DEFERRED);
     }
     /// Accepts again, if that was paused because too many waited.
@@ -90,7 +91,7 @@ impl Reactor {
     /// Lets some of those in who wait.
     pub(super) fn visit_deferred(&mut self, now: Instant) {
         // Those who come while requests are not taken in wait until they are.
-        if self.parts.engine.is_paused() {
+        if self.parts.port.is_paused() {
             return;
         }
         for _ in 0..VISIT {
@@ -98,8 +99,8 @@ impl Reactor {
             if !self.make_place(now, next) {
                 return;
             }
-            let (origin, socket) = self.handshakes.deferred.call().expect("somebody waits");
-            self.open(now, origin, socket);
+            let (origin, client) = self.handshakes.deferred.call().expect("somebody waits");
+            self.admit(now, origin, client);
         }
         self.wake_deferred();
     }
@@ -133,7 +134,7 @@ impl Reactor {
         self.settle_later(key);
         true
     }
-    fn open(&mut self, now: Instant, origin: Origin, socket: OwnedFd) {
+    fn admit(&mut self, now: Instant, origin: Origin, (accept, socket): (Accept, OwnedFd)) {
         let limits = self.parts.security.limits;
         let full = self.clients >= limits.connections as usize;
         if self.draining.is_some() || full || self.endpoints.len() >= ENDPOINTS_MAX {
@@ -141,8 +142,7 @@ impl Reactor {
             return;
         }
         socket::prepare(socket.as_raw_fd());
-        let connection = Connection::new(now, socket, &self.parts.security);
-        let key = self.insert(Box::new(connection));
+        let key = self.insert((accept(now, socket, &self.parts.security), None));
         self.endpoints[key].handshake = Some(self.handshakes.deferred.enter(now, origin, key));
     }
     /// An endpoint that was without a volume has one now, or is gone.
@@ -162,7 +162,7 @@ impl Reactor {
             slot.handshake = Some(self.handshakes.deferred.renew(now, number));
         }
         let slot = &mut self.endpoints[key];
-        if slot.handshake.is_some() && slot.endpoint.volume().is_some() {
+        if slot.handshake.is_some() && slot.client.volume.is_some() {
             slot.is_client = true;
             self.clients += 1;
             self.end_handshake(key);
@@ -173,16 +173,17 @@ impl Reactor {
         self.end_handshake(key);
         self.fair.remove(super::waiter(key));
         self.to_reply.remove(key);
-        let slot = self.endpoints.remove(key);
+        let mut slot = self.endpoints.remove(key);
         self.zeroings -= usize::from(slot.is_own);
         if let Some((change, _)) = slot.ejected {
             self.ejections.leave(change);
         }
         if slot.is_client {
             self.clients -= 1;
-            if let Some(volume) = slot.endpoint.volume() {
-                self.exports.leave(volume as u32);
+            if let Some(volume) = slot.client.volume {
+                self.parts.port.exports.leave(volume as u32);
             }
         }
+        self.parts.port.detach(&mut slot.client);
     }
 }

@@ -46,18 +46,18 @@ struct Event {
 
 /// What is needed to ring; made when it is needed first.
 #[derive(Default, Debug)]
-pub(super) struct Bells(Option<Context>);
+pub(crate) struct Bells(Option<Context>);
 
 impl Bells {
     /// Makes what is needed. Fails where the kernel knows no asynchronous I/O, or `fs.aio-max-nr` is used up.
-    pub(super) fn prepare(&mut self) -> io::Result<()> {
+    pub(crate) fn prepare(&mut self) -> io::Result<()> {
         if self.0.is_none() {
             self.0 = Some(Context::new()?);
         }
         Ok(())
     }
     /// Adds one to the counter of an eventfd; one that is full stays so.
-    pub(super) fn ring(&mut self, eventfd: &OwnedFd) -> io::Result<()> {
+    pub(crate) fn ring(&mut self, eventfd: &OwnedFd) -> io::Result<()> {
         self.prepare()?;
         self.0.as_mut().map_or(Ok(()), |context| context.ring(eventfd))
     }

@@ -4,122 +4,113 @@
 //! owns the memory to which its ring entries point until they complete.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
+use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
 use super::bells::Bells;
-use super::budget::{Budget, Share};
-use super::fair::Account;
 use super::refusals::Refusals;
-use super::ring::{Event, Ring, Target};
-use super::workers::{Handshake, Workers};
-use crate::engine::Engine;
-use crate::engine::cancel::Cancel;
-use crate::front::tls::Channel;
+use super::ring::{Ring, Target};
+use super::workers::{Work, Workers};
+use crate::port::{Cancel, Client, Port};
+use crate::request::buffer::Pool;
+use crate::request::data::Data;
 use crate::request::entry::Entry;
-use crate::request::export::{Export, Exports, Offer};
-use crate::request::op::{Op, Ops};
+use crate::request::export::Export;
+use crate::request::op::{Hints, NewOp, Op};
 use crate::security::Security;
 
+/// Makes the endpoint of a client that was accepted.
+pub(crate) type Accept = fn(Instant, OwnedFd, &Security) -> Box<dyn Endpoint>;
+
+/// Bytes of payload that one endpoint may hold, because a back end may have to copy them (or a single longer request).
+pub(crate) const HELD_MAX: usize = 64 << 20;
+
 /// The parts of the reactor that an endpoint uses during a call.
-pub(super) struct ReactorContext<'a> {
-    pub(super) now: Instant,
-    pub(super) key: usize,
-    pub(super) engine: &'a mut Engine,
-    pub(super) exports: &'a mut Exports,
-    pub(super) ring: &'a mut Ring,
-    pub(super) budget: &'a mut Budget,
-    pub(super) quantum: Quantum,
-    pub(super) workers: &'a mut Workers,
-    pub(super) bells: &'a mut Bells,
-    pub(super) refusals: &'a mut Refusals,
+pub(crate) struct ReactorContext<'a> {
+    pub(crate) now: Instant,
+    /// The endpoint's client.
+    pub(crate) client: &'a mut Client,
+    pub(crate) port: &'a mut Port,
+    pub(crate) ring: &'a mut Ring,
+    pub(crate) quantum: Quantum,
+    pub(crate) workers: &'a mut Workers,
+    pub(crate) bells: &'a mut Bells,
+    pub(crate) refusals: &'a mut Refusals,
     /// Processor time that other threads spent for this endpoint's client and that is not charged yet.
-    pub(super) spent: Nanos,
+    pub(crate) spent: Nanos,
 }
 
 impl ReactorContext<'_> {
-    /// The client chose an export.
-    pub(super) fn attach(&mut self, id: u32) {
-        self.engine.attach(id as usize);
-        self.engine.join(id as usize, self.key as u64);
+    /// A request of the client, still without a range and data.
+    pub(crate) fn request(&self, cookie: u64, operation: Operation) -> NewOp {
+        let volume = self.client.volume.expect("requests come after a volume was chosen");
+        let (owner, hints, data) = (self.client.key as u64, Hints::default(), Data::None);
+        NewOp { owner, cookie, volume, operation, hints, offset: 0, length: 0, data }
     }
-    /// The client has left the export, and has no request in flight.
-    pub(super) fn detach(&mut self, id: u32) {
-        self.engine.leave(id as usize, self.key as u64);
-        self.engine.detach(id as usize);
+    /// What an endpoint that may have `most` requests in flight, and holds `holds` bytes beyond those in flight, must wait
+    /// for before a request with this much payload: nothing if it is `Done`.
+    pub(crate) fn room(&mut self, most: u32, holds: usize, payload: usize) -> Progress {
+        let held = self.client.held + holds;
+        let is_full = payload > 0 && held > 0 && held + payload > HELD_MAX;
+        if is_full || self.client.in_flight >= most {
+            return Progress::OwnLimit;
+        }
+        match payload == 0 || self.port.has_memory(self.client, holds, payload) {
+            true => Progress::Done,
+            false => Progress::NoRoom,
+        }
     }
-    /// The endpoint's client does not wait for its requests any more. They are delivered as soon as possible.
-    pub(super) fn cancel_requests(&mut self, which: Cancel) {
-        self.engine.cancel(self.now, self.key as u64, which);
+    /// Submits a request, or returns it if there is no room.
+    #[allow(clippy::result_large_err)]
+    pub(crate) fn submit(&mut self, new: NewOp) -> Result<(), NewOp> {
+        self.port.submit(self.now, self.client, new)
     }
-    /// The exports that NBD clients can list.
-    pub(super) fn offer(&self) -> Offer<'_> {
-        Offer { exports: self.exports, groups: self.engine.controller().groups() }
+    /// The client does not wait for its requests any more. They are delivered as soon as possible.
+    pub(crate) fn cancel_requests(&mut self, which: Cancel) {
+        self.port.cancel(self.now, self.client, which);
     }
-    /// [`Self::attach`] of an NBD client, which counts as a connection.
-    pub(super) fn enter(&mut self, id: u32) {
-        self.attach(id);
-        self.exports.enter(id, self.engine.controller().groups());
-    }
-    /// The account that processor time and memory for the clients of a volume are charged to.
-    pub(super) fn account(&self, volume: Option<usize>) -> Account {
-        volume.map_or(Account::HANDSHAKE, |volume| Account::in_group(self.engine.group(volume)))
-    }
-    /// Whether this endpoint, which holds `holds` bytes for clients of a volume, may hold `more`.
-    pub(super) fn has_memory(
-        &mut self,
-        volume: Option<usize>,
-        share: &mut Share,
-        holds: usize,
-        more: usize,
-    ) -> bool {
-        self.charge(volume, share, holds);
-        let account = self.account(volume);
-        self.budget.allows(self.engine.controller().groups(), account, holds, more)
-    }
-    /// Tells the budget how many bytes this endpoint holds now.
-    pub(super) fn charge(&mut self, volume: Option<usize>, share: &mut Share, holds: usize) {
-        let account = self.account(volume);
-        self.budget.charge(self.engine.controller().groups(), account, share, holds);
-    }
-    /// Gives the next step of a handshake to another thread, which passes the result to [`Endpoint::on_handshake`]. `false`
-    /// if there is no such thread.
-    pub(super) fn begin_handshake(&mut self, volume: Option<usize>, channel: Box<Channel>) -> bool {
-        self.workers.shake_hands(self.key, self.account(volume), channel)
+    /// Gives work that takes long, as a step of a handshake does, to another thread, and calls [`Endpoint::on_work_done`]
+    /// then. `false` if there is no such thread.
+    pub(crate) fn begin_work(&mut self, work: Work) -> bool {
+        self.workers.begin(self.client.key, self.port.account(self.client), work)
     }
     /// Queues a ring entry. Its completion is passed to [`Endpoint::on_ring`] with the same slot.
-    pub(super) fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
+    pub(crate) fn push(&mut self, entry: Entry, slot: u8) -> io::Result<()> {
         self.push_part(entry, slot, 0)
     }
-    /// [`Self::push`] of one of several entries in this slot; the target of the event contains the part.
-    pub(super) fn push_part(&mut self, entry: Entry, slot: u8, part: u16) -> io::Result<()> {
-        self.ring.push(entry, Target::Endpoint { key: self.key as u32, slot, part })
+    /// [`Self::push`] of one of several entries in this slot.
+    pub(crate) fn push_part(&mut self, entry: Entry, slot: u8, part: u16) -> io::Result<()> {
+        self.client.entries += 1;
+        self.ring.push(entry, Target::Endpoint { key: self.client.key as u32, slot, part })
     }
     /// Queues an entry that cancels the one in `slot`; its own completion has the slot `completion`.
-    pub(super) fn cancel(&mut self, slot: u8, completion: u8) -> io::Result<()> {
-        let target = |slot| Target::Endpoint { key: self.key as u32, slot, part: 0 };
+    pub(crate) fn cancel(&mut self, slot: u8, completion: u8) -> io::Result<()> {
+        let target = |slot| Target::Endpoint { key: self.client.key as u32, slot, part: 0 };
+        self.client.entries += 1;
         self.ring.cancel(target(slot), target(completion))
     }
 }
 
 /// The input that one visit of an endpoint may read, so that no endpoint delays the others for long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Quantum {
+pub(crate) struct Quantum {
     commands: u32,
     bytes: usize,
 }
 
 impl Quantum {
     /// A few dozen requests, some 50 us of work: several of the busiest endpoints fit into one turn.
-    pub(super) const VISIT: Self = Self { commands: 32, bytes: 256 << 10 };
+    pub(crate) const VISIT: Self = Self { commands: 32, bytes: 256 << 10 };
     /// Nothing more.
-    pub(super) const NONE: Self = Self { commands: 0, bytes: 0 };
+    pub(crate) const NONE: Self = Self { commands: 0, bytes: 0 };
     /// Uses up the cost of this many bytes.
-    pub(super) fn charge(&mut self, bytes: usize) {
+    pub(crate) fn charge(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
     /// Uses up one command with this many bytes. `false` if the quantum was used up before.
-    pub(super) fn spend(&mut self, bytes: usize) -> bool {
+    pub(crate) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.commands > 0 && self.bytes > 0;
         self.commands = self.commands.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -129,7 +120,7 @@ impl Quantum {
 
 /// The result of reading an endpoint's input: when the reactor visits it again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Progress {
+pub(crate) enum Progress {
     /// No input is left: after the next completion of one of its ring entries.
     Done,
     /// The quantum is used up: in fair order.
@@ -140,24 +131,35 @@ pub(super) enum Progress {
     OwnLimit,
 }
 
+/// A completed ring entry of an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingEvent {
+    /// The slot and the part that the entry was pushed with.
+    pub(crate) slot: u8,
+    pub(crate) part: u16,
+    pub(crate) result: i32,
+    /// Whether the same entry will complete again.
+    pub(crate) more: bool,
+}
+
 /// The state of an endpoint at the end of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Life {
-    /// It is open.
-    On,
-    /// It is closed and has no requests in flight, unsent data or ring entries: the reactor drops it.
-    Over,
+pub(crate) enum Life {
+    /// It is open, or has something to send.
+    Open,
+    /// It is closed: the reactor drops it once its client has no requests in flight and no ring entries.
+    Closed,
 }
 
 /// A connection, a guest's disk, a block device or a mounted file, as the reactor drives it.
-pub(super) trait Endpoint: Send {
+pub(crate) trait Endpoint: Send {
     /// A ring entry completed. This must be cheap: the input is read by [`Self::take_in`], which is called in fair order and
     /// before another entry is requested.
-    fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()>;
+    fn on_ring(&mut self, event: RingEvent, cx: &mut ReactorContext<'_>) -> io::Result<()>;
     /// Turns received input into requests, as far as the quantum and the room allow.
     fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress;
     /// Receives a finished request.
-    fn deliver(&mut self, op: Op, ops: &mut Ops);
+    fn deliver(&mut self, op: Op, buffers: &mut Pool);
     /// Sends completions, as far as possible without blocking. `true` if it holds less memory than before.
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool>;
     /// Whether [`Self::reply`] has more to send in its next call.
@@ -168,11 +170,8 @@ pub(super) trait Endpoint: Send {
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life>;
     /// Stops reading input. Requests in flight are still completed.
     fn close(&mut self);
-    /// A step of its handshake is done; [`Self::take_in`] follows. Until then the endpoint must not be [`Life::Over`].
-    fn on_handshake(&mut self, handshake: Handshake) {
-        let _ = handshake;
-        unreachable!("an endpoint without handshakes");
-    }
+    /// Another thread has done its work; [`Self::take_in`] follows. Until then the endpoint must not be [`Life::Closed`].
+    fn on_work_done(&mut self) {}
     /// Steps of its handshake that are done.
     fn handshake_steps(&self) -> u32 {
         0
@@ -196,8 +195,10 @@ pub(super) trait Endpoint: Send {
         let _ = (export, security);
         true
     }
-    /// The volume that its client uses, once chosen.
-    fn volume(&self) -> Option<usize>;
+    /// Bytes of payload that it holds beyond those of requests in flight: received in part, or not sent yet.
+    fn holds(&self) -> usize {
+        0
+    }
     /// Its volume has a new size in bytes. A volume shrinks only while no endpoint uses it, so requests in flight stay within
     /// it. Clients of an endpoint that cannot notify them see the new size when they reconnect.
     fn resized(&mut self, size: u64) {

@@ -18,6 +18,8 @@ use iofair_core::group::Groups;
 use iofair_core::id::GroupId;
 use iofair_core::time::Nanos;
 
+use crate::port::Account;
+
 /// No node, no endpoint.
 const NONE: u32 = u32::MAX;
 /// The weight at which virtual time is processor time: the default of groups, and that of a group's own
@@ -25,23 +27,6 @@ const NONE: u32 = u32::MAX;
 const WEIGHT: u32 = 100;
 /// The weight of all peers together that have not chosen a volume, beside the groups at the top.
 const HANDSHAKE_WEIGHT: u32 = 10;
-
-/// What processor time is charged to: the endpoints of one group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Account(u32);
-
-impl Account {
-    /// Peers that have not chosen a volume.
-    pub(super) const HANDSHAKE: Self = Self(0);
-    /// The endpoints of volumes directly in a group.
-    pub(super) fn in_group(group: GroupId) -> Self {
-        Self(2 * group.index() as u32 + 2)
-    }
-    /// The group; `None` for peers that have not chosen a volume, and if the group was removed.
-    pub(super) fn group(self, groups: &Groups) -> Option<GroupId> {
-        if self == Self::HANDSHAKE { None } else { groups.group_id(self.0 as usize / 2 - 1) }
-    }
-}
 
 /// The node of a group: above its own endpoints and the groups in it.
 fn inner(group: GroupId) -> u32 {

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use iofair_core::time::Instant;
 
-use super::{Message, Seen};
-use crate::engine::Engine;
+use super::{Message, Opened, Seen};
 use crate::error::ServeError;
+use crate::port::Engine;
+use crate::request::export::Export;
 use crate::wake;
 
 /// A way to a reactor; as many threads as want have one.
@@ -47,6 +48,15 @@ impl ReactorHandle {
         self.messages.send(message).map_err(|_| ServeError::Gone)?;
         wake::signal(&self.wake);
         Ok(())
+    }
+    /// Opens an endpoint for the volume of this name. `make` is called on the reactor's thread; without an export if there
+    /// is no such volume, or no room, or the server ends.
+    pub(crate) fn open(
+        &self,
+        volume: &str,
+        make: impl FnOnce(Option<&Export>) -> Option<Opened> + Send + 'static,
+    ) -> Result<(), ServeError> {
+        self.send(Message::Open(volume.to_string(), Box::new(make)))
     }
     /// Looks at the reactor, on its own thread, between two turns.
     pub(crate) fn look<T: Send + 'static>(

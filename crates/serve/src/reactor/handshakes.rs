@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use iofair_core::time::{Instant, Nanos};
 
 use super::deferred::DeferredAccepts;
+use super::endpoint::Accept;
 use super::refusals::Refusals;
 
 /// Time that is spent for clients without a volume before groups come again; a visit that has begun is ended.
@@ -58,7 +59,7 @@ impl Throttle {
 #[derive(Default)]
 pub(super) struct Handshakes {
     /// Those who were accepted and wait, and those who were let in.
-    pub(super) deferred: DeferredAccepts<OwnedFd>,
+    pub(super) deferred: DeferredAccepts<(Accept, OwnedFd)>,
     /// Listeners on which nothing is accepted now.
     pub(super) paused_listeners: Vec<usize>,
     /// The entries of all others were cancelled.

@@ -5,19 +5,12 @@ use std::os::fd::AsRawFd;
 
 use iofair_core::time::Instant;
 
-use super::block::Block;
-use super::device::Device;
-use super::fair::Account;
-use super::file::File;
 use super::refusals::Refusal;
 use super::ring::Target;
 use super::zeroing::{ZeroJob, Zeroing};
-use super::{ENDPOINTS_MAX, Message, Reactor, Seen, Slot};
-use crate::engine::cancel::Cancel;
-use crate::engine::{Change, Changed};
+use super::{ENDPOINTS_MAX, MakeEndpoint, Message, Reactor, Seen, Slot};
 use crate::error::ServeError;
-use crate::front::fuse::Opening;
-use crate::front::ublk::channel::Channel;
+use crate::port::{Cancel, Change, Changed};
 use crate::request::export::Peer;
 use crate::security::Security;
 
@@ -29,40 +22,26 @@ impl Reactor {
                 let _ = reply.send(self.apply(now, &change, security));
             }
             Message::Stats { reset, reply } => {
-                let engine = &mut self.parts.engine;
-                let mut snapshot = engine.snapshot(now, self.stats_since, self.busy_before);
+                let mut snapshot = self.parts.port.stats(now, reset);
                 snapshot.connections = self.endpoints.len() - self.zeroings;
                 let _ = reply.send(snapshot);
-                if reset {
-                    engine.reset_stats();
-                    self.stats_since = now;
-                    self.busy_before = engine.busy_time(now);
-                }
             }
             Message::Look(look) => {
                 let connections = self.endpoints.len() - self.zeroings;
                 let handshake_cpu = self.meter.handshakes();
-                let engine = &mut self.parts.engine;
-                engine.turn_second(now);
-                let (refused, budget) = (self.handshakes.refusals.counts(), &self.budget);
+                let (engine, budget) = self.parts.port.look(now);
+                let refused = self.handshakes.refusals.counts();
                 look(&Seen { now, engine, connections, handshake_cpu, refused, budget });
             }
-            Message::Engine(work) => work(now, &mut self.parts.engine),
-            Message::Called(group) => self.parts.engine.called(&group),
-            Message::File(opening) => self.open_file(now, opening),
-            Message::Refused => self.handshakes.refusals.count(Refusal::Descriptors),
+            Message::Engine(work) => work(now, self.parts.port.engine()),
+            Message::Listen(listener) => self.listen(listener)?,
+            Message::Open(volume, make) => self.open(&volume, make),
+            Message::Refused(refusal) => self.handshakes.refusals.count(refusal),
             Message::Pause(reply) => {
-                self.parts.engine.pause(true);
+                self.parts.port.pause(true);
                 self.pausing.push(reply);
             }
             Message::Resume => self.resume(),
-            Message::Device { volume, commands, wake } if self.draining.is_none() => {
-                self.insert(Box::new(Device::new(volume, commands, wake)));
-            }
-            Message::Device { .. } => {}
-            Message::Block { volume, channel, reply } => {
-                let _ = reply.send(self.open_block(now, &volume, channel));
-            }
             Message::Zero(job) if self.draining.is_none() => self.begin_zeroing(now, job),
             Message::Zero(_) => {}
             Message::Ejected(reply) => self.ejections.wait(reply),
@@ -73,46 +52,31 @@ impl Reactor {
         }
         Ok(())
     }
-    fn open_file(&mut self, now: Instant, opening: Opening) {
-        let export = self.exports.find(&opening.volume);
+    fn open(&mut self, volume: &str, make: MakeEndpoint) {
         let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
-        let Some(export) = export.filter(|_| !full) else {
-            let refusal = if full { Refusal::Connections } else { Refusal::Unknown };
-            self.handshakes.refusals.count(refusal);
-            opening.reply(Err(libc::ESTALE));
-            return;
+        let export = self.parts.port.exports.find(volume).filter(|_| !full);
+        let refusal = match export {
+            Some(_) => None,
+            None if full => Some(Refusal::Connections),
+            None => Some(Refusal::Unknown),
         };
-        let (calls, wake) = opening.reply(Ok(()));
-        let (id, file) = (export.id, File::new(export, calls, wake));
-        let key = self.insert(Box::new(file));
-        self.look(now, key).1.attach(id);
-    }
-    fn open_block(
-        &mut self,
-        now: Instant,
-        volume: &str,
-        channel: Channel,
-    ) -> Result<(), ServeError> {
-        let export = self.exports.find(volume);
-        let full = self.draining.is_some() || self.endpoints.len() >= ENDPOINTS_MAX;
-        let Some(export) = export.filter(|_| !full) else { return Err(ServeError::Gone) };
-        let block = Block::new(export, channel);
-        let id = export.id;
-        let key = self.insert(Box::new(block));
-        self.look(now, key).1.attach(id);
-        Ok(())
+        if let Some(opened) = make(export) {
+            self.insert(opened);
+        }
+        if let Some(refusal) = refusal {
+            self.handshakes.refusals.count(refusal);
+        }
     }
     fn begin_zeroing(&mut self, now: Instant, job: ZeroJob) {
-        let volume = self.parts.engine.open_drive(now, job.group.as_deref());
-        let key = self.insert(Box::new(Zeroing::new(volume, job)));
+        let volume = self.parts.port.open_drive(now, job.group.as_deref());
+        let key = self.insert((Box::new(Zeroing::new(job)), Some(volume as u32)));
         self.endpoints[key].is_own = true;
         self.zeroings += 1;
-        self.look(now, key).1.attach(volume as u32);
         self.has_input(key);
     }
     /// Who came meanwhile is let in, and who stalled may try again.
     fn resume(&mut self) {
-        self.parts.engine.pause(false);
+        self.parts.port.pause(false);
         self.pausing.clear();
         self.fair.wake_all();
         self.wake_deferred();
@@ -125,26 +89,12 @@ impl Reactor {
         change: &Change,
         security: Security,
     ) -> Result<(), ServeError> {
-        let engine = &mut self.parts.engine;
-        if let Some(name) = engine.cuts(change) {
-            let message = "clients have it open; only a volume without clients can shrink";
-            return Err(ServeError::volume(name, message));
-        }
+        let changed_volumes = self.parts.port.apply(now, change, &security.limits)?;
         self.ejections.begin();
-        let mut changed_volumes = engine.change(now, change);
-        changed_volumes.exports.sort_unstable();
         self.parts.drain = change.timeouts.drain;
-        let connections = security.limits.connections;
-        if !changed_volumes.exports.is_empty()
-            || connections != self.parts.security.limits.connections
-        {
-            let (offered, groups) = (engine.exports(), engine.controller().groups());
-            self.exports.set(connections, offered, groups);
-        }
-        let groups = engine.controller().groups();
+        let groups = self.parts.port.groups();
         self.fair.set_groups(groups, &changed_volumes.groups);
         self.to_reply.set_groups(groups, &changed_volumes.groups);
-        self.budget.resize(security.limits.memory_bytes);
         let offers =
             |security: &Security| [Peer::Tcp, Peer::Unix(0)].map(|peer| security.offer(peer));
         let same_offers = offers(&self.parts.security) == offers(&security);
@@ -160,28 +110,30 @@ impl Reactor {
     }
     /// Tells endpoints what has changed for them. The clients of removed volumes are disconnected.
     fn tell_endpoints(&mut self, now: Instant, changed_volumes: &Changed, same_offers: bool) {
-        let engine = &mut self.parts.engine;
+        let port = &mut self.parts.port;
         let mut ejected_keys = Vec::new();
-        for (key, Slot { endpoint, is_touched, account, ejected, .. }) in &mut self.endpoints {
-            let volume = endpoint.volume();
+        for (key, Slot { endpoint, client, is_touched, account, ejected, .. }) in
+            &mut self.endpoints
+        {
+            let volume = client.volume;
             let is_theirs =
                 volume.is_some_and(|key| changed_volumes.exports.binary_search(&key).is_ok());
             if same_offers && !is_theirs {
                 continue;
             }
             // A volume that is no export any more keeps the clients that it has.
-            let export = volume.and_then(|volume| self.exports.get(volume as u32));
+            let export = volume.and_then(|volume| port.exports.get(volume as u32));
             let mut changed = !endpoint.is_allowed(export, &self.parts.security);
             if changed {
                 endpoint.close();
             }
             if let Some(volume) = volume {
                 if changed_volumes.resized.contains(&volume) {
-                    endpoint.resized(engine.size(volume));
+                    endpoint.resized(port.size(volume));
                     changed = true;
                 }
-                if engine.is_closed(volume) {
-                    engine.cancel(now, key as u64, Cancel::All);
+                if port.is_closed(volume) {
+                    port.cancel(now, client, Cancel::All);
                     endpoint.close();
                     if ejected.is_none() {
                         *ejected = Some((self.ejections.add(), 0));
@@ -190,7 +142,7 @@ impl Reactor {
                     changed = true;
                 }
                 // What it holds is its new group's.
-                let now = Account::in_group(engine.group(volume));
+                let now = port.account(client);
                 changed |= std::mem::replace(account, now) != now;
             }
             if changed && !std::mem::replace(is_touched, true) {
@@ -204,7 +156,7 @@ impl Reactor {
         let done = self.ejections.take_done();
         if !done.is_empty() {
             // Their volumes are removed before the reply.
-            self.parts.engine.settle(now);
+            self.parts.port.settle(now);
         }
         for reply in done {
             // The thread that asked may have ended.
@@ -215,7 +167,7 @@ impl Reactor {
     fn drain(&mut self, now: Instant) -> io::Result<()> {
         self.draining.get_or_insert(now + self.parts.drain);
         self.turn_away();
-        for (index, listener) in self.parts.listeners.iter().enumerate() {
+        for (index, listener) in self.listeners.iter().enumerate() {
             if listener.stays {
                 // Who connects from now on is the next server's.
                 self.ring.cancel(Target::Accept(index as u32), Target::Nobody)?;

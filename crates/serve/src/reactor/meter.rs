@@ -5,7 +5,7 @@
 
 use iofair_core::time::{Instant, Nanos};
 
-use super::fair::Account;
+use crate::port::Account;
 
 /// For whom the thread works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

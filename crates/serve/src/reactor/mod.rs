@@ -6,22 +6,15 @@
 
 mod accept;
 mod bells;
-mod block;
-mod budget;
 mod busy_poll;
-mod connection;
 pub(crate) mod deferred;
-mod device;
 mod ejections;
-mod endpoint;
+pub(crate) mod endpoint;
 mod fair;
-mod file;
 pub(crate) mod handle;
 mod handshakes;
-mod input;
 mod messages;
 mod meter;
-mod outbox;
 pub(crate) mod refusals;
 mod ring;
 mod turn;
@@ -38,24 +31,21 @@ use iofair_core::time::{Instant, Nanos};
 use slab::Slab;
 
 use crate::clock::{self, Clock};
-use crate::engine::stats::Snapshot;
-use crate::engine::{Change, Engine};
 use crate::error::ServeError;
-use crate::front::fuse::Opening;
-use crate::front::ublk::channel::Channel;
-use crate::front::vhost::command::Envelope;
+use crate::port::budget::Budget;
+use crate::port::{Account, Change, Client, Engine, Port, Snapshot};
 use crate::request::entry::Entry;
-use crate::request::export::Exports;
+use crate::request::export::Export;
 use crate::security::Security;
 use crate::supervisor::Watchdog;
 use crate::wake;
 use bells::Bells;
-use budget::Budget;
 use ejections::Ejections;
-use endpoint::{Endpoint, Quantum, ReactorContext};
-use fair::{Account, FairQueue};
+use endpoint::{Accept, Endpoint, Quantum, ReactorContext, RingEvent};
+use fair::FairQueue;
 use handshakes::Handshakes;
 use meter::{Meter, Payer};
+use refusals::Refusal;
 use ring::{Event, Ring, Target, Wait};
 use workers::Workers;
 use zeroing::ZeroJob;
@@ -82,6 +72,11 @@ const SPIN: Nanos = Nanos::from_micros(60);
 /// A function for the engine.
 pub(crate) type EngineWork = Box<dyn FnOnce(Instant, &mut Engine) + Send>;
 
+/// Makes an endpoint on the reactor's thread; without an export if there is no such volume or no room.
+pub(crate) type MakeEndpoint = Box<dyn FnOnce(Option<&Export>) -> Option<Opened> + Send>;
+/// An endpoint, and the volume that it is attached to from the start, if there is one.
+pub(crate) type Opened = (Box<dyn Endpoint>, Option<u32>);
+
 /// A message of another thread to a reactor.
 pub(crate) enum Message {
     /// Apply new contracts, or refuse them and change nothing.
@@ -92,22 +87,16 @@ pub(crate) enum Message {
     Look(Box<dyn FnOnce(&Seen<'_>) + Send>),
     /// Call a function with the engine. It must return quickly too.
     Engine(EngineWork),
-    /// Count a call to the control socket that named this group.
-    Called(String),
-    /// Open a file of the mounted directory.
-    File(Opening),
-    /// Count a file that could not be opened for lack of descriptors.
-    Refused,
+    /// Accept clients on this socket.
+    Listen(Listener),
+    /// Open an endpoint for the volume of this name.
+    Open(String, MakeEndpoint),
+    /// Count a client that was refused.
+    Refused(Refusal),
     /// Stop reading requests. The reply is sent when no request is in flight.
     Pause(Sender<()>),
     /// Resume after a drain.
     Resume,
-    /// Serve the volume of this name as a virtual machine's disk. Commands arrive on the channel, and the eventfd is written
-    /// after each.
-    Device { volume: String, commands: Receiver<Envelope>, wake: OwnedFd },
-    /// Serve the volume of this name as a block device, with requests from the channel. The reply is sent when the ring waits
-    /// for them.
-    Block { volume: String, channel: Channel, reply: Sender<Result<(), ServeError>> },
     /// Zero extents that belong to no volume.
     Zero(ZeroJob),
     /// Reply when the clients of volumes that the last change has removed are gone.
@@ -124,8 +113,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) connections: usize,
     /// Processor time of clients that have not chosen a volume.
     pub(crate) handshake_cpu: Nanos,
-    /// Refused clients, by [`refusals::Refusal`].
-    pub(crate) refused: [u64; refusals::Refusal::ALL.len()],
+    /// Refused clients, by [`Refusal`].
+    pub(crate) refused: [u64; Refusal::COUNT],
     budget: &'a Budget,
 }
 
@@ -137,17 +126,18 @@ impl Seen<'_> {
 }
 
 /// A listening socket.
+#[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) file: OwnedFd,
     /// Whether a service manager passed it, so that it stays when the server ends.
     pub(crate) stays: bool,
+    pub(crate) accept: Accept,
 }
 
 /// The parts of a new reactor.
 pub(crate) struct Parts {
-    pub(crate) engine: Engine,
+    pub(crate) port: Port,
     pub(crate) clock: Clock,
-    pub(crate) listeners: Vec<Listener>,
     pub(crate) messages: Receiver<Message>,
     /// An eventfd that is written after every message.
     pub(crate) wake: OwnedFd,
@@ -162,6 +152,7 @@ pub(crate) struct Parts {
 /// An endpoint and the reactor's state for it.
 struct Slot {
     endpoint: Box<dyn Endpoint>,
+    client: Client,
     /// Whether it is in `touched`, and in `to_check`.
     is_touched: bool,
     is_to_check: bool,
@@ -183,9 +174,10 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(endpoint: Box<dyn Endpoint>) -> Self {
+    fn new(endpoint: Box<dyn Endpoint>, client: Client) -> Self {
         Self {
             endpoint,
+            client,
             is_touched: false,
             is_to_check: false,
             is_at_own_limit: false,
@@ -204,7 +196,7 @@ impl Slot {
 pub(crate) struct Reactor {
     parts: Parts,
     ring: Ring,
-    exports: Exports,
+    listeners: Vec<Listener>,
     endpoints: Slab<Slot>,
     events: Vec<Event>,
     /// Endpoints with input, and those whose input has no room.
@@ -216,7 +208,6 @@ pub(crate) struct Reactor {
     /// turn ends.
     to_reply: FairQueue,
     touched: Vec<usize>,
-    budget: Budget,
     workers: Workers,
     bells: Bells,
     /// Endpoints that requested a check in the next round, those left in this round, and the time of the next round.
@@ -238,26 +229,19 @@ pub(crate) struct Reactor {
     draining: Option<Instant>,
     /// Replies to send when no request is in flight.
     pausing: Vec<Sender<()>>,
-    stats_since: Instant,
-    busy_before: Nanos,
 }
 
 impl Reactor {
     /// Sets the ring up. Call it on the thread that runs the reactor.
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         clock::sharpen_timers();
-        let connections = parts.security.limits.connections;
-        let mut exports = Exports::new(connections);
-        let (offered, groups) = (parts.engine.exports(), parts.engine.controller().groups());
-        exports.set(connections, offered, groups);
         let now = parts.clock.now();
-        let memory = parts.security.limits.memory_bytes;
         let feed = parts.watchdog.is_some().then_some(now);
         let workers = Workers::new(&parts.wake)?;
         let mut this = Self {
             parts,
             ring: Ring::new()?,
-            exports,
+            listeners: Vec::new(),
             endpoints: Slab::new(),
             events: Vec::new(),
             fair: FairQueue::new(),
@@ -265,7 +249,6 @@ impl Reactor {
             finished: Vec::new(),
             to_reply: FairQueue::new(),
             touched: Vec::new(),
-            budget: Budget::new(memory),
             workers,
             bells: Bells::default(),
             to_check: Vec::new(),
@@ -279,24 +262,23 @@ impl Reactor {
             ejections: Ejections::default(),
             draining: None,
             pausing: Vec::new(),
-            stats_since: now,
-            busy_before: Nanos::ZERO,
         };
         this.set_groups();
-        for index in 0..this.parts.listeners.len() {
-            this.accept_on(index)?;
-        }
         this.watch_wake()?;
         Ok(this)
     }
     fn set_groups(&mut self) {
-        let groups = self.parts.engine.controller().groups();
+        let groups = self.parts.port.groups();
         let all: Vec<GroupId> = groups.iter().map(|(id, _)| id).collect();
         self.fair.set_groups(groups, &all);
         self.to_reply.set_groups(groups, &all);
     }
+    fn listen(&mut self, listener: Listener) -> io::Result<()> {
+        self.listeners.push(listener);
+        self.accept_on(self.listeners.len() - 1)
+    }
     fn accept_on(&mut self, index: usize) -> io::Result<()> {
-        let entry = Entry::accept(self.parts.listeners[index].file.as_raw_fd());
+        let entry = Entry::accept(self.listeners[index].file.as_raw_fd());
         self.ring.push(entry, Target::Accept(index as u32))
     }
     fn watch_wake(&mut self) -> io::Result<()> {
@@ -310,8 +292,8 @@ impl Reactor {
     pub(crate) fn run(self) -> io::Result<()> {
         let mut this = ManuallyDrop::new(self);
         this.turn_until_drained()?;
-        let result = this.end();
-        let idle = this.endpoints.is_empty() && !this.parts.engine.is_stuck();
+        let result = this.parts.port.close();
+        let idle = this.endpoints.is_empty() && this.parts.port.is_idle();
         if idle {
             drop(ManuallyDrop::into_inner(this));
         }
@@ -338,7 +320,7 @@ impl Reactor {
             }
             self.periodic_check(now)?;
             self.work(now)?;
-            if !self.pausing.is_empty() && self.parts.engine.pending() == 0 {
+            if !self.pausing.is_empty() && !self.parts.port.is_busy() {
                 for asked in self.pausing.drain(..) {
                     // The receiver may be gone.
                     let _ = asked.send(());
@@ -346,38 +328,26 @@ impl Reactor {
             }
             self.end_ejection(now);
             let Some(until) = self.draining else { continue };
-            let engine = &self.parts.engine;
-            let drained = self.endpoints.is_empty() && engine.pending() == 0 && !engine.is_stuck();
+            let port = &self.parts.port;
+            let drained = self.endpoints.is_empty() && !port.is_busy() && port.is_idle();
             if drained || now >= until {
                 return Ok(());
             }
         }
-    }
-    /// Makes everything durable.
-    fn end(&mut self) -> io::Result<()> {
-        let engine = &mut self.parts.engine;
-        if engine.is_stuck() {
-            // A drive that did not complete commands could block forever.
-            let message =
-                "the drive did not complete some commands; data that was not flushed may be lost";
-            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-        }
-        engine.back().close()
     }
     /// How long to sleep. The clock is read once more here, because a wait is relative.
     fn wait(&self) -> Wait {
         if !self.fair.is_empty() || !self.to_reply.is_empty() || !self.checking.is_empty() {
             return Wait::Poll;
         }
-        let event = self.parts.engine.next_event();
+        let (next, polls) = self.parts.port.next_wakeup();
         let others = self.draining.into_iter().chain(self.next_check).chain(self.feed);
         let others = others.chain(self.handshakes.next()).chain(self.handshakes.throttle.until());
-        let next = self.parts.engine.next_wakeup().into_iter().chain(others).min();
-        let Some(next) = next else { return Wait::Forever };
+        let first = next.into_iter().chain(others).min();
+        let Some(first) = first else { return Wait::Forever };
         let now = self.parts.clock.now();
-        let polls = event == Some(next) && self.parts.engine.polls();
-        let early = if polls { SPIN } else { Nanos::ZERO };
-        let rest = next.since(now).saturating_sub(early);
+        let early = if polls && next == Some(first) { SPIN } else { Nanos::ZERO };
+        let rest = first.since(now).saturating_sub(early);
         if rest == Nanos::ZERO { Wait::Poll } else { Wait::For(rest) }
     }
 
@@ -387,20 +357,23 @@ impl Reactor {
                 self.work_for(Payer::Account(Account::HANDSHAKE));
                 if event.result >= 0 {
                     // SAFETY: the kernel just created this descriptor, and nothing else owns it.
-                    self.accepted(unsafe { OwnedFd::from_raw_fd(event.result) });
+                    let socket = unsafe { OwnedFd::from_raw_fd(event.result) };
+                    self.accepted(index as usize, socket);
                 }
                 self.on_accept(index as usize, event)?;
             }
-            Target::Endpoint { key, slot, .. } => {
+            Target::Endpoint { key, slot, part } => {
                 let key = key as usize;
                 self.work_for(Payer::Account(self.account(key)));
                 let (endpoint, mut cx) = self.look(now, key);
-                endpoint.on_ring(slot, event, &mut cx)?;
+                let Event { result, more, .. } = event;
+                cx.client.entries -= u32::from(!more);
+                endpoint.on_ring(RingEvent { slot, part, result, more }, &mut cx)?;
                 self.has_input(key);
             }
             Target::Back(data) => {
                 self.work_for(Payer::Engine);
-                self.parts.engine.on_ring(data, event.result);
+                self.parts.port.on_ring(data, event.result);
             }
             Target::Nobody => {}
             Target::Wake => {
@@ -417,9 +390,15 @@ impl Reactor {
         }
         Ok(())
     }
-    /// Adds an endpoint; it is settled before the turn ends.
-    fn insert(&mut self, endpoint: Box<dyn Endpoint>) -> usize {
-        let key = self.endpoints.insert(Slot::new(endpoint));
+    /// Adds an endpoint and attaches its client to the volume, if there is one; it is settled before the turn ends.
+    fn insert(&mut self, (endpoint, volume): Opened) -> usize {
+        let entry = self.endpoints.vacant_entry();
+        let key = entry.key();
+        let mut client = Client::new(key);
+        if let Some(volume) = volume {
+            self.parts.port.attach(&mut client, volume as usize);
+        }
+        entry.insert(Slot::new(endpoint, client));
         self.touch(key);
         key
     }
@@ -440,7 +419,7 @@ impl Reactor {
                 return Ok(());
             }
             self.next_check = None;
-            self.budget.next_round();
+            self.parts.port.budget.next_round();
             std::mem::swap(&mut self.checking, &mut self.to_check);
         }
         for _ in 0..CHECKS_PER_TURN {
@@ -452,8 +431,7 @@ impl Reactor {
                 *checks += 1;
                 *checks > EJECTED_CHECKS
             });
-            let short =
-                self.budget.is_short(self.parts.engine.controller().groups(), self.account(key));
+            let short = self.parts.port.is_memory_short(self.account(key));
             let (endpoint, mut cx) = self.look(now, key);
             let again = if ejected == Some(true) {
                 endpoint.cut(&mut cx);
@@ -494,22 +472,21 @@ impl Reactor {
     }
     /// An endpoint, and the context for a call of it.
     fn look(&mut self, now: Instant, key: usize) -> (&mut dyn Endpoint, ReactorContext<'_>) {
-        let Self { endpoints, parts, exports, ring, budget, workers, bells, handshakes, .. } = self;
-        let (engine, quantum) = (&mut parts.engine, Quantum::VISIT);
+        let Self { endpoints, parts, ring, workers, bells, handshakes, .. } = self;
+        let Slot { endpoint, client, .. } = &mut endpoints[key];
+        let (port, quantum) = (&mut parts.port, Quantum::VISIT);
         let spent = Nanos::ZERO;
         let cx = ReactorContext {
             now,
-            key,
-            engine,
-            exports,
+            client,
+            port,
             ring,
-            budget,
             quantum,
             workers,
             bells,
             refusals: &mut handshakes.refusals,
             spent,
         };
-        (&mut *endpoints[key].endpoint, cx)
+        (&mut **endpoint, cx)
     }
 }

@@ -43,70 +43,48 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 14] = [
-        Self::Connections,
-        Self::Handshakes,
-        Self::Timeout,
-        Self::Descriptors,
-        Self::Tls,
-        Self::Control,
-        Self::Calls,
-        Self::Origin,
-        Self::Role,
-        Self::Group,
-        Self::Unknown,
-        Self::Protocol,
-        Self::Memory,
-        Self::Vhost,
+    /// All of them in the order of their numbers, with their names in metrics and what is logged.
+    const ROWS: [(Self, &'static str, &'static str); 14] = [
+        (Self::Connections, "connections", "as many are connected as may be (connections)"),
+        (Self::Handshakes, "handshakes", "silent while others waited for a handshake (handshakes)"),
+        (Self::Timeout, "timeout", "no volume chosen in time (handshake)"),
+        (Self::Descriptors, "descriptors", "no file descriptors left (RLIMIT_NOFILE)"),
+        (Self::Tls, "tls", "TLS handshake failed, or no TLS although it is required"),
+        (Self::Control, "control", "as many callers of control or metrics as may be"),
+        (Self::Calls, "calls", "too many calls of control or metrics"),
+        (Self::Origin, "origin", "calls from web pages, or under another host name (hosts)"),
+        (Self::Role, "role", "calls without permission (admins, viewers, operators)"),
+        (
+            Self::Group,
+            "group",
+            "their volume or its group has all connections that it may have (connections)",
+        ),
+        (Self::Unknown, "unknown", "no such volume for them (names, unix, tcp)"),
+        (Self::Protocol, "protocol", "not the protocol of NBD"),
+        (Self::Memory, "memory", "took no replies while their group waited for memory (memory)"),
+        (Self::Vhost, "vhost", "monitors of virtual machines (vhost-user)"),
     ];
+    /// How many there are.
+    pub(crate) const COUNT: usize = Self::ROWS.len();
 
+    /// All of them, in the order of their numbers.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::ROWS.into_iter().map(|(refusal, ..)| refusal)
+    }
     /// Its name in metrics.
     pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Connections => "connections",
-            Self::Handshakes => "handshakes",
-            Self::Timeout => "timeout",
-            Self::Descriptors => "descriptors",
-            Self::Tls => "tls",
-            Self::Control => "control",
-            Self::Calls => "calls",
-            Self::Origin => "origin",
-            Self::Role => "role",
-            Self::Group => "group",
-            Self::Unknown => "unknown",
-            Self::Protocol => "protocol",
-            Self::Memory => "memory",
-            Self::Vhost => "vhost",
-        }
+        Self::ROWS[self as usize].1
     }
     const fn why(self) -> &'static str {
-        match self {
-            Self::Connections => "as many are connected as may be (connections)",
-            Self::Handshakes => "silent while others waited for a handshake (handshakes)",
-            Self::Timeout => "no volume chosen in time (handshake)",
-            Self::Descriptors => "no file descriptors left (RLIMIT_NOFILE)",
-            Self::Tls => "TLS handshake failed, or no TLS although it is required",
-            Self::Control => "as many callers of control or metrics as may be",
-            Self::Calls => "too many calls of control or metrics",
-            Self::Origin => "calls from web pages, or under another host name (hosts)",
-            Self::Role => "calls without permission (admins, viewers, operators)",
-            Self::Group => {
-                "their volume or its group has all connections that it may have (connections)"
-            }
-            Self::Unknown => "no such volume for them (names, unix, tcp)",
-            Self::Protocol => "not the protocol of NBD",
-            Self::Memory => "took no replies while their group waited for memory (memory)",
-            Self::Vhost => "monitors of virtual machines (vhost-user)",
-        }
+        Self::ROWS[self as usize].2
     }
 }
 
 /// Numbers of refused clients.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    counts: [u64; Refusal::ALL.len()],
-    told: [u64; Refusal::ALL.len()],
+    counts: [u64; Refusal::COUNT],
+    told: [u64; Refusal::COUNT],
     next: Option<Instant>,
 }
 
@@ -115,7 +93,7 @@ impl Refusals {
         self.counts[refusal as usize] += 1;
     }
     /// By [`Refusal`].
-    pub(crate) fn counts(&self) -> [u64; Refusal::ALL.len()] {
+    pub(crate) fn counts(&self) -> [u64; Refusal::COUNT] {
         self.counts
     }
     /// Tells of those who were refused since the last line, unless that was a moment ago. `source`: who they are.
@@ -129,7 +107,7 @@ impl Refusals {
     }
     fn line(&self) -> String {
         let mut line = String::from("refused:");
-        for refusal in Refusal::ALL {
+        for refusal in Refusal::all() {
             let count = self.counts[refusal as usize] - self.told[refusal as usize];
             if count > 0 {
                 let comma = if line.ends_with(':') { "" } else { ";" };
@@ -160,7 +138,7 @@ mod tests {
             "refused: 1: TLS handshake failed, or no TLS although it is required",
             "not told yet"
         );
-        for (number, refusal) in Refusal::ALL.into_iter().enumerate() {
+        for (number, refusal) in Refusal::all().enumerate() {
             assert_eq!(refusal as usize, number);
         }
     }

@@ -77,7 +77,7 @@ pub(super) enum Wait {
     Forever,
 }
 
-pub(super) struct Ring {
+pub(crate) struct Ring {
     ring: IoUring,
     busy_poll: BusyPoll,
 }

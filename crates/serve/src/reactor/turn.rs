@@ -12,12 +12,11 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
 use super::endpoint::{Life, Progress};
-use super::fair::Account;
 use super::meter::Payer;
 use super::ring::Target;
 use super::workers::{Done, Outcome};
-use super::{CHECK_INTERVAL, Reactor, waiter};
-use crate::back::Lookup;
+use super::{CHECK_INTERVAL, Reactor, Slot, waiter};
+use crate::port::{Account, Lookup};
 
 /// Time after which a turn begins no visit, and the time for replies after that. A request of a client that waits for
 /// each one goes through two turns; the system call between them takes a microsecond or two.
@@ -28,9 +27,7 @@ const LONG_REPLIES: u64 = 32 << 10;
 impl Reactor {
     /// Who pays for what an endpoint makes the thread do.
     pub(super) fn account(&self, key: usize) -> Account {
-        let volume = self.endpoints[key].endpoint.volume();
-        volume
-            .map_or(Account::HANDSHAKE, |volume| Account::in_group(self.parts.engine.group(volume)))
+        self.parts.port.account(&self.endpoints[key].client)
     }
     /// From now on the thread works for `payer`.
     pub(super) fn work_for(&mut self, payer: Payer) {
@@ -54,9 +51,7 @@ impl Reactor {
         }
         self.fair.charge(account, time);
         self.to_reply.charge(account, time);
-        if let Some(group) = account.group(self.parts.engine.controller().groups()) {
-            self.parts.engine.charge(group, time);
-        }
+        self.parts.port.charge_time(account, time);
     }
 
     /// The ring brought something for an endpoint.
@@ -69,28 +64,25 @@ impl Reactor {
         while let Some(Done { account, time, outcome }) = self.workers.next_done() {
             self.charge(account, time);
             match outcome {
-                Outcome::Handshake { key, handshake } => {
-                    self.endpoints[key].endpoint.on_handshake(handshake);
+                Outcome::Endpoint { key } => {
+                    self.endpoints[key].endpoint.on_work_done();
                     self.has_input(key);
                     self.fair.wake(account);
                 }
                 Outcome::Found { command, op, extents } => {
-                    self.parts.engine.on_found(command, op, extents);
+                    self.parts.port.on_found(command, op, extents);
                 }
             }
         }
     }
     /// Gives what the ring cannot do to other threads.
     fn begin_tasks(&mut self) {
-        let engine = &mut self.parts.engine;
-        for storage in engine.take_closing().into_iter().flat_map(|all| all.drain(..)) {
-            self.workers.close(storage);
-        }
-        let lookups = engine.take_lookups().map(std::mem::take);
-        for lookup in lookups.into_iter().flatten() {
-            let account = Account::in_group(engine.group_of(lookup.op));
-            if let Err(Lookup { command, op, .. }) = self.workers.look_up(account, lookup) {
-                engine.on_found(command, op, Vec::new());
+        let port = &mut self.parts.port;
+        port.take_closing().for_each(|storage| self.workers.close(storage));
+        for (account, lookup) in port.take_lookups() {
+            let Lookup { command, op, .. } = lookup;
+            if !self.workers.look_up(account, lookup) {
+                port.on_found(command, op, Vec::new());
             }
         }
     }
@@ -117,9 +109,8 @@ impl Reactor {
         loop {
             self.take_in_all(now, until)?;
             self.work_for(Payer::Engine);
-            self.parts.engine.turn(now);
+            self.parts.port.turn(now);
             self.begin_tasks();
-            self.parts.engine.keep_lent();
             if self.deliver_all() >= LONG_REPLIES {
                 self.submit_commands()?;
             }
@@ -159,7 +150,7 @@ impl Reactor {
     }
     /// After a visit: clients without a volume rest when they have had their slice.
     fn throttle(&mut self, now: Instant, is_handshake: bool) {
-        let pending = self.parts.engine.pending() > 0;
+        let pending = self.parts.port.is_busy();
         let throttle = &mut self.handshakes.throttle;
         if !is_handshake {
             throttle.visit(now);
@@ -180,9 +171,8 @@ impl Reactor {
             Progress::Done | Progress::OwnLimit => {}
             Progress::More => self.fair.push(account, waiter(key)),
             Progress::NoRoom => {
-                let group = account.group(self.parts.engine.controller().groups());
-                if let (false, Some(group)) = (had_stalled, group) {
-                    self.parts.engine.stalled(group);
+                if !had_stalled {
+                    self.parts.port.count_stalled(account);
                 }
                 return self.fair.stall(account, waiter(key));
             }
@@ -202,12 +192,14 @@ impl Reactor {
     /// Hands completed requests to their endpoints; returns the bytes that were read.
     fn deliver_all(&mut self) -> u64 {
         let mut read = 0;
-        while let Some(op) = self.parts.engine.next_finished() {
+        while let Some(op) = self.parts.port.next_completion() {
             let (key, account) = (op.owner as usize, Account::in_group(op.group));
             read += if op.operation == Operation::Read { u64::from(op.length) } else { 0 };
             self.work_for(Payer::Account(account));
             self.finished.push(account);
-            self.endpoints[key].endpoint.deliver(op, self.parts.engine.ops());
+            let Slot { endpoint, client, .. } = &mut self.endpoints[key];
+            client.completed(&op);
+            endpoint.deliver(op, self.parts.port.buffers());
             self.touch(key);
             self.holds_less(key);
             self.fair.wake(account);
@@ -225,7 +217,7 @@ impl Reactor {
     }
     /// Queues the back end's entries on the ring; returns whether there were any.
     fn queue_commands(&mut self) -> io::Result<bool> {
-        let Some(entries) = self.parts.engine.take_entries() else { return Ok(false) };
+        let Some(entries) = self.parts.port.take_entries() else { return Ok(false) };
         let any = !entries.is_empty();
         for entry in entries.drain(..) {
             let data = entry.get_user_data() as u32;
@@ -270,16 +262,13 @@ impl Reactor {
             self.work_for(Payer::Account(account));
             let (endpoint, mut cx) = self.look(now, key);
             let life = endpoint.settle(&mut cx)?;
-            if life == Life::Over
-                && let Some(volume) = endpoint.volume()
-            {
-                cx.detach(volume as u32);
-            }
-            if cx.budget.take_released() {
+            let is_gone = life == Life::Closed && cx.client.is_idle();
+            cx.port.charge_memory(cx.client, endpoint.holds());
+            if cx.port.budget.take_released() {
                 self.fair.wake(account);
                 self.fair.wake_next();
             }
-            if life == Life::Over {
+            if is_gone {
                 self.forget(key);
                 self.accept_again()?;
             }

@@ -15,39 +15,24 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use iofair_core::id::RequestId;
 use iofair_core::time::Nanos;
 
-use super::fair::Account;
-use crate::back::Lookup;
-use crate::back::uring::Storage;
 use crate::clock::thread_time;
-use crate::front::tls::{Channel, Stage};
+use crate::port::{Account, Lookup, Storage};
 use crate::request::extent::Extent;
 use crate::wake;
 
 /// How much less than others a thread with handshakes gets of a busy processor.
 const NICE: libc::c_int = 5;
 
-/// What there is to do.
-enum Task {
-    Handshake { key: usize, channel: Box<Channel> },
-    Lookup(Lookup),
-}
+/// Work of an endpoint. It sends its result to the endpoint itself.
+pub(crate) type Work = Box<dyn FnOnce() + Send>;
+type Task = Box<dyn FnOnce() -> Outcome + Send>;
 
-/// What came of it.
+/// What came of a task.
 pub(super) enum Outcome {
-    /// Of this endpoint.
-    Handshake { key: usize, handshake: Handshake },
+    /// This endpoint's work is done.
+    Endpoint { key: usize },
     /// For this command, by the names in its [`Lookup`].
     Found { command: RequestId, op: usize, extents: Vec<Extent> },
-}
-
-/// A channel after one step of its handshake.
-pub(super) struct Handshake {
-    pub(super) channel: Box<Channel>,
-    pub(super) stage: Result<Stage, rustls::Error>,
-    /// What the client said after it was over.
-    pub(super) plain: Vec<u8>,
-    /// What TLS itself has to say.
-    pub(super) sealed: Vec<u8>,
 }
 
 /// A task that is done.
@@ -57,12 +42,10 @@ pub(super) struct Done {
     pub(super) outcome: Outcome,
 }
 
-type Ordered = (Account, Task);
-
 /// The threads. They end with it.
-pub(super) struct Workers {
-    handshakes: Option<Sender<Ordered>>,
-    lookups: Option<Sender<Ordered>>,
+pub(crate) struct Workers {
+    handshakes: Option<Sender<(Account, Task)>>,
+    lookups: Option<Sender<(Account, Task)>>,
     closing: Option<Sender<Arc<Storage>>>,
     done: Receiver<Done>,
     report: Sender<Done>,
@@ -76,25 +59,21 @@ impl Workers {
         let wake = Arc::new(wake.try_clone()?);
         Ok(Self { handshakes: None, lookups: None, closing: None, done, report, wake })
     }
-    /// Begins a step of an endpoint's handshake, unless there is no thread for it.
-    pub(super) fn shake_hands(
-        &mut self,
-        key: usize,
-        account: Account,
-        channel: Box<Channel>,
-    ) -> bool {
+    /// Begins work of an endpoint, unless there is no thread for it.
+    pub(super) fn begin(&mut self, key: usize, account: Account, work: Work) -> bool {
+        let task = Box::new(move || {
+            work();
+            Outcome::Endpoint { key }
+        });
         let thread = thread(&mut self.handshakes, "handshakes", &self.report, &self.wake);
-        let task = Task::Handshake { key, channel };
         thread.is_some_and(|thread| thread.send((account, task)).is_ok())
     }
-    /// Begins a command of the engine, or gives it back: there is no thread for it.
-    pub(super) fn look_up(&mut self, account: Account, lookup: Lookup) -> Result<(), Lookup> {
+    /// Begins a block status, unless there is no thread for it.
+    pub(super) fn look_up(&mut self, account: Account, lookup: Lookup) -> bool {
+        let Lookup { command, op, find } = lookup;
+        let task = Box::new(move || Outcome::Found { command, op, extents: find() });
         let thread = thread(&mut self.lookups, "block status", &self.report, &self.wake);
-        let Some(thread) = thread else { return Err(lookup) };
-        thread.send((account, Task::Lookup(lookup))).map_err(|refused| match refused.0.1 {
-            Task::Lookup(lookup) => lookup,
-            Task::Handshake { .. } => unreachable!("it was a lookup"),
-        })
+        thread.is_some_and(|thread| thread.send((account, task)).is_ok())
     }
     /// Lets go of a file; without a thread for it, here.
     pub(super) fn close(&mut self, storage: Arc<Storage>) {
@@ -117,25 +96,25 @@ impl Workers {
 
 /// A thread that is there, or is made now.
 fn thread<'a>(
-    thread: &'a mut Option<Sender<Ordered>>,
+    thread: &'a mut Option<Sender<(Account, Task)>>,
     name: &str,
     report: &Sender<Done>,
     wake: &Arc<OwnedFd>,
-) -> Option<&'a Sender<Ordered>> {
+) -> Option<&'a Sender<(Account, Task)>> {
     if thread.is_none() {
         *thread = spawn(name, report.clone(), wake.clone());
     }
     thread.as_ref()
 }
 
-fn spawn(name: &str, report: Sender<Done>, wake: Arc<OwnedFd>) -> Option<Sender<Ordered>> {
-    let (tasks, inbox) = mpsc::channel::<Ordered>();
+fn spawn(name: &str, report: Sender<Done>, wake: Arc<OwnedFd>) -> Option<Sender<(Account, Task)>> {
+    let (tasks, inbox) = mpsc::channel::<(Account, Task)>();
     let work = move || {
         // SAFETY: sets one number of the calling thread; a refusal leaves it as it is.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
         while let Ok((account, task)) = inbox.recv() {
             let before = thread_time();
-            let outcome = carry_out(task);
+            let outcome = task();
             let time = thread_time().saturating_sub(before);
             if report.send(Done { account, time, outcome }).is_err() {
                 return;
@@ -145,17 +124,4 @@ fn spawn(name: &str, report: Sender<Done>, wake: Arc<OwnedFd>) -> Option<Sender<
     };
     std::thread::Builder::new().name(name.into()).spawn(work).ok()?;
     Some(tasks)
-}
-
-fn carry_out(task: Task) -> Outcome {
-    match task {
-        Task::Handshake { key, mut channel } => {
-            let (mut plain, mut sealed) = (Vec::new(), Vec::new());
-            let stage = channel.open(|bytes| plain.extend_from_slice(bytes), &mut sealed);
-            Outcome::Handshake { key, handshake: Handshake { channel, stage, plain, sealed } }
-        }
-        Task::Lookup(Lookup { command, op, find }) => {
-            Outcome::Found { command, op, extents: find() }
-        }
-    }
 }

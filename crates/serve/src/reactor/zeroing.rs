@@ -14,10 +14,9 @@ use std::sync::mpsc::Sender;
 
 use iofair_core::request::Operation;
 
-use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
-use super::ring::Event;
-use crate::request::data::Data;
-use crate::request::op::{Hints, NewOp, Op, Ops};
+use super::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
+use crate::request::buffer::Pool;
+use crate::request::op::{Hints, NewOp, Op};
 
 /// Bytes of one request.
 const PIECE: u64 = 1 << 20;
@@ -56,13 +55,11 @@ pub(crate) struct Zeroed {
 
 /// A job that is carried out.
 pub(super) struct Zeroing {
-    volume: usize,
     job: ZeroJob,
     zeroed: Zeroed,
     /// The next byte is so far into this extent.
     extent: usize,
     into: u64,
-    is_inside: bool,
     /// The engine had no room.
     is_stalled: bool,
     closing: bool,
@@ -71,21 +68,19 @@ pub(super) struct Zeroing {
 
 impl Zeroing {
     /// A job on a volume that is the whole drive.
-    pub(super) fn new(volume: usize, job: ZeroJob) -> Self {
+    pub(super) fn new(job: ZeroJob) -> Self {
         Self {
-            volume,
             job,
             zeroed: Zeroed::default(),
             extent: 0,
             into: 0,
-            is_inside: false,
             is_stalled: false,
             closing: false,
             replied: false,
         }
     }
     /// The next request, unless the job is at its end.
-    fn next(&self, owner: u64) -> Option<NewOp> {
+    fn next(&self, cx: &ReactorContext<'_>) -> Option<NewOp> {
         if self.zeroed.status != 0 {
             return None;
         }
@@ -103,8 +98,7 @@ impl Zeroing {
             None => return None,
         };
         let hints = Hints { hole: self.job.hole, ..Hints::default() };
-        let (volume, data) = (self.volume, Data::None);
-        Some(NewOp { owner, cookie: 0, volume, operation, hints, offset, length, data })
+        Some(NewOp { hints, offset, length, ..cx.request(0, operation) })
     }
     fn reply_once(&mut self) {
         if !std::mem::replace(&mut self.replied, true) {
@@ -115,25 +109,23 @@ impl Zeroing {
 }
 
 impl Endpoint for Zeroing {
-    fn on_ring(&mut self, _: u8, _: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
+    fn on_ring(&mut self, _: RingEvent, _: &mut ReactorContext<'_>) -> io::Result<()> {
         unreachable!("it has no entries on the ring");
     }
     fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
-        if self.is_inside {
+        if cx.client.in_flight > 0 {
             return Progress::OwnLimit;
         }
         // It has no request in the engine itself now.
-        self.zeroed.contended |= cx.engine.pending() > 0;
-        let Some(new) = self.next(cx.key as u64) else {
+        self.zeroed.contended |= cx.port.is_busy();
+        let Some(new) = self.next(cx) else {
             self.reply_once();
             return Progress::Done;
         };
-        self.is_stalled = cx.engine.submit(cx.now, new).is_err();
-        self.is_inside = !self.is_stalled;
+        self.is_stalled = cx.submit(new).is_err();
         if self.is_stalled { Progress::NoRoom } else { Progress::OwnLimit }
     }
-    fn deliver(&mut self, op: Op, ops: &mut Ops) {
-        self.is_inside = false;
+    fn deliver(&mut self, op: Op, buffers: &mut Pool) {
         self.zeroed.status = op.status;
         match op.operation {
             _ if op.status != 0 => {}
@@ -149,7 +141,7 @@ impl Endpoint for Zeroing {
                 }
             }
         }
-        ops.release(op.data);
+        buffers.release(op.data);
     }
     fn reply(&mut self, _: &mut ReactorContext<'_>) -> io::Result<bool> {
         Ok(false)
@@ -158,12 +150,9 @@ impl Endpoint for Zeroing {
         if self.closing && self.is_stalled {
             self.reply_once();
         }
-        Ok(if self.replied && !self.is_inside { Life::Over } else { Life::On })
+        Ok(if self.replied { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;
-    }
-    fn volume(&self) -> Option<usize> {
-        Some(self.volume)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::buffer::{Buffer, Lent};
+use super::buffer::{Buffer, Lent, Pool};
 use super::extent::Extent;
 use super::place::{Place, Places, PlacesMut};
 use super::shared::{Keeper, Span, Stored};
@@ -65,6 +65,27 @@ impl Data {
             Self::Owned(buffer) => Some(&buffer.bytes()[..length]),
             _ => None,
         }
+    }
+}
+
+impl Pool {
+    /// Takes the buffer of a request's data back.
+    pub fn release(&mut self, data: Data) {
+        let buffer = match data {
+            Data::Owned(buffer) => Some(buffer),
+            Data::Scattered(scattered) => scattered.into_parts().1,
+            _ => None,
+        };
+        if let Some(buffer) = buffer {
+            self.give(buffer);
+        }
+    }
+    /// The first bytes of a read's result, to be looked at: out of shared memory they are copied into a buffer.
+    pub(crate) fn own(&mut self, data: Data, length: usize) -> Data {
+        let Data::Stored(stored) = &data else { return data };
+        let mut buffer = self.take(length);
+        Place::of_stored(stored).part(0, length).read(&mut buffer.bytes_mut()[..length]);
+        Data::Owned(buffer)
     }
 }
 

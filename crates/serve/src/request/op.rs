@@ -15,7 +15,7 @@ use slab::Slab;
 
 use crate::request::buffer::Pool;
 use crate::request::data::Data;
-use crate::request::place::{Place, Places, PlacesMut};
+use crate::request::place::{Places, PlacesMut};
 
 /// Pieces of one request with data that the controller may have together.
 pub(crate) const WINDOW: u32 = 4;
@@ -171,23 +171,9 @@ impl Ops {
             op.data = Data::Owned(buffer);
         }
     }
-    /// The first bytes of a read's result, to be looked at: out of shared memory they are copied into a buffer.
-    pub(crate) fn own(&mut self, data: Data, length: usize) -> Data {
-        let Data::Stored(stored) = &data else { return data };
-        let mut buffer = self.pool.take(length);
-        Place::of_stored(stored).part(0, length).read(&mut buffer.bytes_mut()[..length]);
-        Data::Owned(buffer)
-    }
     /// Returns the buffer of a request's data.
     pub fn release(&mut self, data: Data) {
-        let buffer = match data {
-            Data::Owned(buffer) => Some(buffer),
-            Data::Scattered(scattered) => scattered.into_parts().1,
-            _ => None,
-        };
-        if let Some(buffer) = buffer {
-            self.pool.give(buffer);
-        }
+        self.pool.release(data);
     }
     /// Scattered data of a request is read and written in one piece from now on.
     pub(crate) fn bounce(&mut self, key: usize) {
@@ -249,6 +235,18 @@ pub struct NewOp {
     pub length: u32,
     /// A write's payload.
     pub data: Data,
+}
+
+impl NewOp {
+    /// Bytes of memory that its data takes.
+    pub(crate) fn payload(&self) -> usize {
+        payload(self.operation, self.hints, self.length)
+    }
+}
+
+fn payload(operation: Operation, hints: Hints, length: u32) -> usize {
+    let carries = matches!(operation, Operation::Read | Operation::Write) && hints.extents == 0;
+    if carries { length as usize } else { 0 }
 }
 
 /// A request in flight.
@@ -372,6 +370,10 @@ impl Op {
     /// The bytes of a piece, for writing.
     pub fn places_mut(&mut self, piece: Piece) -> PlacesMut<'_> {
         self.data.places_mut(piece.from as usize, piece.length as usize)
+    }
+    /// Bytes of memory that its data takes.
+    pub(crate) fn payload(&self) -> usize {
+        payload(self.operation, self.hints, self.length)
     }
     /// Whether it is a block status.
     pub(crate) fn asks_status(&self) -> bool {

@@ -7,7 +7,6 @@ use iofair_core::attainable::Attainable;
 
 use super::Server;
 use super::facts::admit;
-use super::listening::allowed;
 use crate::confine;
 use crate::error::ServeError;
 use crate::log;
@@ -44,7 +43,7 @@ impl Server {
         contracts: &Contracts,
         consent: &Consent,
     ) -> Result<Admitted, ServeError> {
-        self.check_fixed(contracts)?;
+        self.check_change(contracts, consent)?;
         confine::check(contracts)?;
         Security::load(&contracts.listen)?;
         let (old, remove) = (&self.contracts.volumes, consent.delete.as_slice());
@@ -56,9 +55,6 @@ impl Server {
             places.place(contracts, consent)?;
         }
         let plan = admit(contracts, &places, &self.facts, Some(&self.contracts))?;
-        let paused = self.line.look(|seen| seen.engine.is_paused())?;
-        self.blocks.check(&contracts.volumes, remove, paused)?;
-        allowed(contracts)?;
         Ok(plan.groups)
     }
     /// Says that minimums are not checked, unless that was so `before`.

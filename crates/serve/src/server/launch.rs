@@ -10,8 +10,9 @@ use iofair_core::time::Nanos;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::ServeError;
+use crate::port::Port;
 use crate::reactor::handle::ReactorHandle;
-use crate::reactor::{Listener, Parts, Reactor};
+use crate::reactor::{Parts, Reactor};
 use crate::security::Security;
 use crate::supervisor::Watchdog;
 use crate::wake;
@@ -23,7 +24,6 @@ pub(crate) type Running = (ReactorHandle, JoinHandle<io::Result<()>>, Arc<Latch>
 pub(crate) struct Launch {
     pub(crate) engine: Engine,
     pub(crate) clock: Clock,
-    pub(crate) listeners: Vec<Listener>,
     pub(crate) drain: Nanos,
     pub(crate) security: Security,
     pub(crate) watchdog: Option<Watchdog>,
@@ -38,12 +38,12 @@ impl Launch {
         self,
         then: impl FnOnce(Reactor) -> io::Result<()> + Send + 'static,
     ) -> Result<Running, ServeError> {
-        let Self { engine, clock, listeners, drain, security, watchdog } = self;
+        let Self { engine, clock, drain, security, watchdog } = self;
         let wake = wake::new().map_err(ServeError::system("an eventfd"))?;
         let (messages, inbox) = mpsc::channel();
         let line = ReactorHandle::new(messages, &wake).map_err(ServeError::system("an eventfd"))?;
-        let parts =
-            Parts { engine, clock, listeners, messages: inbox, wake, drain, security, watchdog };
+        let port = Port::new(engine, clock.now(), &security.limits);
+        let parts = Parts { port, clock, messages: inbox, wake, drain, security, watchdog };
         let ended = Arc::new(Latch::default());
         let at_end = SetAtEnd(ended.clone());
         let then = move |reactor| {

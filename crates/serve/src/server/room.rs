@@ -14,7 +14,7 @@ use crate::pool::zeroing::{Demand, Progress, Zeroing};
 impl Server {
     /// What of a pool must be zeroed before these contracts can be taken over; nothing if they cannot at all.
     pub(crate) fn lacking(&self, contracts: &Contracts, consent: &Consent) -> Vec<Demand> {
-        let checked = self.check_fixed(contracts).and_then(|()| {
+        let checked = self.check_change(contracts, consent).and_then(|()| {
             confine::check(contracts)?;
             admit(contracts, &self.places, &self.facts, Some(&self.contracts)).map(drop)
         });

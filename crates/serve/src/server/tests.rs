@@ -2,6 +2,7 @@
 //! Method: every step fails once, on a pool and in a directory; then what clients, the disk and a restart see.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use iofair_core::id::GroupId;
@@ -43,7 +44,7 @@ fn files(directory: &Path) -> Vec<String> {
 #[test]
 fn changes_are_made_or_not() {
     for back in ["file", "directory"] {
-        for step in [Step::Make, Step::Devices, Step::Apply, Step::Disks, Step::Blocks] {
+        for step in [Step::Make, Step::Prepare, Step::Apply, Step::Start, Step::Started] {
             let directory = std::env::temp_dir()
                 .join(format!("iofair-step-{}-{back}-{step:?}", std::process::id()));
             fs::create_dir_all(&directory).unwrap();

@@ -2,10 +2,11 @@
 //! makes a block device of such a file.
 //!
 //! Several threads read the kernel's requests. They reply to requests that need no drive (names, sizes) directly.
-//! Every open file is an endpoint of the reactor (`reactor/file.rs`): it gets the calls and replies to the kernel
+//! Every open file is an endpoint of the reactor (`file.rs`): it gets the calls and replies to the kernel
 //! directly. Nothing is cached: files are opened for direct I/O, and sizes are read each time. A file behaves like a
 //! block device: `O_TRUNC` has no effect, another size is an error, and a write past its end fails with "no space".
 
+mod file;
 pub(crate) mod mount;
 
 use std::collections::BTreeMap;
@@ -24,12 +25,15 @@ use fuser::{
     WriteFlags,
 };
 use iofair_config::contracts::Volume;
-use iofair_core::time::Nanos;
 
 use crate::clock::{WallTime, spent, wall};
 use crate::descriptors;
+use crate::reactor::Message;
+use crate::reactor::handle::ReactorHandle;
+use crate::reactor::refusals::Refusal;
 use crate::request::buffer::Buffer;
 use crate::wake;
+use file::{Call, Sent};
 
 /// Longest read or write that the kernel is to send. Its own limit is 1 MiB; what is read is copied to it by the thread that
 /// serves everybody.
@@ -39,68 +43,6 @@ const TRANSFER_MAX: u32 = 256 << 10;
 const BACKGROUND_MAX: u16 = 256;
 /// Nothing is remembered by the kernel.
 const FRESH: Duration = Duration::ZERO;
-
-/// What an open file is asked.
-#[derive(Debug)]
-pub(crate) enum Call {
-    /// Bytes, for a process.
-    Read { offset: u64, length: u32, process: u32, reply: ReplyData },
-    /// To keep bytes, durably if so asked.
-    Write { offset: u64, buffer: Buffer, length: u32, durable: bool, reply: ReplyWrite },
-    /// To make what was written durable.
-    Sync { reply: ReplyEmpty },
-    /// To make a range zero; with a hole if it may be one.
-    Zero { offset: u64, length: u64, hole: bool, reply: ReplyEmpty },
-    /// Nothing any more.
-    Close,
-}
-
-/// Whether a process was killed and waits for its calls: the kernel lets it end only then. (The session's library answers no
-/// `FUSE_INTERRUPT`, which would tell.) One that is not there may be a thread of the kernel.
-pub(crate) fn is_killed(process: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let pending = |line: &str| {
-        let signals = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
-        u64::from_str_radix(signals.trim(), 16).ok()
-    };
-    status.lines().filter_map(pending).any(|signals| signals & 1 << (libc::SIGKILL - 1) != 0)
-}
-
-/// A call, and the processor time that the thread which read it has spent on it.
-pub(crate) type Sent = (Call, Nanos);
-
-/// A file that somebody opens.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    /// The volume.
-    pub(crate) volume: String,
-    /// Its calls come here, and the eventfd is written after each.
-    pub(crate) calls: Receiver<Sent>,
-    pub(crate) wake: OwnedFd,
-    handle: FileHandle,
-    reply: ReplyOpen,
-}
-
-impl Opening {
-    /// Tells whether it is open.
-    pub(crate) fn reply(self, opened: Result<(), i32>) -> (Receiver<Sent>, OwnedFd) {
-        let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        match opened {
-            Ok(()) => self.reply.opened(self.handle, flags),
-            Err(error) => self.reply.error(Errno::from_i32(error)),
-        }
-        (self.calls, self.wake)
-    }
-}
-
-/// Hands an opened file to the reactor; `None`: there were no descriptors for one.
-pub(crate) struct Opener(pub(crate) Box<dyn Fn(Option<Opening>) + Send + Sync>);
-
-impl std::fmt::Debug for Opener {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Opener")
-    }
-}
 
 /// A volume as a file.
 #[derive(Clone, Debug)]
@@ -211,16 +153,17 @@ impl Drop for Handle {
 #[derive(Debug)]
 struct Volumes {
     files: Files,
-    opener: Opener,
+    /// Where files are opened; a mount that is only tried has no reactor.
+    line: Option<ReactorHandle>,
     handles: Mutex<BTreeMap<u64, Handle>>,
     /// Numbers of handles are never used again, so that a late call meets no other file.
     next_handle: AtomicU64,
 }
 
 impl Volumes {
-    fn new(files: Files, opener: Opener) -> Self {
+    fn new(files: Files, line: Option<ReactorHandle>) -> Self {
         let (handles, next_handle) = (Mutex::default(), AtomicU64::new(1));
-        Self { files, opener, handles, next_handle }
+        Self { files, line, handles, next_handle }
     }
     /// Sends a call to an open file. If its endpoint is gone, dropping the call sends an error.
     fn call(&self, handle: FileHandle, call: Call) {
@@ -310,12 +253,21 @@ impl Filesystem for Volumes {
         if file.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
             return reply.error(Errno::EROFS);
         }
+        let Some(line) = &self.line else { return reply.error(Errno::ESTALE) };
         let Ok((handle, calls, wake)) = self.handle() else {
-            (self.opener.0)(None);
+            drop(line.send(Message::Refused(Refusal::Descriptors)));
             return reply.error(Errno::ENFILE);
         };
         // If the reactor is gone, dropping the reply is an error for whoever opens.
-        (self.opener.0)(Some(Opening { volume, calls, wake, handle, reply }));
+        drop(line.open(&volume, move |export| {
+            let Some(export) = export else {
+                reply.error(Errno::ESTALE);
+                return None;
+            };
+            let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+            reply.opened(handle, flags);
+            Some((Box::new(file::File::new(export, calls, wake)) as _, Some(export.id)))
+        }));
     }
     fn release(
         &self,

@@ -14,10 +14,12 @@ use std::process::Command;
 use std::ptr;
 
 use fuser::{BackgroundSession, Config, MountOption, Session};
-use iofair_config::contracts::Volume;
+use iofair_config::contracts::{Contracts, Volume};
 
-use super::{Files, Opener, Volumes};
+use super::{Files, Volumes};
 use crate::error::ServeError;
+use crate::front::life::{FrontEnd, Reload};
+use crate::reactor::handle::ReactorHandle;
 use crate::trial::Mode;
 
 /// Threads that read the kernel's requests and copy what is written: one alone would let a client with long requests hold
@@ -28,30 +30,48 @@ const DIRECTORY_MODE: u32 = 0o700;
 
 /// Volumes as files, mounted.
 #[derive(Debug)]
-pub(crate) struct Mounted {
+struct Mounted {
     files: Files,
     path: PathBuf,
     session: Option<BackgroundSession>,
 }
 
 impl Mounted {
-    /// Mounts a directory with these volumes; `opener` gets every file that somebody opens.
-    pub(crate) fn new(path: &Path, volumes: &[Volume], opener: Opener) -> Result<Self, ServeError> {
+    /// Mounts a directory with these volumes; every file that somebody opens becomes an endpoint of the reactor.
+    fn new(path: &Path, volumes: &[Volume], line: ReactorHandle) -> Result<Self, ServeError> {
         let what = || ServeError::system(format!("mounting {}", path.display()));
         clear(path).map_err(what())?;
         let files = Files::new(volumes);
-        let volumes = Volumes::new(files.clone(), opener);
+        let volumes = Volumes::new(files.clone(), Some(line));
         let session = Session::new(volumes, path, &config()).and_then(Session::spawn);
         let session = Some(session.map_err(what())?);
         Ok(Self { files, path: path.to_path_buf(), session })
     }
-    /// Whether the directory could be mounted.
-    pub(crate) fn check(path: &Path, mode: &Mode) -> Result<(), ServeError> {
+}
+
+/// The mounted directory, if the contracts ask for one. It stays until it is dropped: calls get their replies.
+#[derive(Debug, Default)]
+pub(crate) struct Mount(Option<Mounted>);
+
+impl FrontEnd for Mount {
+    fn validate(&self, reload: &Reload<'_>, _: bool) -> Result<(), ServeError> {
+        match reload.before.mount == reload.after.mount {
+            true => Ok(()),
+            false => Err(ServeError::Fixed("where the server mounts its volumes".into())),
+        }
+    }
+    fn check(&self, contracts: &Contracts, mode: &Mode) -> Result<(), ServeError> {
+        let Some(path) = &contracts.mount else { return Ok(()) };
         try_mount(path, mode).map_err(ServeError::system(format!("mounting {}", path.display())))
     }
-    /// From now on there are these volumes.
-    pub(crate) fn update(&self, volumes: &[Volume]) {
-        self.files.update(volumes);
+    fn start(&mut self, contracts: &Contracts, line: &ReactorHandle) -> Result<(), ServeError> {
+        if let (Some(path), None) = (&contracts.mount, &self.0) {
+            self.0 = Some(Mounted::new(path, &contracts.volumes, line.clone())?);
+        }
+        Ok(())
+    }
+    fn reconcile(&mut self, reload: &Reload<'_>) {
+        self.0.iter().for_each(|mounted| mounted.files.update(&reload.after.volumes));
     }
 }
 
@@ -94,8 +114,7 @@ fn try_mount(path: &Path, mode: &Mode) -> io::Result<()> {
             // Not root: a helper with its rights mounts, and says what is wrong when it does.
             return OpenOptions::new().read(true).open("/dev/fuse").map(drop).or_else(helped);
         }
-        let nobody = Opener(Box::new(drop));
-        Session::new(Volumes::new(Files::new(&[]), nobody), &place, &config()).map(drop)
+        Session::new(Volumes::new(Files::new(&[]), None), &place, &config()).map(drop)
     };
     let mounted = std::thread::Builder::new().name("mounting".into()).spawn(mount)?.join();
     mounted.unwrap_or_else(|_| Err(io::Error::other("it panicked")))

@@ -2,8 +2,8 @@
 //!
 //! [`wire`] defines the data exchanged with the driver, and [`takeover`] decides what to do with existing devices;
 //! both are pure. [`control`] sends commands to the driver through a small separate ring, and [`channel`] is the path
-//! of one device's requests. The requests themselves use the reactor's ring (`reactor/block.rs`), and `blocks.rs`
-//! manages the list of devices.
+//! of one device's requests. The requests themselves use the reactor's ring ([`block`], the endpoint), and
+//! [`devices`] is the list of devices.
 //!
 //! Payloads use `UBLK_F_USER_COPY`: the kernel copies them on our request, from or to a buffer of the request. The
 //! alternative, a buffer lent to the driver for each tag, would save a system call. But a tag is reused as soon as
@@ -15,7 +15,9 @@
 //! driver is part of the kernel, but its data is still checked: a device may have been created by another version of
 //! this program, and be longer than its volume is now.
 
+mod block;
 pub(crate) mod channel;
 pub(crate) mod control;
+pub(crate) mod devices;
 pub(crate) mod takeover;
 pub(crate) mod wire;

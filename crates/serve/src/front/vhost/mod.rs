@@ -1,7 +1,7 @@
 //! vhost-user-blk: a volume as the disk of a virtual machine, whose memory this process maps.
 //!
 //! `control` speaks the protocol with virtual machine monitors on a separate thread, and sends [`command`]s to the
-//! device in the reactor (`reactor/device.rs`), which processes the rings. Pure, over any memory: [`chain`]
+//! [`device`], the endpoint, which processes the rings. [`disks`] has the sockets. Pure, over any memory: [`chain`]
 //! (descriptors to a request), [`ring`] (one virtqueue) and [`inflight`] (the record that survives this process);
 //! [`config`] describes the device.
 //!
@@ -15,6 +15,8 @@ pub(crate) mod chain;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod control;
+mod device;
+pub(crate) mod disks;
 pub(crate) mod hostile;
 pub(crate) mod inflight;
 mod memory;

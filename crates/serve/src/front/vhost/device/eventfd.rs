@@ -7,8 +7,15 @@ use std::sync::Arc;
 
 use io_uring::types;
 
-use super::wires::Wires;
+use crate::reactor::endpoint::ReactorContext;
 use crate::request::entry::Entry;
+
+/// Slots of a device's ring entries: one for each queue, then one for each other purpose.
+pub(super) const KICK: u8 = 0;
+pub(super) const COMMANDS: u8 = 250;
+pub(super) const AGAIN: u8 = 251;
+pub(super) const CANCEL: u8 = 252;
+pub(super) const MUTED: u8 = 253;
 
 /// An eventfd that the client writes to. It is never read: the ring reports every write.
 #[derive(Debug, Default)]
@@ -28,20 +35,20 @@ impl Kick {
         &mut self,
         slot: u8,
         is_muted: bool,
-        wires: &mut Wires<'_, '_>,
+        cx: &mut ReactorContext<'_>,
     ) -> io::Result<()> {
         let wanted = self.wanted.as_ref().filter(|_| !is_muted);
         match (&self.watched, wanted) {
             (None, Some(wanted)) => {
                 let entry = Entry::watch(wanted.as_raw_fd());
                 self.watched = Some(wanted.clone());
-                wires.push(entry, slot)
+                cx.push(entry, slot)
             }
             (Some(watched), wanted)
                 if !self.cancelled && wanted.is_none_or(|w| !Arc::ptr_eq(w, watched)) =>
             {
                 self.cancelled = true;
-                wires.cancel(slot)
+                cx.cancel(slot, CANCEL)
             }
             _ => Ok(()),
         }

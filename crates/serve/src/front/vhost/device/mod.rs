@@ -8,13 +8,12 @@
 //! until nothing there is in flight, and meanwhile no new requests are taken. A client that kicks without requests is
 //! ignored for a while ([`Mute`]).
 //!
-//! Bounded: a device has at most [`INSIDE_MAX`] requests and [`HELD_MAX`] bytes in flight (or a single longer
+//! Bounded: a device has at most [`INSIDE_MAX`] requests and 64 MiB in flight (or a single longer
 //! request), a queue has at most one request per descriptor, and a visit takes at most a quantum, from its queues in
 //! turn.
 
 mod commands;
 mod eventfd;
-mod wires;
 
 use std::io;
 use std::net::Shutdown;
@@ -25,9 +24,6 @@ use std::sync::mpsc::Receiver;
 
 use iofair_core::request::Operation;
 
-use super::budget::Share;
-use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
-use super::ring::Event;
 use crate::front::vhost::Memory;
 use crate::front::vhost::chain::{self, Action, Command, ID_BYTES, VringError, status};
 use crate::front::vhost::command::Envelope;
@@ -36,19 +32,18 @@ use crate::front::vhost::control::{tell, tell_of_change};
 use crate::front::vhost::inflight::Region;
 use crate::front::vhost::ring::{Ring, Slot, Taken, write_status};
 use crate::guard;
+use crate::reactor::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
+use crate::request::buffer::Pool;
 use crate::request::data::{Data, Scattered};
 use crate::request::entry::Entry;
-use crate::request::op::{Hints, NewOp, Op, Ops};
+use crate::request::op::{Hints, NewOp, Op};
 use crate::request::shared::Span;
 use crate::wake;
-use eventfd::{Kick, MUTE_TIME, Mute};
+use eventfd::{AGAIN, CANCEL, COMMANDS, KICK, Kick, MUTE_TIME, MUTED, Mute};
 use vm_memory::{GuestAddress, GuestMemoryBackend};
-use wires::{AGAIN, CANCEL, COMMANDS, KICK, MUTED, Wires};
 
 /// Requests that one device may have in flight.
 const INSIDE_MAX: u32 = 1024;
-/// Bytes of payload that one device may have in flight, because a back end may have to copy them.
-const HELD_MAX: usize = 64 << 20;
 
 /// Capacity up to which the place list of a request is reused; drivers are told to use at most half of it.
 const SPARE_MAX: usize = 256;
@@ -83,8 +78,6 @@ struct Found {
 pub(super) struct Device {
     /// The volume.
     name: String,
-    /// Its key, while a client is connected.
-    volume: Option<usize>,
     facts: Facts,
     features: u64,
     memory: Arc<Memory>,
@@ -98,10 +91,6 @@ pub(super) struct Device {
     first: usize,
     /// Queues that just broke.
     broken: u64,
-    inside: u32,
-    held: usize,
-    /// Bytes that are charged to the budget, because a back end may have to copy them.
-    share: Share,
     commands: Receiver<Envelope>,
     /// The eventfd that is written after every command.
     wake: OwnedFd,
@@ -123,8 +112,6 @@ pub(super) struct Device {
     rewire: bool,
     /// Place lists for reuse.
     spare: Vec<Vec<Span>>,
-    /// Ring entries that may still produce completions.
-    flying: u32,
     closing: bool,
     over: bool,
 }
@@ -151,7 +138,6 @@ impl Device {
         queues.resize_with(QUEUES_MAX, Queue::default);
         Self {
             name,
-            volume: None,
             facts: Facts::default(),
             features: 0,
             memory: Arc::default(),
@@ -162,9 +148,6 @@ impl Device {
             completed: 0,
             first: 0,
             broken: 0,
-            inside: 0,
-            held: 0,
-            share: Share::default(),
             commands,
             wake,
             watching: false,
@@ -177,7 +160,6 @@ impl Device {
             again: false,
             rewire: true,
             spare: Vec::new(),
-            flying: 0,
             closing: false,
             over: false,
         }
@@ -222,7 +204,7 @@ impl Device {
                 }
                 Action::Name => (status::OK, self.write_name(&data)),
                 Action::Refuse(value) => {
-                    self.count_refused(cx);
+                    cx.port.count_refused(cx.client);
                     (value, 0)
                 }
             };
@@ -232,26 +214,17 @@ impl Device {
         }
         Ok(Progress::More)
     }
-    /// Counts a request that the driver made in vain as a failed request of the volume.
-    fn count_refused(&self, cx: &mut ReactorContext<'_>) {
-        if let Some(volume) = self.volume {
-            cx.engine.refused(volume);
-        }
-    }
     /// Submits a request to the engine. Any result but `Done` means that there is no room, and that the request stays in its
     /// queue.
     fn enter(&mut self, found: Found, cx: &mut ReactorContext<'_>) -> Progress {
         let Found { index, taken, command, status, data: places } = found;
         let Command { operation, offset, length, hole } = command;
-        let volume = self.volume.expect("queues run only while a client is here");
         let carries = command.carries();
         let bytes = if carries { length as usize } else { 0 };
-        let full = self.held > 0 && self.held + bytes > HELD_MAX;
         let mut refused = None;
-        if full || self.inside >= INSIDE_MAX {
-            refused = Some((places, Progress::OwnLimit));
-        } else if carries && !cx.has_memory(Some(volume), &mut self.share, self.held, bytes) {
-            refused = Some((places, Progress::NoRoom));
+        let room = cx.room(INSIDE_MAX, 0, bytes);
+        if room != Progress::Done {
+            refused = Some((places, room));
         } else {
             // A driver that cannot flush expects every write to be durable.
             let modifies = matches!(operation, Operation::Write | Operation::WriteZeroes);
@@ -259,9 +232,8 @@ impl Device {
             let hints = Hints { hole, fua, ..Hints::default() };
             let data = if carries { Data::Scattered(places) } else { Data::None };
             let cookie = (index as u64) << 16 | u64::from(taken.head);
-            let owner = cx.key as u64;
-            let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
-            if let Err(new) = cx.engine.submit(cx.now, new) {
+            let new = NewOp { hints, offset, length, data, ..cx.request(cookie, operation) };
+            if let Err(new) = cx.submit(new) {
                 let places = match new.data {
                     Data::Scattered(places) => places,
                     _ => Scattered::default(),
@@ -277,8 +249,6 @@ impl Device {
         }
         let written = if operation == Operation::Read { length } else { 0 };
         ring.begin(taken, Slot { status, written });
-        self.inside += 1;
-        self.held += bytes;
         Progress::Done
     }
     /// The volume's name for the driver; returns its bytes.
@@ -336,27 +306,23 @@ impl Device {
         let queues = self.queues.iter().enumerate();
         queues.filter(|(_, queue)| queue.ring.is_some()).map(|(index, _)| 1 << index).sum()
     }
-    fn wires<'a, 'b>(flying: &'a mut u32, cx: &'a mut ReactorContext<'b>) -> Wires<'a, 'b> {
-        Wires { flying, cx }
-    }
     /// Starts and stops watching eventfds as needed.
-    fn settle_wires(&mut self, ending: bool, cx: &mut ReactorContext<'_>) -> io::Result<()> {
-        let mut wires = Self::wires(&mut self.flying, cx);
+    fn settle_entries(&mut self, ending: bool, cx: &mut ReactorContext<'_>) -> io::Result<()> {
         if !ending && self.mute.begins() {
-            wires.push(Entry::timeout(&MUTE_TIME), MUTED)?;
+            cx.push(Entry::timeout(&MUTE_TIME), MUTED)?;
         }
         if self.watching == ending {
             self.watching = !ending;
             match ending {
-                true => wires.cancel(COMMANDS)?,
-                false => wires.push(Entry::watch(self.wake.as_raw_fd()), COMMANDS)?,
+                true => cx.cancel(COMMANDS, CANCEL)?,
+                false => cx.push(Entry::watch(self.wake.as_raw_fd()), COMMANDS)?,
             }
         }
         for (index, queue) in self.queues.iter_mut().enumerate() {
             if ending {
                 queue.kick.set(None);
             }
-            queue.kick.settle(KICK + index as u8, self.mute.is_muted(), &mut wires)?;
+            queue.kick.settle(KICK + index as u8, self.mute.is_muted(), cx)?;
         }
         Ok(())
     }
@@ -379,8 +345,8 @@ impl Device {
 }
 
 impl Endpoint for Device {
-    fn on_ring(&mut self, slot: u8, event: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
-        self.flying -= u32::from(!event.more);
+    fn on_ring(&mut self, event: RingEvent, _: &mut ReactorContext<'_>) -> io::Result<()> {
+        let slot = event.slot;
         let index = usize::from(slot) % QUEUES_MAX;
         match slot {
             COMMANDS => {
@@ -419,7 +385,7 @@ impl Endpoint for Device {
                     return progress;
                 }
                 Err(vring_error) => {
-                    self.count_refused(cx);
+                    cx.port.count_refused(cx.client);
                     self.stop(index, vring_error);
                 }
             }
@@ -427,19 +393,15 @@ impl Endpoint for Device {
         }
         Progress::Done
     }
-    fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
+    fn deliver(&mut self, mut op: Op, buffers: &mut Pool) {
         let (index, head) = ((op.cookie >> 16) as usize, op.cookie as u16);
-        self.inside -= 1;
-        if matches!(op.operation, Operation::Read | Operation::Write) {
-            self.held -= op.length as usize;
-        }
         if let Data::Scattered(scattered) = std::mem::take(&mut op.data) {
             if op.operation == Operation::Read && op.status == 0 {
                 scattered.spread();
             }
             let (spans, bounce) = scattered.into_parts();
             if let Some(buffer) = bounce {
-                ops.pool.give(buffer);
+                buffers.give(buffer);
             }
             self.keep(spans);
         }
@@ -473,7 +435,7 @@ impl Endpoint for Device {
         self.call(cx)?;
         let carried = match self
             .pending
-            .take_if(|envelope| Self::is_free(&self.queues, self.inside, envelope))
+            .take_if(|envelope| Self::is_free(&self.queues, cx.client.in_flight, envelope))
         {
             Some(envelope) => self.carry_out(envelope, cx),
             None => Ok(()),
@@ -482,22 +444,18 @@ impl Endpoint for Device {
         carried.map(|()| false)
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
-        cx.charge(self.volume, &mut self.share, self.held);
-        let ending = self.over || (self.closing && self.inside == 0);
+        let ending = self.over || (self.closing && cx.client.in_flight == 0);
         self.rewire |= self.mute.is_due();
         if ending || std::mem::take(&mut self.rewire) {
-            self.settle_wires(ending, cx)?;
+            self.settle_entries(ending, cx)?;
         }
         if std::mem::take(&mut self.again) && !ending {
-            Self::wires(&mut self.flying, cx).push(Entry::nop(), AGAIN)?;
+            cx.push(Entry::nop(), AGAIN)?;
         }
-        Ok(if ending && self.flying == 0 { Life::Over } else { Life::On })
+        Ok(if ending { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;
-    }
-    fn volume(&self) -> Option<usize> {
-        self.volume
     }
     fn resized(&mut self, size: u64) {
         self.facts.bytes = size;

@@ -1,4 +1,4 @@
-//! The volumes that are block devices of this host (`front/ublk`): the list of devices, and their creation and
+//! The volumes that are block devices of this host: the list of devices, and their creation and
 //! removal.
 //!
 //! A device is removed with its volume, with the volume's `ublk` key, and when the server is told to end. Cached data
@@ -20,13 +20,15 @@ use std::time::Duration;
 use iofair_config::contracts::{Back, Contracts, Ublk, Volume};
 
 use crate::error::ServeError;
+use crate::front::life::{FrontEnd, Reload};
+use crate::front::ublk::block::Block;
 use crate::front::ublk::channel::Channel;
 use crate::front::ublk::control::{self, Control};
 use crate::front::ublk::takeover::{self, Driver, Taken, Wish};
 use crate::front::ublk::wire::{Facts, QUEUES_MAX, feature};
 use crate::log;
-use crate::reactor::Message;
 use crate::reactor::handle::ReactorHandle;
+use crate::trial::Mode;
 
 /// Moments that a new device's channel may take to appear; two seconds.
 const APPEARS_MAX: u32 = 200;
@@ -60,30 +62,23 @@ struct Ready {
     taken: Taken,
 }
 
-/// Devices for volumes that had none.
-#[derive(Debug, Default)]
-pub(crate) struct Fresh(Vec<Ready>);
-
-/// The devices in service.
-#[derive(Debug, Default)]
+/// The devices.
+#[derive(Debug)]
 pub(crate) struct Blocks {
     control: Option<Control>,
     live: Vec<Live>,
+    /// Those that are not served yet.
+    fresh: Vec<Ready>,
     rotational: bool,
 }
 
 impl Blocks {
     /// No devices yet; the drive turns or not.
     pub(crate) fn new(rotational: bool) -> Self {
-        Self { rotational, ..Self::default() }
-    }
-    /// Volumes and their devices.
-    pub(crate) fn paths(&self) -> Vec<(String, PathBuf)> {
-        self.live.iter().map(|live| (live.volume.clone(), live.path())).collect()
+        Self { control: None, live: Vec::new(), fresh: Vec::new(), rotational }
     }
     /// Makes or finds the devices that these contracts want and that are not there yet.
-    pub(crate) fn prepare(&mut self, contracts: &Contracts) -> Result<Fresh, ServeError> {
-        let mut fresh = Fresh::default();
+    fn make_all(&mut self, contracts: &Contracts) -> Result<(), ServeError> {
         let first = self.control.is_none();
         for volume in &contracts.volumes {
             let Some(ublk) = &volume.ublk else { continue };
@@ -91,27 +86,23 @@ impl Blocks {
             if let Some(live) = self.live.iter().find(|live| live.is(volume)) {
                 if (live.asked, live.read_only) != (ublk.number, volume.read_only) {
                     let message = "the number of a block device cannot change: remove `ublk` first";
-                    return self.undo(fresh, told(message.into()));
+                    return Err(told(message.into()));
                 }
                 continue;
             }
-            match self.make(contracts, volume, ublk) {
-                Ok(taken) => fresh.0.push(Ready { volume: volume.clone(), taken }),
-                Err(message) => return self.undo(fresh, told(message)),
-            }
+            let taken = self.make(contracts, volume, ublk).map_err(told)?;
+            self.fresh.push(Ready { volume: volume.clone(), taken });
         }
         if let (true, Some(control)) = (first, &mut self.control) {
-            let marks: Vec<u64> = fresh.0.iter().map(|ready| ready.taken.info.mark).collect();
+            let marks: Vec<u64> = self.fresh.iter().map(|ready| ready.taken.info.mark).collect();
             let cleared = takeover::clear_others(control, mark(contracts, ""), &marks);
-            if let Err(error) = cleared {
-                let what = ServeError::system("clearing away block devices of a killed server");
-                return self.undo(fresh, what(error));
-            }
+            let what = ServeError::system("clearing away block devices of a killed server");
+            cleared.map_err(what)?;
         }
-        Ok(fresh)
+        Ok(())
     }
     /// Whether the devices of these contracts can be created or found. `own`: those of a running server with the same file count as free.
-    pub(crate) fn look(&mut self, contracts: &Contracts, own: bool) -> Result<(), ServeError> {
+    fn look(&mut self, contracts: &Contracts, own: bool) -> Result<(), ServeError> {
         for volume in &contracts.volumes {
             let Some(ublk) = &volume.ublk else { continue };
             let looked = self.wish(contracts, volume, ublk).and_then(|(control, wish)| {
@@ -152,41 +143,46 @@ impl Blocks {
             facts: Facts { bytes, read_only, rotational: self.rotational },
             queues: queues.min(u64::from(QUEUES_MAX)) as u16,
             features: control.features(),
-            keeps: keeps(&contracts.drive.back),
+            keeps: path(&contracts.drive.back).is_some(),
         };
         Ok((control, wish))
     }
-    /// Devices that were made for nothing go again; those that were there wait on.
-    pub(crate) fn undo<T>(&mut self, fresh: Fresh, error: ServeError) -> Result<T, ServeError> {
-        for Ready { taken, .. } in fresh.0.iter().filter(|ready| !ready.taken.again) {
-            if let Some(control) = &mut self.control {
-                // What was wrong first is what matters.
-                let _ = control.delete(taken.info.device);
-            }
+    fn end(&mut self, live: &Live, flush: bool, limit: Duration) {
+        let control = self.control.as_mut().expect("it made the device");
+        if flush && let Err(error) = write_caches(&live.path(), limit) {
+            tell(live, &format!("what is cached above it could not be written: {error}"));
         }
-        Err(error)
+        let stopped = control.stop(live.device, limit);
+        match stopped.and_then(|()| control.delete(live.device)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                tell(
+                    live,
+                    "is removed, but its number stays in use until all users have closed it",
+                );
+            }
+            Err(error) => tell(live, &format!("could not be deleted: {error}")),
+        }
     }
-    /// Whether these contracts would remove a device that is mounted. Volumes that are to be
-    /// removed with their data are asked for by name, and go. While requests are held back no device can come
-    /// or go: the kernel would wait for replies.
-    pub(crate) fn check(
-        &self,
-        volumes: &[Volume],
-        remove: &[String],
-        paused: bool,
-    ) -> Result<(), ServeError> {
+}
+
+impl FrontEnd for Blocks {
+    /// A device that is mounted cannot be removed, unless its volume is deleted. While requests are held back no device
+    /// can come or go: the kernel would wait for replies.
+    fn validate(&self, reload: &Reload<'_>, is_paused: bool) -> Result<(), ServeError> {
+        let volumes = &reload.after.volumes;
         let stays = |live: &Live| volumes.iter().any(|volume| live.is(volume));
         let is_new = |volume: &&Volume| {
             volume.ublk.is_some() && !self.live.iter().any(|live| live.is(volume))
         };
         let comes = volumes.iter().find(is_new).map(|volume| &volume.name);
         let goes = self.live.iter().find(|live| !stays(live)).map(|live| &live.volume);
-        if let Some(name) = comes.or(goes).filter(|_| paused) {
+        if let Some(name) = comes.or(goes).filter(|_| is_paused) {
             let message = "block devices cannot be added or removed while the server is drained";
             return Err(ServeError::volume(name, message));
         }
-        let gone = self.live.iter().filter(|live| !stays(live) && !remove.contains(&live.volume));
-        for live in gone {
+        let is_deleted = |live: &Live| reload.removed.contains(&live.volume);
+        for live in self.live.iter().filter(|live| !stays(live) && !is_deleted(live)) {
             if is_claimed(&live.path()) {
                 let message = format!("{} is in use (mounted?)", live.path().display());
                 return Err(ServeError::volume(&live.volume, message));
@@ -194,13 +190,46 @@ impl Blocks {
         }
         Ok(())
     }
-    /// Devices that no volume wants any more go, and those of volumes with a new size get it.
-    pub(crate) fn follow(&mut self, volumes: &[Volume], closed: &[String], limit: Duration) {
+    fn prepare(&mut self, contracts: &Contracts, mode: &Mode) -> Result<(), ServeError> {
+        match mode.is_check() {
+            true => self.look(contracts, mode.server().is_some()),
+            false => self.make_all(contracts),
+        }
+    }
+    /// Devices that were made are removed; those that were there wait for the next server.
+    fn undo(&mut self) {
+        for Ready { taken, .. } in self.fresh.drain(..).filter(|ready| !ready.taken.again) {
+            if let Some(control) = &mut self.control {
+                // What was wrong first is what matters.
+                let _ = control.delete(taken.info.device);
+            }
+        }
+    }
+    /// On an error, devices that were there before are left for the next server.
+    fn start(&mut self, _: &Contracts, line: &ReactorHandle) -> Result<(), ServeError> {
+        while let Some(Ready { volume, taken }) = self.fresh.first() {
+            let control = self.control.as_mut().expect("it made the device");
+            if let Err(error) = begin(control, &volume.name, taken, line) {
+                self.live.retain(|live| !live.again);
+                return Err(error);
+            }
+            let Ready { volume, taken } = self.fresh.remove(0);
+            let Volume { name, size_bytes: bytes, read_only, ublk, .. } = volume;
+            let asked = ublk.and_then(|ublk| ublk.number);
+            let (device, features, again) = (taken.info.device, taken.info.flags, taken.again);
+            self.live.push(Live { volume: name, asked, device, bytes, read_only, features, again });
+        }
+        Ok(())
+    }
+    /// Devices that no volume asks for any more are removed, and those of volumes with a new size get it.
+    fn reconcile(&mut self, reload: &Reload<'_>) {
+        let volumes = &reload.after.volumes;
+        let limit = Duration::from_nanos(reload.after.drive.drain.0);
         let stays = |live: &Live| volumes.iter().any(|volume| live.is(volume));
         let (kept, gone) = std::mem::take(&mut self.live).into_iter().partition(stays);
         self.live = kept;
         for live in gone {
-            let flush = !closed.contains(&live.volume);
+            let flush = !reload.removed.contains(&live.volume);
             self.end(&live, flush, limit);
         }
         for live in &mut self.live {
@@ -220,51 +249,23 @@ impl Blocks {
             }
         }
     }
-    /// Serves new devices. On an error those that were there before are left for the next server.
-    pub(crate) fn serve(&mut self, fresh: Fresh, line: &ReactorHandle) -> Result<(), ServeError> {
-        let mut rest = fresh.0.into_iter();
-        while let Some(Ready { volume, taken }) = rest.next() {
-            let control = self.control.as_mut().expect("it made the device");
-            let device = taken.info.device;
-            if let Err(error) = begin(control, &volume.name, &taken, line) {
-                self.live.retain(|live| !live.again);
-                let more: Vec<Ready> =
-                    std::iter::once(Ready { volume, taken }).chain(rest).collect();
-                return self.undo(Fresh(more), error);
-            }
-            let Volume { name, size_bytes: bytes, read_only, ublk, .. } = volume;
-            let asked = ublk.and_then(|ublk| ublk.number);
-            let (features, again) = (taken.info.flags, taken.again);
-            self.live.push(Live { volume: name, asked, device, bytes, read_only, features, again });
+    /// Removes all devices while the reactor still completes requests.
+    fn stop(&mut self, reactor: Option<&ReactorHandle>, limit: Duration) {
+        if self.live.is_empty() || reactor.is_none_or(|reactor| reactor.resume().is_err()) {
+            return;
         }
-        Ok(())
-    }
-    /// The server ends: removes all devices while the reactor still completes requests.
-    pub(crate) fn end_all(&mut self, limit: Duration) {
         for live in std::mem::take(&mut self.live) {
             self.end(&live, true, limit);
         }
     }
-    /// Whether there are any.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.live.is_empty()
+    fn blocks(&self) -> Vec<(String, PathBuf)> {
+        self.live.iter().map(|live| (live.volume.clone(), live.path())).collect()
     }
-    fn end(&mut self, live: &Live, flush: bool, limit: Duration) {
-        let control = self.control.as_mut().expect("it made the device");
-        if flush && let Err(error) = write_caches(&live.path(), limit) {
-            tell(live, &format!("what is cached above it could not be written: {error}"));
-        }
-        let stopped = control.stop(live.device, limit);
-        match stopped.and_then(|()| control.delete(live.device)) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                tell(
-                    live,
-                    "is removed, but its number stays in use until all users have closed it",
-                );
-            }
-            Err(error) => tell(live, &format!("could not be deleted: {error}")),
-        }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        self.undo();
     }
 }
 
@@ -290,8 +291,15 @@ fn begin(
     }
     let channel = channel.map_err(what("opening the channel of"))?;
     let (reply, replied) = mpsc::channel();
-    line.send(Message::Block { volume: volume.to_string(), channel, reply })?;
-    replied.recv().map_err(|_| ServeError::Gone)??;
+    line.open(volume, move |export| {
+        let opened = |export| (Box::new(Block::new(export, channel)) as _, Some(export.id));
+        // The thread that asked waits for it.
+        let _ = reply.send(export.is_some());
+        export.map(opened)
+    })?;
+    if replied.recv() != Ok(true) {
+        return Err(ServeError::Gone);
+    }
     control.start(device, taken.again).map_err(what("starting"))
 }
 
@@ -313,24 +321,17 @@ fn whole(path: &Path) -> String {
 
 /// What holds a volume's data.
 fn data(back: &Back, volume: &Volume) -> String {
-    let place = match back {
-        Back::File(path) | Back::Directory(path) => whole(path),
-        Back::Memory(_) => "memory".into(),
-        Back::Emulated(name) => match name.split_once('@') {
-            Some((_, path)) => whole(Path::new(path)),
-            None => "memory".into(),
-        },
-    };
+    let place = path(back).map_or_else(|| "memory".into(), whole);
     let own = volume.path.as_deref().map(whole).unwrap_or_default();
     format!("{place}\n{own}\n{}", volume.name)
 }
 
-/// Whether the data survives the server.
-fn keeps(back: &Back) -> bool {
+/// Where the data is that survives the server.
+fn path(back: &Back) -> Option<&Path> {
     match back {
-        Back::File(_) | Back::Directory(_) => true,
-        Back::Memory(_) => false,
-        Back::Emulated(name) => name.contains('@'),
+        Back::File(path) | Back::Directory(path) => Some(path),
+        Back::Memory(_) => None,
+        Back::Emulated(name) => name.split_once('@').map(|(_, path)| Path::new(path)),
     }
 }
 
@@ -390,7 +391,7 @@ mod tests {
     /// Goal: only what outlives a server is taken over after it. Method: every back end.
     #[test]
     fn memory_is_not_taken_over() {
-        let keeps = |back: &str| keeps(&contracts(back, "true").drive.back);
+        let keeps = |back: &str| path(&contracts(back, "true").drive.back).is_some();
         assert!(keeps("file:/no/pool.img") && keeps("directory:/no/pool"));
         assert!(keeps("emulated:samsung-970-pro@/no/pool.img"));
         assert!(!keeps("memory:1MiB") && !keeps("emulated:samsung-970-pro"));

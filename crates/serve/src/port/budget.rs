@@ -12,29 +12,44 @@ use iofair_core::group::Groups;
 use iofair_core::id::GroupId;
 use iofair_core::quota::{Limits, Quota};
 
-use super::fair::Account;
+/// The group that processor time and memory are charged to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Account(pub(crate) u32);
+
+impl Account {
+    /// Clients that have not chosen a volume.
+    pub(crate) const HANDSHAKE: Self = Self(0);
+    /// The clients of volumes directly in a group.
+    pub(crate) fn in_group(group: GroupId) -> Self {
+        Self(2 * group.index() as u32 + 2)
+    }
+    /// The group; `None` for clients that have not chosen a volume, and if the group was removed.
+    pub(crate) fn group(self, groups: &Groups) -> Option<GroupId> {
+        if self == Self::HANDSHAKE { None } else { groups.group_id(self.0 as usize / 2 - 1) }
+    }
+}
 
 /// Payload that every endpoint may hold, whatever others do: 32 reads of 4 KiB. As much is guaranteed to each group
 /// beyond it.
-pub(super) const OWN: usize = 128 << 10;
+pub(crate) const OWN: usize = 128 << 10;
 
 /// What one endpoint took out of the budget.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Share {
+pub(crate) struct Share {
     group: Option<GroupId>,
     bytes: u64,
 }
 
 impl Share {
     /// Bytes beyond its own.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
 /// What is shared, and who holds how much of it.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     quota: Quota,
     /// By group: the round of checks in which it had to wait last.
     waited: Vec<u64>,
@@ -50,19 +65,19 @@ fn limits(bytes: u64) -> Limits {
 }
 
 impl Budget {
-    pub(super) fn new(bytes: u64) -> Self {
+    pub(crate) fn new(bytes: u64) -> Self {
         let quota = Quota::new(limits(bytes));
         Self { quota, waited: Vec::new(), exhausted: 0, round: 2, released: false }
     }
     /// Another size from now on.
-    pub(super) fn resize(&mut self, bytes: u64) {
+    pub(crate) fn resize(&mut self, bytes: u64) {
         if self.quota.limits() != limits(bytes) {
             self.quota.resize(limits(bytes));
             self.released = true;
         }
     }
     /// Whether an endpoint that holds `held` bytes may hold `more`.
-    pub(super) fn allows(
+    pub(crate) fn allows(
         &mut self,
         groups: &Groups,
         account: Account,
@@ -85,7 +100,7 @@ impl Budget {
     }
     /// An endpoint holds this many bytes now. What does not fit, because it grew without asking, is taken with the
     /// next call that finds room.
-    pub(super) fn charge(
+    pub(crate) fn charge(
         &mut self,
         groups: &Groups,
         account: Account,
@@ -109,19 +124,19 @@ impl Budget {
         }
     }
     /// Bytes that a group's endpoints hold of what is shared.
-    pub(super) fn held(&self, group: GroupId) -> u64 {
+    pub(crate) fn held(&self, group: GroupId) -> u64 {
         self.quota.held(group)
     }
     /// Whether anything came back since the last call.
-    pub(super) fn take_released(&mut self) -> bool {
+    pub(crate) fn take_released(&mut self) -> bool {
         std::mem::take(&mut self.released)
     }
     /// Another round of checks begins.
-    pub(super) fn next_round(&mut self) {
+    pub(crate) fn next_round(&mut self) {
         self.round += 1;
     }
     /// Whether an endpoint of this group has had to wait since the round before this one, or anybody because nothing is left.
-    pub(super) fn is_short(&self, groups: &Groups, account: Account) -> bool {
+    pub(crate) fn is_short(&self, groups: &Groups, account: Account) -> bool {
         let waited = account.group(groups).and_then(|group| self.waited.get(group.index()));
         waited.copied().unwrap_or(0).max(self.exhausted) + 1 >= self.round
     }

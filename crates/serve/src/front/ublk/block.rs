@@ -4,7 +4,7 @@
 //! result also fetches the next request. When the device is stopped, all entries complete for the last time, and the
 //! endpoint ends.
 //!
-//! Bounded: the driver sends at most as many requests as there are tags. Of these, at most [`HELD_MAX`] bytes are in
+//! Bounded: the driver sends at most as many requests as there are tags. Of these, at most 64 MiB are in
 //! flight (or a single longer request); the rest wait without using memory.
 
 use std::collections::VecDeque;
@@ -12,18 +12,14 @@ use std::io;
 
 use iofair_core::request::Operation;
 
-use super::budget::Share;
-use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
-use super::ring::{Event, Target};
 use crate::front::ublk::channel::{Channel, Tag};
 use crate::front::ublk::wire::{Command, Facts};
 use crate::log;
+use crate::reactor::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
+use crate::request::buffer::Pool;
 use crate::request::data::Data;
 use crate::request::export::Export;
-use crate::request::op::{NewOp, Op, Ops};
-
-/// Bytes of payload that one device may have inside.
-const HELD_MAX: usize = 64 << 20;
+use crate::request::op::{NewOp, Op};
 
 /// `PR_SET_IO_FLUSHER` of `prctl(2)`.
 const SET_IO_FLUSHER: libc::c_int = 57;
@@ -34,7 +30,6 @@ const TAGS: u8 = 0;
 /// One device.
 pub(super) struct Block {
     name: String,
-    volume: usize,
     facts: Facts,
     channel: Channel,
     /// The ring waits for requests.
@@ -45,12 +40,6 @@ pub(super) struct Block {
     waiting: Option<NewOp>,
     /// Results to commit.
     results: Vec<(Tag, i32)>,
-    inside: u32,
-    held: usize,
-    /// What the budget knows.
-    share: Share,
-    /// Entries on the ring.
-    flying: u32,
     /// Nothing is carried out any more.
     closing: bool,
     /// Whether a refusal by the driver was logged.
@@ -66,17 +55,12 @@ impl Block {
         unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) };
         Self {
             name: export.name.clone(),
-            volume: export.id as usize,
             facts: Facts { bytes, read_only, rotational },
             channel,
             started: false,
             ready: VecDeque::new(),
             waiting: None,
             results: Vec::new(),
-            inside: 0,
-            held: 0,
-            share: Share::default(),
-            flying: 0,
             closing: false,
             told: false,
         }
@@ -88,38 +72,32 @@ impl Block {
             Ok(command) if !self.closing => command,
             Ok(_) => return self.result(tag, -libc::EIO),
             Err(error) => {
-                cx.engine.refused(self.volume);
+                cx.port.count_refused(cx.client);
                 return self.result(tag, -error);
             }
         };
         let bytes = command.carries() as usize;
-        if self.held > 0 && self.held + bytes > HELD_MAX {
-            return Progress::OwnLimit;
-        }
-        let volume = Some(self.volume);
-        if bytes > 0 && !cx.has_memory(volume, &mut self.share, self.held, bytes) {
-            return Progress::NoRoom;
+        match cx.room(u32::MAX, 0, bytes) {
+            Progress::Done => {}
+            stalled => return stalled,
         }
         let Command { operation, hints, offset, length } = command;
         let mut data = Data::None;
         if operation == Operation::Write {
-            let mut buffer = cx.engine.ops().pool.take(bytes);
+            let mut buffer = cx.port.buffers().take(bytes);
             let taken = self.channel.take(tag, &mut buffer, bytes);
             cx.quantum.spend(bytes);
             data = Data::Owned(buffer);
             if taken.is_err() {
-                cx.engine.ops().release(data);
+                cx.port.buffers().release(data);
                 return self.result(tag, -libc::EIO);
             }
         }
-        let (owner, cookie, volume) = (cx.key as u64, u64::from(tag.0), self.volume);
-        self.inside += 1;
-        self.held += bytes;
-        let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
-        self.submit(new, cx)
+        let request = cx.request(u64::from(tag.0), operation);
+        self.submit(NewOp { hints, offset, length, data, ..request }, cx)
     }
     fn submit(&mut self, new: NewOp, cx: &mut ReactorContext<'_>) -> Progress {
-        self.waiting = cx.engine.submit(cx.now, new).err();
+        self.waiting = cx.submit(new).err();
         if self.waiting.is_none() { Progress::Done } else { Progress::NoRoom }
     }
     fn result(&mut self, tag: Tag, result: i32) -> Progress {
@@ -138,13 +116,9 @@ impl Block {
 }
 
 impl Endpoint for Block {
-    fn on_ring(&mut self, _: u8, event: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
-        let Target::Endpoint { part, .. } = event.target else {
-            unreachable!("an entry of an endpoint")
-        };
-        self.flying -= 1;
+    fn on_ring(&mut self, event: RingEvent, _: &mut ReactorContext<'_>) -> io::Result<()> {
         match event.result {
-            0 => self.ready.push_back(Tag(part)),
+            0 => self.ready.push_back(Tag(event.part)),
             // The device is stopped.
             error if error == -libc::ENODEV || error == -libc::ECANCELED => {}
             error => {
@@ -180,13 +154,8 @@ impl Endpoint for Block {
         }
         Progress::Done
     }
-    fn deliver(&mut self, op: Op, ops: &mut Ops) {
+    fn deliver(&mut self, op: Op, buffers: &mut Pool) {
         let tag = Tag(op.cookie as u16);
-        self.inside -= 1;
-        let carries = matches!(op.operation, Operation::Read | Operation::Write);
-        if carries {
-            self.held -= op.length as usize;
-        }
         let result = match (op.status, op.operation) {
             (0, Operation::Read) => self.give(tag, &op),
             (0, Operation::Write) => op.length as i32,
@@ -194,11 +163,10 @@ impl Endpoint for Block {
             (status, _) => -status,
         };
         self.results.push((tag, result));
-        ops.release(op.data);
+        buffers.release(op.data);
     }
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         for (tag, result) in self.results.drain(..) {
-            self.flying += 1;
             cx.push_part(self.channel.commit(tag, result), TAGS, tag.0)?;
         }
         Ok(false)
@@ -206,19 +174,17 @@ impl Endpoint for Block {
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         if !std::mem::replace(&mut self.started, true) {
             for tag in self.channel.tags() {
-                self.flying += 1;
                 cx.push_part(self.channel.fetch(tag), TAGS, tag.0)?;
             }
         }
-        cx.charge(Some(self.volume), &mut self.share, self.held);
-        let idle = self.inside == 0 && self.ready.is_empty() && self.results.is_empty();
-        Ok(if self.flying == 0 && idle { Life::Over } else { Life::On })
+        let waits = self.waiting.is_some() || !self.ready.is_empty() || !self.results.is_empty();
+        Ok(if cx.client.is_idle() && !waits { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;
     }
-    fn volume(&self) -> Option<usize> {
-        Some(self.volume)
+    fn holds(&self) -> usize {
+        self.waiting.as_ref().map_or(0, NewOp::payload)
     }
     fn resized(&mut self, size: u64) {
         self.facts.bytes = size;

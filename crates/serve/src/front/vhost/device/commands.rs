@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use super::super::refusals::Refusal;
 use super::{Device, Queue, ReactorContext, call};
-use crate::engine::cancel::Cancel;
 use crate::front::vhost::command::{Command, Envelope, Reply};
 use crate::front::vhost::config::{Facts, feature};
 use crate::front::vhost::inflight::{InFlight, Region};
 use crate::front::vhost::ring::{Ring, Setup};
+use crate::port::Cancel;
+use crate::reactor::refusals::Refusal;
 
 impl Device {
     /// Carries a command out, at once or as soon as it may be.
@@ -20,7 +20,7 @@ impl Device {
         envelope: Envelope,
         cx: &mut ReactorContext<'_>,
     ) -> io::Result<()> {
-        if Self::is_free(&self.queues, self.inside, &envelope) {
+        if Self::is_free(&self.queues, cx.client.in_flight, &envelope) {
             return self.carry_out(envelope, cx);
         }
         if matches!(envelope.command, Command::Gone) {
@@ -31,13 +31,13 @@ impl Device {
         Ok(())
     }
     /// Whether this command may be executed now.
-    pub(super) fn is_free(queues: &[Queue], inside: u32, envelope: &Envelope) -> bool {
+    pub(super) fn is_free(queues: &[Queue], in_flight: u32, envelope: &Envelope) -> bool {
         match needs(&envelope.command) {
             Needs::Nothing => true,
             Needs::EmptyQueue(index) => {
                 queues[index].ring.as_ref().is_none_or(|ring| ring.inside() == 0)
             }
-            Needs::EmptyDevice => inside == 0,
+            Needs::EmptyDevice => in_flight == 0,
         }
     }
     pub(super) fn carry_out(
@@ -101,15 +101,14 @@ impl Device {
     }
 
     fn hello(&mut self, client: UnixStream, cx: &mut ReactorContext<'_>) -> Reply {
-        let found = cx.exports.find(&self.name);
+        let found = cx.port.exports.find(&self.name);
         let Some(export) = found.filter(|_| !self.closing) else {
             return Reply::Refused("there is no such volume any more".into());
         };
         self.facts = Facts { bytes: export.size, read_only: export.read_only };
-        let id = export.id;
-        self.volume = Some(id as usize);
+        let volume = export.id as usize;
         self.client = Some(client);
-        cx.attach(id);
+        cx.port.attach(cx.client, volume);
         Reply::Done
     }
     /// How to call the driver about a queue from now on.
@@ -165,9 +164,7 @@ impl Device {
         (self.features, self.kicked, self.completed, self.broken) = (0, 0, 0, 0);
         (self.client, self.lost) = (None, false);
         self.mute.forget();
-        if let Some(volume) = self.volume.take() {
-            cx.detach(volume as u32);
-        }
+        cx.port.detach(cx.client);
     }
 }
 

@@ -7,9 +7,9 @@ use std::os::fd::RawFd;
 use io_uring::{opcode, types};
 
 use crate::front::tls::{Channel, RECORD_MAX};
+use crate::request::buffer::Pool;
 use crate::request::data::Data;
 use crate::request::entry::Entry;
-use crate::request::op::Ops;
 
 /// Ciphertext that is made ahead of the socket.
 const SEALED_MAX: usize = 256 << 10;
@@ -165,21 +165,21 @@ impl Outbox {
         &mut self,
         socket: RawFd,
         mut channel: Option<&mut Channel>,
-        ops: &mut Ops,
+        buffers: &mut Pool,
     ) -> io::Result<Sent> {
         assert!(!self.is_flying(), "two sends on one socket");
         self.sent = 0;
         loop {
             match &mut channel {
                 None => std::mem::swap(&mut self.filling, &mut self.flying),
-                Some(channel) => self.seal(channel, ops).map_err(io::Error::other)?,
+                Some(channel) => self.seal(channel, buffers).map_err(io::Error::other)?,
             }
             self.load();
             if !self.is_flying() {
-                self.clear_flying(ops);
+                self.clear_flying(buffers);
                 return Ok(Sent::All);
             }
-            if self.go_on(socket, ops)? == Sent::Blocked {
+            if self.go_on(socket, buffers)? == Sent::Blocked {
                 return Ok(Sent::Blocked);
             }
             if self.is_empty() {
@@ -207,7 +207,7 @@ impl Outbox {
         }
     }
     /// Encrypts what was written into what is to fly, up to a bound. What is encrypted is let go.
-    fn seal(&mut self, channel: &mut Channel, ops: &mut Ops) -> Result<(), rustls::Error> {
+    fn seal(&mut self, channel: &mut Channel, buffers: &mut Pool) -> Result<(), rustls::Error> {
         self.flying.heads.append(&mut self.sealed);
         // Before the handshake is over there is nothing to say but what TLS says itself.
         if !channel.is_established() {
@@ -236,7 +236,7 @@ impl Outbox {
             if let Segment::Data(data, _) = &mut segments[index] {
                 self.unsent -= step;
                 if step == rest {
-                    ops.release(std::mem::take(data));
+                    buffers.release(std::mem::take(data));
                 }
             }
             if step == rest {
@@ -249,11 +249,11 @@ impl Outbox {
         }
         if self.sealed_to.0 == self.sealing.segments.len() {
             self.sealed_to = (0, 0);
-            release(&mut self.sealing, ops);
+            release(&mut self.sealing, buffers);
         }
         Ok(())
     }
-    fn go_on(&mut self, socket: RawFd, ops: &mut Ops) -> io::Result<Sent> {
+    fn go_on(&mut self, socket: RawFd, buffers: &mut Pool) -> io::Result<Sent> {
         while self.is_flying() {
             if self.sent >= SEND_MAX {
                 return Ok(Sent::Blocked);
@@ -270,7 +270,7 @@ impl Outbox {
                     _ => return Err(error),
                 }
             }
-            self.advance(sent as usize, ops);
+            self.advance(sent as usize, buffers);
         }
         Ok(Sent::All)
     }
@@ -288,7 +288,7 @@ impl Outbox {
         unsafe { Entry::new(send.flags(libc::MSG_NOSIGNAL as u32).build()) }
     }
     /// This many bytes went out.
-    fn advance(&mut self, mut sent: usize, ops: &mut Ops) {
+    fn advance(&mut self, mut sent: usize, buffers: &mut Pool) {
         self.sent += sent;
         self.unsent -= sent;
         while sent > 0 {
@@ -302,7 +302,7 @@ impl Outbox {
             }
         }
         if !self.is_flying() {
-            self.clear_flying(ops);
+            self.clear_flying(buffers);
         }
     }
     /// The ring sent this many bytes; goes on with the rest of what flies.
@@ -310,32 +310,32 @@ impl Outbox {
         &mut self,
         sent: usize,
         socket: RawFd,
-        ops: &mut Ops,
+        buffers: &mut Pool,
     ) -> io::Result<Sent> {
         self.sent = 0;
-        self.advance(sent, ops);
-        self.go_on(socket, ops)
+        self.advance(sent, buffers);
+        self.go_on(socket, buffers)
     }
-    fn clear_flying(&mut self, ops: &mut Ops) {
+    fn clear_flying(&mut self, buffers: &mut Pool) {
         self.iovecs.clear();
         self.next = 0;
-        release(&mut self.flying, ops);
+        release(&mut self.flying, buffers);
     }
     /// The connection is gone: nothing of this will be sent.
-    pub(super) fn discard(&mut self, ops: &mut Ops) {
-        self.clear_flying(ops);
-        release(&mut self.filling, ops);
-        release(&mut self.sealing, ops);
+    pub(super) fn discard(&mut self, buffers: &mut Pool) {
+        self.clear_flying(buffers);
+        release(&mut self.filling, buffers);
+        release(&mut self.sealing, buffers);
         self.sealed.clear();
         self.sealed_to = (0, 0);
         self.unsent = 0;
     }
 }
 
-fn release(batch: &mut Batch, ops: &mut Ops) {
+fn release(batch: &mut Batch, buffers: &mut Pool) {
     for segment in batch.segments.drain(..) {
         if let Segment::Data(data, _) = segment {
-            ops.release(data);
+            buffers.release(data);
         }
     }
     batch.heads.clear();

@@ -1,13 +1,13 @@
 //! One NBD connection: the bytes from its socket become requests of the engine, and finished requests become replies.
 //!
-//! Bounded: a connection has at most as many requests in flight as the contracts allow, and [`HELD_MAX`] bytes in
-//! flight or unsent (64 KiB before it has chosen a volume); `budget` limits what a whole group may hold. Beyond that,
+//! Bounded: a connection has at most as many requests in flight as the contracts allow, and 64 MiB in
+//! flight or unsent (64 KiB before it has chosen a volume); `port/budget.rs` limits what a whole group may hold. Beyond that,
 //! and when the engine has no room, the connection *stalls*: nothing more is received until a reply has been sent. A
 //! client that does not choose a volume in time is disconnected, and buffers that an idle client does not need are
 //! freed.
 //!
 //! Once the client has requested TLS, its bytes pass through a [`Channel`] in both directions. Another thread
-//! (`workers.rs`) does the handshake, which takes up to a millisecond.
+//! (`reactor/workers.rs`) does the handshake, which takes up to a millisecond.
 
 mod commands;
 mod handshake;
@@ -15,6 +15,7 @@ mod handshake;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 use io_uring::{opcode, types};
 use iofair_core::request::Operation;
@@ -22,33 +23,28 @@ use iofair_core::time::{Instant, Nanos};
 
 use rustls::server::ServerConfig;
 
-use super::budget::Share;
-use super::endpoint::{Endpoint, Life, Progress, ReactorContext};
 use super::input::Input;
 use super::outbox::{Outbox, Sent};
-use super::refusals::Refusal;
-use super::ring::Event;
-use super::workers::Handshake;
-use crate::engine::cancel::Cancel;
 use crate::front::nbd::session::{Command, CommandType, Session, Tls};
 use crate::front::nbd::wire::{self, errno};
 use crate::front::tls::{self, Channel, Stage};
-use crate::request::buffer::Buffer;
+use crate::port::Cancel;
+use crate::reactor::endpoint::{Endpoint, Life, Progress, ReactorContext, RingEvent};
+use crate::reactor::refusals::Refusal;
+use crate::request::buffer::{Buffer, Pool};
 use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
-use crate::request::op::{Hints, Op, Ops};
+use crate::request::op::Op;
 use crate::security::Security;
 use crate::socket;
 
-/// Bytes of payload that one connection may have in flight or unsent.
-const HELD_MAX: usize = 64 << 20;
 /// A client that holds much memory while others of its group wait for some is disconnected if it transferred nothing at
 /// this many consecutive checks (ten seconds).
 const STUCK_CHECKS: u32 = 10;
 
 /// Time by which an option of the handshake extends it, about a round trip of a slow network: a program that lists ten
-/// thousand volumes asks for each. Clients that take long give way to others ([`super::handshakes`]).
+/// thousand volumes asks for each. Clients that take long give way to others (`reactor/handshakes.rs`).
 const OPTION_TIME: Nanos = Nanos::from_millis(100);
 /// Options for each volume that extend it; programs send two or three.
 const OPTIONS_OF_ONE: u64 = 8;
@@ -59,9 +55,14 @@ const SEND: u8 = 1;
 const CANCEL: u8 = 2;
 const HANGUP: u8 = 3;
 
-/// Whether a request holds memory of its length.
-fn carries(operation: Operation, hints: Hints) -> bool {
-    matches!(operation, Operation::Read | Operation::Write) && hints.extents == 0
+/// A channel after one step of its handshake.
+struct Handshake {
+    channel: Box<Channel>,
+    stage: Result<Stage, rustls::Error>,
+    /// What the client said after it was over.
+    plain: Vec<u8>,
+    /// What TLS itself has to say.
+    sealed: Vec<u8>,
 }
 
 /// A long write whose payload has not been received completely.
@@ -72,29 +73,23 @@ struct Payload {
 }
 
 /// One connection.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     socket: OwnedFd,
     session: Session,
     /// TLS configuration, in case the client requests TLS.
     tls: Option<Arc<ServerConfig>>,
     channel: Option<Box<Channel>>,
-    /// The channel is with the thread that does its handshake.
-    is_shaking: bool,
+    /// While the channel is with the thread that does its handshake.
+    shaking: Option<Receiver<Handshake>>,
     /// Steps of that handshake, and whether one failed.
     tls_steps: u32,
     tls_failed: bool,
     input: Input,
     out: Outbox,
-    /// The volume that the client chose.
-    volume: Option<usize>,
     /// A command that waits for its payload or for room.
     waiting: Option<Command>,
     payload: Option<Payload>,
-    in_flight: u32,
     in_flight_max: u32,
-    held: usize,
-    /// Bytes held, as last reported to the budget.
-    share: Share,
     /// By when the client must choose a volume.
     deadline: Instant,
     /// Whether anything was received or sent since the last check, and the number of consecutive checks without that.
@@ -125,7 +120,11 @@ pub(super) struct Connection {
 unsafe impl Send for Connection {}
 
 impl Connection {
-    pub(super) fn new(now: Instant, socket: OwnedFd, security: &Security) -> Self {
+    /// The endpoint of a client that was accepted.
+    pub(crate) fn accept(now: Instant, socket: OwnedFd, security: &Security) -> Box<dyn Endpoint> {
+        Box::new(Self::new(now, socket, security))
+    }
+    fn new(now: Instant, socket: OwnedFd, security: &Security) -> Self {
         let mut out = Outbox::new();
         let peer = socket::peer(&socket);
         let session = Session::new(peer, security.offer(peer), out.text());
@@ -135,18 +134,14 @@ impl Connection {
             session,
             tls: security.config(),
             channel: None,
-            is_shaking: false,
+            shaking: None,
             tls_steps: 0,
             tls_failed: false,
             input: Input::new(),
             out,
-            volume: None,
             waiting: None,
             payload: None,
-            in_flight: 0,
             in_flight_max: security.limits.in_flight,
-            held: 0,
-            share: Share::default(),
             deadline: now + security.limits.handshake,
             moved: false,
             idle_checks: 0,
@@ -165,29 +160,19 @@ impl Connection {
         }
     }
     /// Whether the connection can be dropped.
-    fn is_over(&self) -> bool {
-        let is_ending = (self.closing || self.broken) && !self.is_shaking;
+    fn is_over(&self, in_flight: u32) -> bool {
+        let is_ending = (self.closing || self.broken) && self.shaking.is_none();
         let uses_socket = self.receiving || self.watching || self.out.is_flying();
-        is_ending && self.is_idle() && !uses_socket
+        is_ending && self.is_idle(in_flight) && !uses_socket
     }
     /// Whether it has nothing in flight and nothing unsent.
-    fn is_idle(&self) -> bool {
-        self.in_flight == 0 && (self.broken || self.out.is_empty())
-    }
-    /// Bytes of payload in flight, unsent or not received yet.
-    fn holds(&self) -> usize {
-        let coming = self.payload.as_ref().map_or(0, |payload| payload.buffer.capacity());
-        self.held + self.out.unsent() + coming
-    }
-    /// Reports the bytes held to the budget.
-    fn charge(&mut self, cx: &mut ReactorContext<'_>) {
-        let holds = self.holds();
-        cx.charge(self.volume, &mut self.share, holds);
+    fn is_idle(&self, in_flight: u32) -> bool {
+        in_flight == 0 && (self.broken || self.out.is_empty())
     }
     /// Whether to start a receive.
     fn wants_input(&self) -> bool {
         let is_parsed = self.progress == Progress::Done && !self.unseen;
-        !self.receiving && is_parsed && !self.is_shaking && !self.closing && !self.broken
+        !self.receiving && is_parsed && self.shaking.is_none() && !self.closing && !self.broken
     }
 
     /// An io_uring entry that receives the next data.
@@ -285,7 +270,7 @@ impl Connection {
     fn give_up(&mut self, cx: &mut ReactorContext<'_>) {
         self.broken = true;
         if !self.out.is_flying() {
-            self.out.discard(cx.engine.ops());
+            self.out.discard(cx.port.buffers());
         }
         cx.cancel_requests(Cancel::Reads);
         // This ends ring entries for the socket, which may be closed only after that.
@@ -305,7 +290,7 @@ impl Connection {
                 cx.push(entry, SEND)
             }
             Err(_) => {
-                self.out.discard(cx.engine.ops());
+                self.out.discard(cx.port.buffers());
                 self.give_up(cx);
                 Ok(())
             }
@@ -313,11 +298,11 @@ impl Connection {
     }
     /// Sends pending data, unless a send is in flight.
     fn send(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<()> {
-        if self.broken || self.is_shaking || self.out.is_flying() || self.out.is_empty() {
+        if self.broken || self.shaking.is_some() || self.out.is_flying() || self.out.is_empty() {
             return Ok(());
         }
         let channel = self.channel.as_deref_mut();
-        let sent = self.out.send(self.socket.as_raw_fd(), channel, cx.engine.ops());
+        let sent = self.out.send(self.socket.as_raw_fd(), channel, cx.port.buffers());
         self.after_send(sent, cx)
     }
     /// Whether a client that sends no more has disconnected as the protocols have it, and gets its replies. Over TLS it says so
@@ -352,7 +337,7 @@ impl Connection {
         self.moved |= result > 0;
         let sent = match result {
             result if result >= 0 && !self.broken => {
-                let sent = self.out.on_sent(result as usize, socket, cx.engine.ops());
+                let sent = self.out.on_sent(result as usize, socket, cx.port.buffers());
                 // Data that TLS has not encrypted yet is sent at the end of the turn.
                 sent
             }
@@ -366,8 +351,8 @@ impl Connection {
 }
 
 impl Endpoint for Connection {
-    fn on_ring(&mut self, slot: u8, event: Event, cx: &mut ReactorContext<'_>) -> io::Result<()> {
-        match slot {
+    fn on_ring(&mut self, event: RingEvent, cx: &mut ReactorContext<'_>) -> io::Result<()> {
+        match event.slot {
             SEND => return self.on_sent(event.result, cx),
             // The cancelled entry has its own completion, which says how it ended.
             CANCEL => return Ok(()),
@@ -395,20 +380,18 @@ impl Endpoint for Connection {
         if std::mem::take(&mut self.unseen) {
             self.decrypt(cx);
         }
-        self.progress = if self.is_shaking { Progress::Done } else { self.parse(cx) };
+        self.progress = if self.shaking.is_some() { Progress::Done } else { self.parse(cx) };
         self.closing |= self.ended && self.progress == Progress::Done;
         if std::mem::take(&mut self.tls_failed) {
             cx.refusals.count(Refusal::Tls);
         }
         self.progress
     }
-    fn deliver(&mut self, mut op: Op, ops: &mut Ops) {
-        self.in_flight -= 1;
+    fn deliver(&mut self, mut op: Op, buffers: &mut Pool) {
         let length = op.length as usize;
-        self.held -= if carries(op.operation, op.hints) { length } else { 0 };
         let data = std::mem::take(&mut op.data);
         if self.broken {
-            return ops.release(data);
+            return buffers.release(data);
         }
         let reads = op.operation == Operation::Read && !op.hints.prefetch;
         if op.status != 0 {
@@ -425,17 +408,21 @@ impl Endpoint for Connection {
         } else {
             wire::simple_reply(self.out.text(), op.cookie, 0);
         }
-        ops.release(data);
+        buffers.release(data);
     }
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
         // Received data must be decrypted first, in the next visit, before anything can be encrypted.
-        if self.is_shaking || (self.unseen && self.channel.is_some()) {
+        if self.shaking.is_some() || (self.unseen && self.channel.is_some()) {
             return Ok(false);
         }
         let before = self.holds();
         self.send(cx)?;
         let moved = self.holds() < before;
-        if self.broken || !self.closing || !self.is_idle() || self.close_notify_sent {
+        if self.broken
+            || !self.closing
+            || !self.is_idle(cx.client.in_flight)
+            || self.close_notify_sent
+        {
             return Ok(moved);
         }
         let Some(channel) = self.channel.as_mut().filter(|c| c.is_established()) else {
@@ -449,19 +436,18 @@ impl Endpoint for Connection {
         Ok(moved)
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
-        if self.is_over() {
-            self.out.discard(cx.engine.ops());
+        let in_flight = cx.client.in_flight;
+        if self.is_over(in_flight) {
+            self.out.discard(cx.port.buffers());
             self.payload = None;
-            self.charge(cx);
-            return Ok(Life::Over);
+            return Ok(Life::Closed);
         }
-        self.charge(cx);
         if self.wants_input() {
             let entry = self.receive_entry();
             cx.push(entry, RECEIVE)?;
-        } else if self.closing && self.is_idle() && (self.receiving || self.watching) {
+        } else if self.closing && self.is_idle(in_flight) && (self.receiving || self.watching) {
             self.give_up(cx);
-        } else if self.in_flight > 0
+        } else if in_flight > 0
             && !self.receiving
             && !self.watching
             && !self.broken
@@ -471,19 +457,19 @@ impl Endpoint for Connection {
             self.watching = true;
             cx.push(Entry::hangup(self.socket.as_raw_fd()), HANGUP)?;
         }
-        Ok(Life::On)
+        Ok(Life::Open)
     }
     fn close(&mut self) {
         self.closing = true;
     }
-    fn on_handshake(&mut self, handshake: Handshake) {
-        self.shaken(handshake);
+    fn on_work_done(&mut self) {
+        self.shaken();
     }
     fn handshake_steps(&self) -> u32 {
         self.session.options().saturating_add(self.tls_steps)
     }
     fn is_shaking(&self) -> bool {
-        self.is_shaking
+        self.shaking.is_some()
     }
     fn cut(&mut self, cx: &mut ReactorContext<'_>) {
         self.give_up(cx);
@@ -494,20 +480,22 @@ impl Endpoint for Connection {
         }
         self.idle_checks =
             if std::mem::take(&mut self.moved) { 0 } else { self.idle_checks.saturating_add(1) };
-        let useful = OPTIONS_OF_ONE * cx.exports.starting_at(0).len() as u64;
+        let useful = OPTIONS_OF_ONE * cx.port.exports.starting_at(0).len() as u64;
         let asked = Nanos(OPTION_TIME.0 * useful.min(self.session.options().into()));
         let late = !self.session.is_attached() && cx.now >= self.deadline + asked;
         // A client that waits for the drive is not at fault.
         let waits_for_client = self.payload.is_some() || self.out.is_flying();
-        let stuck =
-            short && waits_for_client && self.idle_checks >= STUCK_CHECKS && self.share.bytes() > 0;
+        let stuck = short
+            && waits_for_client
+            && self.idle_checks >= STUCK_CHECKS
+            && cx.client.share.bytes() > 0;
         if late || stuck {
             cx.refusals.count(if late { Refusal::Timeout } else { Refusal::Memory });
             self.give_up(cx);
             return Ok(false);
         }
         // The ring reports once that the client sends no more, and does not report a close after that.
-        let leaves = self.sends_no_more && self.in_flight > 0;
+        let leaves = self.sends_no_more && cx.client.in_flight > 0;
         if leaves && socket::is_dead(self.socket.as_raw_fd()) {
             self.give_up(cx);
             return Ok(false);
@@ -525,8 +513,9 @@ impl Endpoint for Connection {
         let plain = !matches!(self.session.tls(), Tls::Required | Tls::Running);
         export.is_none_or(|export| self.session.may_use(export)) && !(needs_tls && plain)
     }
-    fn volume(&self) -> Option<usize> {
-        self.volume
+    fn holds(&self) -> usize {
+        let coming = self.payload.as_ref().map_or(0, |payload| payload.buffer.capacity());
+        self.out.unsent() + coming
     }
     fn resized(&mut self, size: u64) {
         self.session.resized(size);

@@ -2,11 +2,11 @@
 
 use iofair_core::request::Operation;
 
-use super::super::endpoint::{Progress, ReactorContext};
 use super::super::input::INLINE_MAX;
-use super::super::refusals::Refusal;
-use super::{Connection, HELD_MAX, Payload, carries};
+use super::{Connection, Payload};
 use crate::front::nbd::session::{self, Action, Command, CommandType};
+use crate::reactor::endpoint::{Endpoint, HELD_MAX, Progress, ReactorContext};
+use crate::reactor::refusals::Refusal;
 use crate::request::data::Data;
 use crate::request::op::{Hints, NewOp};
 
@@ -54,7 +54,7 @@ impl Connection {
                 true => (HELD_MAX, 0),
                 false => (HANDSHAKE_UNSENT_MAX, HANDSHAKE_COST),
             };
-            if self.holds() > most {
+            if cx.client.held + self.holds() > most {
                 return Progress::OwnLimit;
             }
             if self.input.unread().is_empty() && !self.session.is_listing() {
@@ -63,7 +63,7 @@ impl Connection {
             if !cx.quantum.spend(cost) {
                 return Progress::More;
             }
-            let step = self.session.step(self.input.unread(), cx.offer(), self.out.text());
+            let step = self.session.step(self.input.unread(), cx.port.offer(), self.out.text());
             self.input.consume(step.consumed);
             if let Some(refusal) = self.session.take_refusal() {
                 cx.refusals.count(match refusal {
@@ -75,12 +75,13 @@ impl Connection {
             }
             match step.action {
                 Action::Continue => {}
-                Action::Refused => self.volume.into_iter().for_each(|id| cx.engine.refused(id)),
+                Action::Refused => cx.port.count_refused(cx.client),
                 Action::More(_) => return Progress::Done,
                 Action::StartTls => self.start_tls(),
                 Action::Attach(id) => {
-                    cx.enter(id);
-                    self.volume = Some(id as usize);
+                    let volume = id as usize;
+                    cx.port.attach(cx.client, volume);
+                    cx.port.enter(volume);
                 }
                 Action::Command(command) => self.waiting = Some(command),
                 Action::Close => self.closing = true,
@@ -102,13 +103,10 @@ impl Connection {
             command.command_type,
             CommandType::Read | CommandType::Write | CommandType::Cache
         );
-        let used = self.holds();
-        let full = carries && used > 0 && used + length > HELD_MAX;
-        if full || self.in_flight >= self.in_flight_max {
-            return Begun::Stalled(Progress::OwnLimit);
-        }
-        if carries && !cx.has_memory(self.volume, &mut self.share, used, length) {
-            return Begun::Stalled(Progress::NoRoom);
+        let payload = if carries { length } else { 0 };
+        match cx.room(self.in_flight_max, self.holds(), payload) {
+            Progress::Done => {}
+            stalled => return Begun::Stalled(stalled),
         }
         let mut data = Data::None;
         if command.command_type == CommandType::Write {
@@ -118,7 +116,7 @@ impl Connection {
                 None if length <= INLINE_MAX => return Begun::NeedsBytes,
                 None => {
                     let got = unread.len();
-                    let mut buffer = cx.engine.ops().pool.take(length);
+                    let mut buffer = cx.port.buffers().take(length);
                     buffer.fill(0, unread);
                     self.input.consume(got);
                     self.payload = Some(Payload { command, buffer, got });
@@ -166,16 +164,8 @@ impl Connection {
                 Operation::WriteZeroes
             }
         };
-        let volume = self.volume.expect("commands come after the export was chosen");
         let (offset, length) =
             if command_type == CommandType::Flush { (0, 0) } else { (offset, length) };
-        let owner = cx.key as u64;
-        cx.engine.submit(
-            cx.now,
-            NewOp { owner, cookie, volume, operation, hints, offset, length, data },
-        )?;
-        self.in_flight += 1;
-        self.held += if carries(operation, hints) { length as usize } else { 0 };
-        Ok(())
+        cx.submit(NewOp { hints, offset, length, data, ..cx.request(cookie, operation) })
     }
 }

@@ -12,16 +12,13 @@ use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 use slab::Slab;
 
-use super::budget::Share;
-use super::endpoint::{Endpoint, Life, Progress, Quantum, ReactorContext};
-use super::ring::Event;
-use crate::engine::Engine;
-use crate::engine::cancel::Cancel;
-use crate::front::fuse::{Call, Sent, is_killed};
+use crate::port::Cancel;
+use crate::reactor::endpoint::{Endpoint, Life, Progress, Quantum, ReactorContext, RingEvent};
+use crate::request::buffer::{Buffer, Pool};
 use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::export::Export;
-use crate::request::op::{Hints, NewOp, Op, Ops};
+use crate::request::op::{Hints, NewOp, Op};
 use crate::wake;
 
 /// Longest piece of a range of zeroes: a request counts its bytes in 32 bits.
@@ -29,6 +26,35 @@ const ZEROES_MAX: u64 = 1 << 30;
 
 /// The slot of the entry that watches for calls.
 const CALLS: u8 = 0;
+
+/// What an open file is asked.
+#[derive(Debug)]
+pub(super) enum Call {
+    /// Bytes, for a process.
+    Read { offset: u64, length: u32, process: u32, reply: ReplyData },
+    /// To keep bytes, durably if so asked.
+    Write { offset: u64, buffer: Buffer, length: u32, durable: bool, reply: ReplyWrite },
+    /// To make what was written durable.
+    Sync { reply: ReplyEmpty },
+    /// To make a range zero; with a hole if it may be one.
+    Zero { offset: u64, length: u64, hole: bool, reply: ReplyEmpty },
+    /// Nothing any more.
+    Close,
+}
+
+/// Whether a process was killed and waits for its calls: the kernel lets it end only then. (The session's library answers no
+/// `FUSE_INTERRUPT`, which would tell.) One that is not there may be a thread of the kernel.
+fn is_killed(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let pending = |line: &str| {
+        let signals = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(signals.trim(), 16).ok()
+    };
+    status.lines().filter_map(pending).any(|signals| signals & 1 << (libc::SIGKILL - 1) != 0)
+}
+
+/// A call, and the processor time that the thread which read it has spent on it.
+pub(super) type Sent = (Call, Nanos);
 
 /// How replies reach the kernel; of reads, for which process.
 #[derive(Debug)]
@@ -62,7 +88,6 @@ struct Inside {
 
 /// One open file.
 pub(super) struct File {
-    volume: usize,
     size: u64,
     calls: Receiver<Sent>,
     wake: OwnedFd,
@@ -72,9 +97,8 @@ pub(super) struct File {
     waiting: VecDeque<NewOp>,
     /// Completed requests whose replies the kernel has not got yet.
     finished: VecDeque<(Reply, i32, Data, usize)>,
-    /// Bytes of requests that are inside, and what the budget knows of them.
-    held: usize,
-    share: Share,
+    /// Their bytes.
+    unsent: usize,
     closing: bool,
 }
 
@@ -82,7 +106,6 @@ impl File {
     /// A file on this volume.
     pub(super) fn new(export: &Export, calls: Receiver<Sent>, wake: OwnedFd) -> Self {
         Self {
-            volume: export.id as usize,
             size: export.size,
             calls,
             wake,
@@ -90,13 +113,12 @@ impl File {
             inside: Slab::new(),
             waiting: VecDeque::new(),
             finished: VecDeque::new(),
-            held: 0,
-            share: Share::default(),
+            unsent: 0,
             closing: false,
         }
     }
     /// One of the requests of a call has ended. `bytes`: what it holds.
-    fn end(&mut self, cookie: u64, status: i32, (data, bytes): (Data, usize), ops: &mut Ops) {
+    fn end(&mut self, cookie: u64, status: i32, (data, bytes): (Data, usize), buffers: &mut Pool) {
         let inside = &mut self.inside[cookie as usize];
         inside.left -= 1;
         if inside.status == 0 {
@@ -104,9 +126,10 @@ impl File {
         }
         if inside.left == 0 {
             let Inside { reply, status, .. } = self.inside.remove(cookie as usize);
+            self.unsent += bytes;
             self.finished.push_back((reply, status, data, bytes));
         } else {
-            ops.release(data);
+            buffers.release(data);
         }
     }
     /// Processes that wait for reads, and whether they did at the last check.
@@ -120,66 +143,57 @@ impl File {
         readers
     }
     /// Ends requests that there was no room for: the volume is removed.
-    fn refuse_waiting(&mut self, ops: &mut Ops) {
+    fn refuse_waiting(&mut self, buffers: &mut Pool) {
         while let Some(new) = self.waiting.pop_front() {
-            self.end(new.cookie, libc::ESHUTDOWN, (new.data, 0), ops);
+            self.end(new.cookie, libc::ESHUTDOWN, (new.data, 0), buffers);
         }
     }
-    fn begin(&mut self, call: Call, engine: &mut Engine) {
+    fn begin(&mut self, call: Call, cx: &mut ReactorContext<'_>) {
         match call {
             Call::Read { offset, length, process, reply } => {
                 let length = u64::from(length).min(self.size.saturating_sub(offset)) as u32;
                 if length == 0 {
                     return reply.data(&[]);
                 }
-                let ask = (Operation::Read, Hints::default());
-                let reply = Reply::Read(reply, process);
-                self.ask(ask, offset..offset + u64::from(length), Data::None, reply);
+                let request = NewOp { offset, ..cx.request(0, Operation::Read) };
+                self.ask(request, u64::from(length), Reply::Read(reply, process));
             }
             Call::Write { offset, buffer, length, durable, reply } => {
                 let length = u64::from(length).min(self.size.saturating_sub(offset));
                 if length == 0 {
-                    engine.refused(self.volume);
+                    cx.port.count_refused(cx.client);
                     return reply.error(Errno::ENOSPC);
                 }
-                let ask = (Operation::Write, Hints { fua: durable, ..Hints::default() });
-                let reply = Reply::Write(reply, length as u32);
-                self.ask(ask, offset..offset + length, Data::Owned(buffer), reply);
+                let hints = Hints { fua: durable, ..Hints::default() };
+                let data = Data::Owned(buffer);
+                let request = NewOp { hints, offset, data, ..cx.request(0, Operation::Write) };
+                self.ask(request, length, Reply::Write(reply, length as u32));
             }
             Call::Sync { reply } => {
-                let ask = (Operation::Flush, Hints::default());
-                self.ask(ask, 0..0, Data::None, Reply::Empty(reply));
+                self.ask(cx.request(0, Operation::Flush), 0, Reply::Empty(reply));
             }
             Call::Zero { offset, length, hole, reply } => {
                 let end = offset.saturating_add(length).min(self.size);
                 if offset >= end {
                     return reply.ok();
                 }
-                let ask = (Operation::WriteZeroes, Hints { hole, ..Hints::default() });
-                self.ask(ask, offset..end, Data::None, Reply::Empty(reply));
+                let hints = Hints { hole, ..Hints::default() };
+                let request = NewOp { hints, offset, ..cx.request(0, Operation::WriteZeroes) };
+                self.ask(request, end - offset, Reply::Empty(reply));
             }
             Call::Close => self.closing = true,
         }
     }
-    /// Cuts a call into requests; only zeroes are so long that there are several.
-    fn ask(
-        &mut self,
-        (operation, mut hints): (Operation, Hints),
-        range: std::ops::Range<u64>,
-        mut data: Data,
-        reply: Reply,
-    ) {
-        let pieces = (range.end - range.start).div_ceil(ZEROES_MAX).max(1) as u32;
-        let cookie =
-            self.inside.insert(Inside { reply, left: pieces, status: 0, is_old: false }) as u64;
-        let volume = self.volume;
-        for piece in 0..u64::from(pieces) {
-            hints.continues = piece > 0;
-            let offset = range.start + piece * ZEROES_MAX;
-            let length = (range.end - offset).min(ZEROES_MAX) as u32;
+    /// Cuts a request of this length into pieces; only zeroes are so long that there are several.
+    fn ask(&mut self, request: NewOp, length: u64, reply: Reply) {
+        let left = length.div_ceil(ZEROES_MAX).max(1) as u32;
+        let inside = Inside { reply, left, status: 0, is_old: false };
+        let cookie = self.inside.insert(inside) as u64;
+        let NewOp { owner, volume, operation, mut hints, offset: first, mut data, .. } = request;
+        for before in (0..u64::from(left)).map(|piece| piece * ZEROES_MAX) {
+            hints.continues = before > 0;
+            let (offset, length) = (first + before, (length - before).min(ZEROES_MAX) as u32);
             let data = std::mem::take(&mut data);
-            // Whose it is is known when it is submitted.
-            let owner = 0;
             let new = NewOp { owner, cookie, volume, operation, hints, offset, length, data };
             self.waiting.push_back(new);
         }
@@ -187,26 +201,24 @@ impl File {
 }
 
 impl Endpoint for File {
-    fn on_ring(&mut self, _: u8, _: Event, _: &mut ReactorContext<'_>) -> io::Result<()> {
+    fn on_ring(&mut self, _: RingEvent, _: &mut ReactorContext<'_>) -> io::Result<()> {
         self.watching = false;
         wake::take(&self.wake);
         Ok(())
     }
     fn take_in(&mut self, cx: &mut ReactorContext<'_>) -> Progress {
         if self.closing {
-            self.refuse_waiting(cx.engine.ops());
+            self.refuse_waiting(cx.port.buffers());
         }
         loop {
-            while let Some(mut new) = self.waiting.pop_front() {
-                new.owner = cx.key as u64;
-                let (volume, bytes) = (Some(self.volume), held(new.operation, new.length));
-                let room = bytes == 0 || cx.has_memory(volume, &mut self.share, self.held, bytes);
-                let refused = if room { cx.engine.submit(cx.now, new).err() } else { Some(new) };
+            while let Some(new) = self.waiting.pop_front() {
+                let bytes = new.payload();
+                let room = bytes == 0 || cx.port.has_memory(cx.client, self.unsent, bytes);
+                let refused = if room { cx.submit(new).err() } else { Some(new) };
                 if let Some(new) = refused {
                     self.waiting.push_front(new);
                     return Progress::NoRoom;
                 }
-                self.held += bytes;
             }
             if self.closing {
                 return Progress::Done;
@@ -224,12 +236,12 @@ impl Endpoint for File {
                 }
             };
             cx.spent += spent;
-            self.begin(call, cx.engine);
+            self.begin(call, cx);
         }
     }
-    fn deliver(&mut self, op: Op, ops: &mut Ops) {
-        let bytes = held(op.operation, op.length);
-        self.end(op.cookie, op.status, (op.data, bytes), ops);
+    fn deliver(&mut self, op: Op, buffers: &mut Pool) {
+        let bytes = op.payload();
+        self.end(op.cookie, op.status, (op.data, bytes), buffers);
     }
     /// Tells the kernel of one request: it copies what was read.
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {
@@ -239,27 +251,26 @@ impl Endpoint for File {
         match reply {
             reply if status != 0 => reply.error(status),
             Reply::Read(reply, _) => {
-                data = cx.engine.ops().own(data, bytes);
+                data = cx.port.buffers().own(data, bytes);
                 reply.data(data.bytes(bytes).unwrap_or_default());
             }
             Reply::Write(reply, length) => reply.written(length),
             Reply::Empty(reply) => reply.ok(),
         }
-        self.held -= bytes;
-        cx.engine.ops().release(data);
+        self.unsent -= bytes;
+        cx.port.buffers().release(data);
         Ok(true)
     }
     fn has_replies(&self) -> bool {
         !self.finished.is_empty()
     }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
-        cx.charge(Some(self.volume), &mut self.share, self.held);
         if !self.closing && !self.watching {
             self.watching = true;
-            return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::On);
+            return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::Open);
         }
-        let idle = self.inside.is_empty() && self.finished.is_empty() && !self.watching;
-        Ok(if self.closing && idle { Life::Over } else { Life::On })
+        let idle = self.inside.is_empty() && self.finished.is_empty();
+        Ok(if self.closing && idle { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;
@@ -278,15 +289,10 @@ impl Endpoint for File {
         }
         Ok(!readers.is_empty())
     }
-    fn volume(&self) -> Option<usize> {
-        Some(self.volume)
+    fn holds(&self) -> usize {
+        self.unsent
     }
     fn resized(&mut self, size: u64) {
         self.size = size;
     }
-}
-
-/// Bytes of memory that a request holds.
-fn held(operation: Operation, length: u32) -> usize {
-    if matches!(operation, Operation::Read | Operation::Write) { length as usize } else { 0 }
 }
