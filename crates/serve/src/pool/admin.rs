@@ -16,7 +16,7 @@ use super::medium::{FileMedium, Medium};
 use super::table::{Free, total};
 use super::{Pool, PoolError, Survey};
 use crate::back::uring::Storage;
-use crate::back::uring::claim::{is_below_dev, lock_around};
+use crate::back::uring::claim::{identity_of, is_below_dev, lock_around};
 use crate::error::ServeError;
 use crate::layout::{Layout, sidecar, sync_parent};
 use crate::places::owners::OWNERS;
@@ -281,7 +281,7 @@ fn create_file(path: &Path) -> Result<Summary, PoolError> {
     let storage = Storage::open(&fresh, 0, &Mode::Serve)?;
     // A link leads to somebody else's file.
     let is_ours = fs::symlink_metadata(&fresh).is_ok_and(|file| {
-        file.is_file() && file.nlink() == 1 && Storage::identity_of(&file) == storage.identity()
+        file.is_file() && file.nlink() == 1 && identity_of(&file) == storage.identity()
     });
     if !is_ours || fs::exists(path)? {
         let message = "another program has just made it";
