@@ -78,12 +78,16 @@ volumes are.")]
     /// Delete the data of a volume that is no longer in the contracts.
     #[command(after_help = "Examples:
   iofair pool delete /dev/sdb alice-old
-  iofair pool delete /srv/volumes alice-old")]
+  iofair pool delete /srv/volumes alice-old
+  iofair pool delete /srv/volumes alice-old --contracts contracts.toml     taken out while no server ran")]
     Delete {
         /// Block device, file or directory.
         path: PathBuf,
         /// Name of the volume.
         volume: String,
+        /// Contract file that does not have the volume, for one that the last server had.
+        #[arg(long, value_name = "FILE")]
+        contracts: Option<PathBuf>,
     },
 }
 
@@ -92,9 +96,13 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         ServeError::Config(error) => error.into(),
         error => anyhow!(error),
     };
+    let read = |path: &PathBuf| Contracts::open_with(&iofair_policies::TABLE, path);
     let of_directory = match &args.command {
         Command::Show { path } if path.is_dir() => Some(directory::show(path)),
-        Command::Delete { path, volume } if path.is_dir() => Some(directory::delete(path, volume)),
+        Command::Delete { path, volume, contracts } if path.is_dir() => {
+            let contracts = contracts.as_ref().map(read).transpose()?;
+            Some(directory::delete(path, volume, contracts.as_ref()))
+        }
         _ => None,
     };
     if let Some(summary) = of_directory {
@@ -115,10 +123,12 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             return Ok(if report.good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Import { path, contracts } => {
-            admin::import(path, &Contracts::open_with(&iofair_policies::TABLE, contracts)?)
-                .map_err(told)?
+            admin::import(path, &read(contracts)?).map_err(told)?
         }
-        Command::Delete { path, volume } => admin::delete(path, volume).map_err(told)?,
+        Command::Delete { path, volume, contracts } => {
+            let contracts = contracts.as_ref().map(read).transpose()?;
+            admin::delete(path, volume, contracts.as_ref()).map_err(told)?
+        }
     };
     output.print(&summary, || in_words(&summary))?;
     Ok(ExitCode::SUCCESS)

@@ -46,6 +46,9 @@ fn bad_targets_are_refused() {
     refused(&["emulated:nothing"], "plextor-px256m5s");
     refused(&["nbd://host/volume"], "nbd+unix:///NAME?socket=PATH");
     refused(&["/no/such/device"], "/no/such/device");
+    let new = directory.join("new");
+    refused(&[new.to_str().unwrap(), "--size", "1MiB", "--write"], "too few");
+    assert!(!new.exists());
     let mistyped = "/dev/iofair-mistyped";
     refused(&[mistyped, "--size", "64MiB", "--write"], "no such device");
     assert!(!Path::new(mistyped).exists());
@@ -84,34 +87,43 @@ fn existing_files_are_kept() {
 }
 
 /// Goal: a volume in which nothing was ever written is told, since its reads do not reach the drive, and is written once
-/// where that is allowed. Method: a volume of a live server, too short to be measured.
+/// where that is allowed; one that is too small, and one smaller than asked, are left alone. Method: two volumes of a live server.
 #[test]
 fn an_empty_volume_is_told_and_filled() {
     let directory = scratch("empty");
     let contracts = "[drive]\nback = 'directory:pool'\nstack = 'none-none'\n[listen]\nunix = 'a.sock'\n\
-        [[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '32MiB'\n";
+        [[group]]\nname = 'g'\n[[volume]]\nname = 'small'\ngroup = 'g'\nsize = '32MiB'\n\
+        [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '64MiB'\n";
     fs::write(directory.join("contracts.toml"), contracts).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_iofair"));
     command.args(["serve", "contracts.toml"]).current_dir(&directory).stdout(Stdio::piped());
     let mut server = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let target = format!("nbd+unix:///v?socket={}", directory.join("a.sock").display());
-    let out = directory.join("out.toml");
-    let told = |more: &[&str]| {
-        let output = calibrate(&[&[&target, "--out", out.to_str().unwrap()], more].concat());
-        String::from_utf8_lossy(&output.stderr).into_owned()
+    let uri =
+        |volume| format!("nbd+unix:///{volume}?socket={}", directory.join("a.sock").display());
+    let (target, out) = (uri("v"), directory.join("out.toml"));
+    let out = out.to_str().unwrap();
+    let refused = |arguments: &[&str], told: &str| {
+        let output = calibrate(&[arguments, &["--out", out]].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && text.contains(told), "{arguments:?}: {text}");
     };
-    let allocated = || fs::metadata(directory.join("pool/v.img")).unwrap().blocks() * 512;
-    let (read_only, before) = (told(&[]), allocated());
-    let (written, after) = (told(&["--write"]), allocated());
+    let allocated = |volume| {
+        let file = directory.join(format!("pool/{volume}.img"));
+        fs::metadata(file).unwrap().blocks() * 512
+    };
+    refused(&[&uri("small")], "too few");
+    refused(&[&uri("small"), "--write"], "too few");
+    refused(&[&target, "--write", "--size", "1MiB"], "too few");
+    refused(&[&target, "--write", "--size", "1GiB"], "has only");
+    assert!(allocated("small") + allocated("v") < 1 << 20, "nothing was written");
+    let read = interrupted(&[&target, "--out", out, "--row-time", "10ms"]);
+    assert!(read.contains("reads as zeros") && allocated("v") < 1 << 20, "{read}");
+    let written = interrupted(&[&target, "--out", out, "--row-time", "10ms", "--write", "--force"]);
+    assert!(written.contains("filling 64 MiB") && allocated("v") >= 64 << 20, "{written}");
     let ended = Command::new("kill").arg(server.id().to_string()).status().unwrap();
     assert!(ended.success() && server.wait().unwrap().success());
-    assert!(read_only.contains("reads as zeros") && read_only.contains("too few"), "{read_only}");
-    assert!(
-        written.contains("filling 32 MiB") && before < 1 << 20 && after >= 32 << 20,
-        "{written}"
-    );
     fs::remove_dir_all(directory).unwrap();
 }
 

@@ -158,7 +158,7 @@ fn commands_have_the_name_of_the_program() {
 }
 
 /// Goal: kept data of a pool directory is shown and can be deleted, by nobody while a server has the directory. Method: two
-/// volumes, of which one is removed.
+/// volumes, of which one is removed, and the other one taken out later.
 #[test]
 fn kept_data_of_a_directory_is_shown_and_deleted() {
     let mut scene = Scene::new("kept");
@@ -188,6 +188,10 @@ fn kept_data_of_a_directory_is_shown_and_deleted() {
     assert!(scene.iofair(&["pool", "delete", "pool", "b"]).status.success());
     assert_eq!(shown(&scene), "a live 1048576");
     assert!(!scene.directory.join("pool/b.img").exists());
+    scene.write("directory", &[("b", "h", "2MiB")]);
+    let delete = ["pool", "delete", "pool", "a", "--contracts", "my contracts.toml"];
+    assert!(scene.iofair(&delete).status.success());
+    assert_eq!(shown(&scene), "");
     // The next one is another volume, for any group.
     scene.write("directory", &[("a", "g", "1MiB"), ("b", "h", "2MiB")]);
     scene.serve();

@@ -5,41 +5,55 @@
 //! What counts is the location to which a path resolves: links are followed, and `..` has been refused by the check
 //! of the file. A link out of a listed directory counts as its target, except that a listed directory of device names
 //! (`/dev/disk/by-id`, which only root can write) may lead to block devices. The server's own files are never
-//! volumes. Only root and the server may be able to write to listed directories: anyone else who can create links
-//! there can bypass the check.
+//! volumes, whatever their names: nor are those that it makes beside them, and files of the pool directory. Only root
+//! and the server may be able to write to listed directories: anyone else who can create links there can bypass the
+//! check.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 use iofair_config::contracts::{Back, Contracts, Volume};
 
 use crate::error::ServeError;
+use crate::reserve::Reserve;
 
 const DEVICES: &str = "/dev";
 
-/// Whether every volume may have the path that it names.
-pub(crate) fn check(contracts: &Contracts) -> Result<(), ServeError> {
-    for volume in &contracts.volumes {
+/// Whether every volume may have the path that it names; those that these contracts have already may.
+pub(crate) fn check(contracts: &Contracts, before: Option<&Contracts>) -> Result<(), ServeError> {
+    let before = before.filter(|before| before.drive.paths == contracts.drive.paths);
+    let before = before.into_iter().flat_map(|before| &before.volumes);
+    let known: BTreeSet<_> = before.map(|old| (&old.name, old.path.as_ref())).collect();
+    let is_new =
+        |new: &&Volume| new.path.is_some() && !known.contains(&(&new.name, new.path.as_ref()));
+    let mut new = contracts.volumes.iter().filter(is_new).peekable();
+    if new.peek().is_none() {
+        return Ok(());
+    }
+    let own = OwnFiles::find(contracts);
+    for volume in new {
         let Some(path) = &volume.path else { continue };
-        let refuse = |message: String| ServeError::from(contracts.path_error(volume, message));
-        let real =
-            resolved(path).map_err(|error| refuse(format!("{}: {error}", path.display())))?;
+        let refuse = |message: String| {
+            let message = format!("{}: {message}", path.display());
+            ServeError::from(contracts.path_error(volume, message))
+        };
+        let real = resolved(path).map_err(|error| refuse(error.to_string()))?;
         if !contracts.drive.paths.iter().any(|listed| is_below(path, &real, listed)) {
-            let (path, real) = (path.display(), real.display());
-            return Err(refuse(format!(
-                "{path} leads to {real}, outside the directories in `paths`"
-            )));
-        }
-        if let Some(own) = own_files(contracts).into_iter().find(|own| is_same(own, &real)) {
-            let message = format!("{} is the server's own: {}", path.display(), own.display());
+            let real = real.display();
+            let message = format!("it leads to {real}, outside the directories in `paths`");
             return Err(refuse(message));
         }
-        if in_pool(contracts, &real) {
+        if let Some(own) = own.same(&real) {
+            return Err(refuse(format!("it is the server's own: {}", own.display())));
+        }
+        if in_pool(contracts, &real) || identity(&real).is_some_and(|file| own.pool.contains(&file))
+        {
             let message =
                 "it is a file of the pool directory, which may belong to a removed volume";
-            return Err(refuse(format!("{}: {message}", path.display())));
+            return Err(refuse(message.into()));
         }
     }
     Ok(())
@@ -117,20 +131,72 @@ fn is_below(path: &Path, real: &Path, listed: &Path) -> bool {
         && is_device()
 }
 
-/// Files that the server reads or writes for itself.
-fn own_files(contracts: &Contracts) -> Vec<PathBuf> {
-    let tls = contracts.listen.tls.iter();
-    let tls = tls.chain(contracts.control.tls.iter().map(|control| &control.files));
-    let tls = tls.flat_map(|tls| [&tls.certificate, &tls.key].into_iter().chain(&tls.clients));
-    let contract_file = PathBuf::from(contracts.path());
-    tls.chain(&contracts.control.audit).cloned().chain([contract_file]).collect()
+/// Files that the server reads or writes for itself, also under other names.
+struct OwnFiles {
+    /// By where they are.
+    paths: BTreeMap<PathBuf, PathBuf>,
+    /// By what they are.
+    identities: BTreeMap<Identity, PathBuf>,
+    /// Files in the pool directory.
+    pool: BTreeSet<Identity>,
+    /// Where the server mounts its volumes.
+    mount: Option<PathBuf>,
 }
 
-fn is_same(own: &Path, real: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let identity = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
-    resolved(own).is_ok_and(|own| own == real)
-        || identity(own).is_some_and(|own| Some(own) == identity(real))
+type Identity = (u64, u64);
+
+impl OwnFiles {
+    fn find(contracts: &Contracts) -> Self {
+        let Contracts { listen, control, metrics, volumes, .. } = contracts;
+        let tls = listen.tls.iter().chain(control.tls.iter().map(|control| &control.files));
+        let tls = tls.flat_map(|tls| [&tls.certificate, &tls.key].into_iter().chain(&tls.clients));
+        let sockets = listen.unix.iter().chain(&control.unix).chain(&metrics.unix);
+        let sockets = sockets.chain(volumes.iter().filter_map(|volume| volume.vhost.as_ref()));
+        let contract_file = PathBuf::from(contracts.path());
+        // Its notes may be beside a link to it, too.
+        let target = fs::canonicalize(&contract_file).ok();
+        let pool = match &contracts.drive.back {
+            Back::Directory(pool) => Some(pool),
+            _ => None,
+        };
+        let files = tls.chain(sockets).chain(&control.audit).chain(pool).chain(&target);
+        let files = files.chain([&contract_file]).flat_map(|file| with_notes(file));
+        let entries = pool.and_then(|pool| fs::read_dir(pool).ok()).into_iter().flatten().flatten();
+        let mut this = Self {
+            paths: BTreeMap::new(),
+            identities: BTreeMap::new(),
+            pool: entries.filter_map(|file| identity(&file.path())).collect(),
+            mount: contracts.mount.as_ref().and_then(|mount| fs::canonicalize(mount).ok()),
+        };
+        for file in files {
+            let Ok(real) = resolved(&file) else { continue };
+            if let Some(identity) = identity(&real) {
+                this.identities.insert(identity, file.clone());
+            }
+            this.paths.insert(real, file);
+        }
+        this
+    }
+    /// The one that it is.
+    fn same(&self, real: &Path) -> Option<&Path> {
+        let found = self.paths.get(real).or_else(|| self.identities.get(&identity(real)?));
+        found.or(self.mount.as_ref().filter(|mount| real.starts_with(mount))).map(|own| &**own)
+    }
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// A file, and those that the server makes beside it: notes, locks, new versions, earlier ones, room for them.
+fn with_notes(file: &Path) -> Vec<PathBuf> {
+    const ENDS: [&str; 9] = ["", ".iofair", ".iofair.new", ".new", ".lock", ".1", ".2", ".3", ".4"];
+    let with = |end: &&str| {
+        let mut name = file.file_name().unwrap_or_default().to_os_string();
+        name.push(end);
+        file.with_file_name(name)
+    };
+    ENDS.iter().map(with).chain(Reserve::beside(file).files()).collect()
 }
 
 #[cfg(test)]
@@ -145,7 +211,7 @@ mod tests {
         fn new(test: &str) -> Self {
             let name = format!("iofair-confine-{test}-{}", std::process::id());
             let path = std::env::temp_dir().join(name);
-            for name in ["listed", "other", "pool", "run"] {
+            for name in ["listed/mnt", "other", "pool", "run"] {
                 fs::create_dir_all(path.join(name)).unwrap();
             }
             Self(fs::canonicalize(path).unwrap())
@@ -156,6 +222,7 @@ mod tests {
                 "[drive]\nback = 'directory:{here}/pool'\nstack = 'none-none'\n\
                  paths = ['{here}/listed', '/dev/disk', '{here}/missing', '{here}/pool']\n\
                  [control]\nunix = '{here}/run/control.sock'\naudit = '{here}/listed/audit'\n\
+                 [fuse]\nmount = '{here}/listed/mnt'\n\
                  [[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n\
                  path = '{here}/{path}'\nvhost = '{here}/{vhost}'\n"
             );
@@ -170,7 +237,7 @@ mod tests {
     }
 
     /// Goal: a volume's path leads nowhere but below the listed directories, and never to a file of the server's own.
-    /// Method: files that are there and that are not, links in and out, directories that are links, hard links.
+    /// Method: files that are there and that are not, links in and out, directories that are links, hard links, each kind of note.
     #[test]
     fn paths_lead_below_listed_directories() {
         let scene = Scene::new("paths");
@@ -183,7 +250,12 @@ mod tests {
         symlink(at("other"), at("listed/directory")).unwrap();
         symlink(at("other/nothing"), at("listed/dangling")).unwrap();
         fs::hard_link(at("listed/audit"), at("listed/log")).unwrap();
-        let check = |path: &str| check(&scene.contracts(path, "run/v.sock"));
+        for name in ["pool/kept.img", "pool.iofair", "listed/contracts.toml.iofair"] {
+            fs::write(at(name), "").unwrap();
+        }
+        fs::hard_link(at("pool/kept.img"), at("listed/twin")).unwrap();
+        fs::hard_link(at("pool.iofair"), at("listed/note")).unwrap();
+        let check = |path: &str| check(&scene.contracts(path, "listed/v.sock"), None);
         for good in ["listed/file", "listed/new", "listed/in"] {
             check(good).unwrap_or_else(|error| panic!("{good}: {error}"));
         }
@@ -195,7 +267,17 @@ mod tests {
             ("listed/audit", "the server's own"),
             ("listed/log", "the server's own"),
             ("listed/contracts.toml", "the server's own"),
+            ("listed/contracts.toml.iofair", "the server's own"),
+            ("listed/contracts.toml.new", "the server's own"),
+            ("listed/.contracts.toml.room1", "the server's own"),
+            ("listed/audit.1", "the server's own"),
+            ("listed/.audit.room1", "the server's own"),
+            ("listed/note", "the server's own"),
+            ("listed/v.sock.lock", "the server's own"),
+            ("listed/mnt/v", "the server's own"),
+            ("listed/twin", "the pool directory"),
             ("pool/w.img", "the pool directory"),
+            ("pool/.iofair.json", "the pool directory"),
         ] {
             let error = check(bad).expect_err(bad).to_string();
             assert!(error.contains(told), "{bad}: {error}");

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Of `ramfs`; libc has no name for it.
@@ -39,6 +39,25 @@ impl FileSystem {
 pub(crate) fn allocated(path: &Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
     Ok(std::fs::metadata(path)?.blocks() * 512)
+}
+
+/// Whether anything was written to a file; sparse and preallocated ones need not have any data.
+pub(crate) fn has_data(path: &Path) -> io::Result<bool> {
+    // Opening a pipe would block.
+    match std::fs::metadata(path)? {
+        there if there.file_type().is_block_device() => return Ok(true),
+        there if !there.is_file() => return Ok(false),
+        _ => {}
+    }
+    let file = File::open(path)?;
+    // SAFETY: a plain system call on a descriptor that is open.
+    match unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_DATA) } {
+        0.. => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENXIO) => Ok(false),
+            error => Err(error),
+        },
+    }
 }
 
 /// Whether a file can be read with direct I/O.

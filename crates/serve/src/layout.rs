@@ -6,8 +6,8 @@
 //! first gap that is large enough, or to the end.
 //!
 //! A volume may grow into the gap behind it. One that shrinks or is removed keeps its range, so its data never
-//! becomes another volume's. On devices of earlier versions nothing was recorded, and the order of the file
-//! determined the positions.
+//! becomes another volume's, and a removed one's is kept for its group. On devices of earlier versions nothing was
+//! recorded, and the order of the file determined the positions.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -24,6 +24,9 @@ use crate::trial::{Mode, Trial};
 
 /// The line with the identity of an emulated drive.
 const DRIVE: &str = "# drive ";
+/// The line with the group of the volume in the next line, and whether the contracts have it. Earlier versions ignore it.
+const LIVE: &str = "# live in ";
+const KEPT: &str = "# kept for ";
 /// Volumes begin on borders of this many bytes, which suits every drive's blocks.
 const BORDER: u64 = 4096;
 
@@ -33,6 +36,10 @@ pub(crate) struct Place {
     pub(crate) name: String,
     pub(crate) base: u64,
     pub(crate) size: u64,
+    /// Empty if an earlier version did not record it.
+    group: String,
+    /// The contracts do not have it any more.
+    kept: bool,
 }
 
 impl Place {
@@ -59,6 +66,8 @@ enum Memory {
 pub(crate) struct Layout {
     /// The identity of an emulated drive with a file.
     pub(crate) drive: Option<Uuid>,
+    /// Requests of clients are served beside changes.
+    pub(crate) is_running: bool,
     places: Vec<Place>,
     memory: Memory,
     /// Nothing is written.
@@ -83,7 +92,7 @@ impl Layout {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Vec::new()),
             Err(error) => return Err(ServeError::system(path.display().to_string())(error)),
         };
-        Ok(Self { drive, places, memory: Memory::File(path), trial: None })
+        Ok(Self { drive, places, memory: Memory::File(path), ..Self::default() })
     }
     /// The same, which is only tried if `mode` says so.
     pub(crate) fn under(self, mode: &Mode) -> Self {
@@ -95,19 +104,28 @@ impl Layout {
     }
     /// Finds every volume's place.
     pub(crate) fn place(&mut self, volumes: &[Volume]) -> Result<(), ServeError> {
+        self.places.iter_mut().for_each(|place| place.kept = true);
         for volume in volumes {
-            let known = self.places.iter().position(|place| place.name == volume.name);
-            match known {
-                Some(index) => self.resize(index, volume)?,
+            let Volume { name, group, size_bytes: size, .. } = volume.clone();
+            match self.places.iter().position(|place| place.name == name) {
+                Some(index) => {
+                    self.resize(index, volume)?;
+                    let place = &mut self.places[index];
+                    (place.group, place.kept) = (group, false);
+                }
                 None => {
-                    let base = self.gap(volume.size_bytes);
-                    let (name, size) = (volume.name.clone(), volume.size_bytes);
-                    self.places.push(Place { name, base, size });
+                    let base = self.gap(size);
+                    self.places.push(Place { name, base, size, group, kept: false });
                     self.places.sort_by_key(|place| place.base);
                 }
             }
         }
         Ok(())
+    }
+    /// The group for which the data of a removed volume is kept.
+    pub(crate) fn kept_for(&self, name: &str) -> Option<&str> {
+        let place = self.find(name).filter(|place| place.kept && !place.group.is_empty());
+        place.map(|place| &*place.group)
     }
     fn resize(&mut self, index: usize, volume: &Volume) -> Result<(), ServeError> {
         let place = &self.places[index];
@@ -161,7 +179,9 @@ impl Layout {
         if let Some(drive) = self.drive {
             writeln!(text, "{DRIVE}{drive}").expect("writing to a string");
         }
-        for Place { name, base, size } in &self.places {
+        for Place { name, base, size, group, kept } in &self.places {
+            let state = if *kept { KEPT } else { LIVE };
+            writeln!(text, "{state}{group}").expect("writing to a string");
             writeln!(text, "{base} {size} {name}").expect("writing to a string");
         }
         if fs::read_to_string(path).is_ok_and(|old| old == text) {
@@ -175,10 +195,13 @@ impl Layout {
     }
 }
 
+/// How the name of the file that remembers who lies where ends.
+pub(crate) const SIDECAR: &str = ".volumes";
+
 /// The file beside a pool that remembers who lies where.
 pub(crate) fn sidecar(pool: &Path) -> PathBuf {
     let mut name = pool.as_os_str().to_os_string();
-    name.push(".volumes");
+    name.push(SIDECAR);
     PathBuf::from(name)
 }
 
@@ -212,7 +235,13 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
 
 fn parse(text: &str) -> Result<Vec<Place>, String> {
     let mut places: Vec<Place> = Vec::new();
+    let (mut group, mut kept) = ("", false);
     for (index, line) in text.lines().enumerate() {
+        for (begin, is_kept) in [(LIVE, false), (KEPT, true)] {
+            if let Some(told) = line.strip_prefix(begin) {
+                (group, kept) = (told, is_kept);
+            }
+        }
         if line.starts_with('#') || line.trim().is_empty() {
             continue;
         }
@@ -226,7 +255,8 @@ fn parse(text: &str) -> Result<Vec<Place>, String> {
         if base < free || base.checked_add(size).is_none() {
             return Err(format!("line {}: volumes overlap", index + 1));
         }
-        places.push(Place { name: name.to_string(), base, size });
+        let of = std::mem::take(&mut group).to_string();
+        places.push(Place { name: name.to_string(), base, size, group: of, kept });
     }
     Ok(places)
 }

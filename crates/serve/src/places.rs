@@ -88,7 +88,21 @@ impl Places {
         consent: &Consent,
     ) -> Result<(), ServeError> {
         match self {
-            Self::Shared(layout, _) => layout.place(&contracts.volumes),
+            Self::Shared(layout, _) => {
+                let mut refusals = Refusals::default();
+                for Volume { name, group, .. } in &contracts.volumes {
+                    let kept = layout.kept_for(name).filter(|kept| kept != group);
+                    let Some(kept) = kept.filter(|_| !consent.take_over.contains(name)) else {
+                        continue;
+                    };
+                    let message = format!(
+                        "its data is kept for group \"{kept}\", and the contracts have it in group \"{group}\""
+                    );
+                    refusals.add(name, Needs::TakeOver, message);
+                }
+                refusals.check(contracts, layout.is_running)?;
+                layout.place(&contracts.volumes)
+            }
             Self::Own(directory) => directory.place(contracts, consent),
             Self::Pool(pool) => pool.place(contracts, consent),
         }
@@ -149,7 +163,7 @@ impl Places {
         match self {
             Self::Pool(pool) => pool.run(),
             Self::Own(directory) => directory.run(),
-            Self::Shared(..) => {}
+            Self::Shared(layout, _) => layout.is_running = true,
         }
     }
     /// The pool, if it is one.

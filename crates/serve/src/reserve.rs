@@ -46,6 +46,10 @@ impl Reserve {
             path.with_file_name(room)
         }))
     }
+    /// The files with the room.
+    pub(crate) fn files(self) -> [PathBuf; 2] {
+        self.0
+    }
     /// Creates a file that only its owner may read, durably. What is in its place is removed.
     pub(crate) fn create(&self, path: &Path, bytes: &[u8], room: Room) -> io::Result<File> {
         let made = create_private(path).and_then(|file| fill(file, bytes));
@@ -72,7 +76,8 @@ impl Reserve {
     }
 }
 
-fn open(path: &Path, make: bool) -> io::Result<File> {
+/// Opens a file with room, which is this server's alone.
+pub(crate) fn open(path: &Path, make: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(make).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(path)?;

@@ -97,7 +97,7 @@ impl Prepared {
     ) -> Result<Self, ServeError> {
         socket::raise_limit();
         let security = Security::load(&contracts.listen)?;
-        confine::check(&contracts)?;
+        confine::check(&contracts, None)?;
         let mut places = Places::open(&contracts, mode)?;
         places.place(&contracts, consent)?;
         let back = around(open_back(&contracts, &mut places)?);
@@ -300,7 +300,7 @@ impl Server {
     ) -> Result<(Made, Result<(), ServeError>), ServeError> {
         let remove = consent.delete.as_slice();
         self.check_change(&contracts, consent)?;
-        confine::check(&contracts)?;
+        confine::check(&contracts, Some(&self.contracts))?;
         let security = Security::load(&contracts.listen)?;
         self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
         self.places.check_files(&self.contracts.volumes, &contracts.volumes)?;

@@ -52,6 +52,7 @@ impl Target {
             let (export, socket) = volume(name)?;
             let mut device = NbdDevice::connect(Path::new(&socket), &export)
                 .with_context(|| format!("cannot connect to {name}"))?;
+            area(size, device.facts().capacity.bytes())?;
             if device.reads_zeros() {
                 match write {
                     true => fill(&mut device, size, is_over)
@@ -66,6 +67,7 @@ impl Target {
         let kind = std::fs::metadata(path).map(|file| file.file_type());
         let is_device = kind.is_ok_and(|kind| kind.is_block_device());
         if let (false, Some(size)) = (is_device, size) {
+            check_area(size)?;
             lengthen(path, size, write)?;
         }
         let open = || {
@@ -80,7 +82,7 @@ impl Target {
         if write && std::fs::read_to_string(flag).is_ok_and(|flag| flag.trim() == "1") {
             return Err(Usage(format!("{name} is read-only")).into());
         }
-        check_area(device.facts().capacity.bytes())?;
+        area(size, device.facts().capacity.bytes())?;
         let holes = device.holes()?;
         if holes > 0 {
             if !write {
@@ -122,14 +124,7 @@ impl Target {
             (None, Some(device)) => device.facts(),
             (None, None) => return Err(anyhow!("a target without a device")),
         };
-        let capacity = facts.capacity.bytes();
-        if let Some(size) = size.filter(|size| *size > capacity) {
-            let message = format!("--size: {size} bytes, but the target has only {capacity}");
-            return Err(Usage(message).into());
-        }
-        let area = size.unwrap_or(capacity) / MIB * MIB;
-        check_area(area)?;
-        let scope = simulated_scope(facts, area);
+        let scope = simulated_scope(facts, area(size, facts.capacity.bytes())?);
         // Nothing is lost by writing to a model.
         Ok(match (facts.rotational, simulated.is_some()) {
             (_, true) => scope,
@@ -226,7 +221,17 @@ fn lengthen(path: &Path, size: u64, write: bool) -> Result<()> {
     file.and_then(|file| file.set_len(size)).with_context(place)
 }
 
-/// Refuses an area that is too small, before anything is written.
+/// Bytes that are measured of a target; refused before anything is written if it is too small.
+fn area(size: Option<u64>, capacity: u64) -> Result<u64> {
+    if let Some(size) = size.filter(|size| *size > capacity) {
+        let message = format!("--size: {size} bytes, but the target has only {capacity}");
+        return Err(Usage(message).into());
+    }
+    let area = size.unwrap_or(capacity) / MIB * MIB;
+    check_area(area)?;
+    Ok(area)
+}
+
 fn check_area(bytes: u64) -> Result<()> {
     if bytes < SIZE_MIN {
         let message = format!("{bytes} bytes are too few; allowed are 64 MiB and more");

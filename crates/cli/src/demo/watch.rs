@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use iofair_config::contracts::Contracts;
 use iofair_core::time::Instant;
-use iofair_serve::Server;
+use iofair_serve::supervisor::Passed;
+use iofair_serve::{Consent, Server};
 
 use super::client::{self, Got, Phase, Shared, Work};
 use super::outcome::{Measured, Sample, StackOutcome, per_second};
@@ -32,7 +33,11 @@ pub(crate) fn stack(
 ) -> Result<StackOutcome> {
     let text = plan.contracts(stack, &plan.socket);
     let contracts = Contracts::parse_with(&iofair_policies::TABLE, "the demo's contracts", &text)?;
-    let server = Server::start(contracts).context("the server did not start")?;
+    // The demo itself has written the files of volumes.
+    let take_over = contracts.volumes.iter().map(|volume| volume.name.clone()).collect();
+    let consent = Consent { take_over, ..Consent::default() };
+    let server = Server::start_with(contracts, Passed::default(), &consent);
+    let server = server.context("the server did not start")?;
     let shared = Arc::new(Shared::new());
     let roster = plan.roster();
     let alone = PlannedClient { work: Work::Sequential, ..roster[roster.len() - 1].clone() };

@@ -15,7 +15,7 @@ use iofair_drive::measure::{Completion, Device, Request};
 use iofair_drive::random::Random;
 
 use crate::back::uring::Queue;
-use crate::back::uring::claim::{lock, lock_around, lock_below};
+use crate::back::uring::claim::{identity_of, lock, lock_around, lock_below, refuse_looped};
 use crate::clock::Clock;
 use crate::trial::Mode;
 
@@ -76,6 +76,7 @@ impl FileDevice {
         let mut locks = [None, None];
         if writes {
             lock(&file, &Mode::Serve)?;
+            refuse_looped(identity_of(&metadata))?;
             let below = if is_device { lock_below(&file, &Mode::Serve)? } else { None };
             locks = [lock_around(path, &Mode::Serve)?, below];
         }

@@ -1,10 +1,11 @@
 //! The part of `iofair pool` that is about pool directories: their volumes, kept ones included, and the end of kept ones.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
-use iofair_config::shell;
+use iofair_config::contracts::Contracts;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -12,6 +13,7 @@ use super::owners::{Home, Owner, Owners};
 use crate::error::ServeError;
 use crate::file_system::FileSystem;
 use crate::layout::sync_parent;
+use crate::pool::admin::check_unused;
 use crate::reserve::Room;
 
 /// The state of a pool directory.
@@ -32,7 +34,7 @@ pub struct VolumeSummary {
     pub name: String,
     /// Path of its group.
     pub group: String,
-    /// `live` or `kept`.
+    /// `live` or `kept`; `missing` or `cut off` if its file is.
     pub state: &'static str,
     /// Its size.
     pub bytes: u64,
@@ -43,15 +45,26 @@ pub struct VolumeSummary {
 fn summary(path: &Path, owners: &Owners) -> Result<Summary, ServeError> {
     let free =
         FileSystem::query(path).map_err(ServeError::system(path.display().to_string()))?.free;
-    let volume = |(name, owner): (&String, &Owner)| VolumeSummary {
+    let volume = |(name, owner, path): (&String, &Owner, PathBuf)| VolumeSummary {
         name: name.clone(),
         group: owner.group.clone(),
-        state: if owner.kept { "kept" } else { "live" },
+        state: state(owner, &path),
         bytes: owner.bytes,
-        path: file(path, name),
+        path,
     };
-    let volumes = owners.volumes.iter().map(volume).collect();
+    let own = owners.volumes.iter().map(|(name, owner)| (name, owner, file(path, name)));
+    let elsewhere = owners.paths.iter().map(|(path, owner)| (&owner.volume, owner, path.clone()));
+    let volumes = own.chain(elsewhere).map(volume).collect();
     Ok(Summary { pool: owners.pool, free_bytes: free, volumes })
+}
+
+fn state(owner: &Owner, file: &Path) -> &'static str {
+    match fs::metadata(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => "missing",
+        Ok(there) if there.is_file() && there.len() < owner.bytes => "cut off",
+        _ if owner.kept => "kept",
+        _ => "live",
+    }
 }
 
 fn file(directory: &Path, name: &str) -> PathBuf {
@@ -69,28 +82,33 @@ pub fn show(path: &Path) -> Result<Summary, ServeError> {
     summary(path, &owners)
 }
 
-/// Deletes the kept data of a removed volume.
-pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
+/// Deletes the kept data of a removed volume, or of one that these contracts do not have.
+pub fn delete(
+    path: &Path,
+    name: &str,
+    contracts: Option<&Contracts>,
+) -> Result<Summary, ServeError> {
     let home = Home::alone(path)?.ok_or_else(|| no_list(path))?;
     let mut owners = home.owners();
     let known: Vec<&str> = owners.volumes.keys().map(String::as_str).collect();
     let known = if known.is_empty() { "none".into() } else { known.join(", ") };
     let refuse = |message: String| Err(ServeError::volume(name, message));
+    if let Some((path, _)) = owners.paths.iter().find(|(_, owner)| owner.volume == name) {
+        let path = path.display();
+        return refuse(format!("the server did not create {path}, and does not delete it"));
+    }
     let Some(owner) = owners.volumes.get_mut(name) else {
         return refuse(format!("the pool has no such volume; it has {known}"));
     };
     if !owner.kept {
-        let command = format!("`iofair ctl volume remove {}`", shell::word(name));
-        return refuse(format!(
-            "the contracts have it: take it out of them first, with {command} while the server runs"
-        ));
+        check_unused(path, name, contracts)?;
     }
     // After a crash, the list shows that the file was to be removed.
-    owner.deleting = true;
+    (owner.kept, owner.deleting) = (true, true);
     save(&home, &owners)?;
     let file = file(path, name);
     let removed = match fs::remove_file(&file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,
     };
     let removed = removed.and_then(|()| sync_parent(&file));

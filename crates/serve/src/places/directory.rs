@@ -1,8 +1,8 @@
 //! A directory with one file per volume.
 //!
-//! The list in it ([`Owners`]) records the owner of each file, including files of volumes that are no longer in the
-//! contracts: their data is kept for their group, and another group gets it only with consent. A file that the list has, and
-//! that is missing, is made again only with consent, too.
+//! The list in it ([`Owners`]) records the owner of each file, including files elsewhere, and files of volumes that are no longer
+//! in the contracts: their data is kept for their group, and another group gets it only with consent. A file that the list has,
+//! and that is missing, is made again only with consent, and so is data used that the list does not have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,13 +13,13 @@ use std::sync::{Arc, Weak};
 use iofair_config::contracts::{Contracts, Volume};
 use iofair_config::shell;
 
-use super::owners::{Home, Owner, Owners};
+use super::owners::{Home, Owner, Owners, identity_at};
 use super::{Consent, Damaged, Needs, Refusals, ctl};
-use crate::back::uring::claim::Around;
+use crate::back::uring::claim::{Around, identity_of};
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::back::uring::{Damage, Storage};
 use crate::error::ServeError;
-use crate::file_system::{FileSystem, allocated};
+use crate::file_system::{FileSystem, allocated, has_data};
 use crate::layout::sync_parent;
 use crate::log;
 use crate::reserve::{Room, is_full};
@@ -148,8 +148,10 @@ impl Directory {
         self.own.iter().filter(|own| !own.removed).filter_map(damaged).collect()
     }
     fn file(&self, volume: &Volume) -> PathBuf {
-        let own = || self.path.join(format!("{}.img", volume.name));
-        volume.path.clone().unwrap_or_else(own)
+        volume.path.clone().unwrap_or_else(|| self.own_file(&volume.name))
+    }
+    fn own_file(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.img"))
     }
     pub(super) fn find(&self, volume: &Volume) -> Option<&Own> {
         self.position(volume).map(|index| &self.own[index])
@@ -186,6 +188,7 @@ impl Directory {
         self.build_index();
         self.refuse_lost(contracts, consent)?;
         let owners = self.home.owners();
+        let identities = owners.identities();
         let taken: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
         let mut free = (0..SLOTS_MAX).filter(|slot| !taken.contains(slot));
         let mut refusals = Refusals::default();
@@ -194,9 +197,19 @@ impl Directory {
                 let message = format!("a volume has at most {VOLUME_BYTES_MAX} bytes here");
                 return Err(ServeError::volume(&volume.name, message));
             }
-            self.refuse_foreign(volume, &owners, consent, &mut refusals);
-            self.refuse_missing(volume, &owners, consent, &mut refusals)?;
-            self.refuse_shorter(volume, consent, &mut refusals);
+            let listed = match &volume.path {
+                Some(path) => {
+                    let known = identity_at(path).and_then(|file| identities.get(&file).copied());
+                    owners.paths.get(known.unwrap_or(path))
+                }
+                None => owners.volumes.get(&volume.name),
+            };
+            self.refuse_foreign(volume, listed, consent, &mut refusals);
+            // Whoever has removed a volume may remove its file elsewhere.
+            let listed = listed.filter(|one| !(one.deleting || one.kept && volume.path.is_some()));
+            let bytes = listed.map(|owner| owner.bytes);
+            self.refuse_missing(volume, bytes, consent, &mut refusals)?;
+            self.refuse_shorter(volume, bytes, consent, &mut refusals);
             if self.find(volume).is_some() {
                 continue;
             }
@@ -285,45 +298,59 @@ impl Directory {
     }
     /// The list for these volumes.
     fn owners_of(&self, volumes: &[Volume], consent: &Consent) -> Owners {
-        let mut owners = self.home.owners();
-        owners.paths.clear();
+        let before = self.home.owners();
+        let (identities, mut owners) = (before.identities(), before.clone());
         owners.forget_deleted(self.home.path());
         for (name, owner) in &mut owners.volumes {
             (owner.kept, owner.deleting) = (true, consent.delete.contains(name));
         }
+        owners.paths.values_mut().for_each(|owner| owner.kept = true);
+        let elsewhere = volumes.iter().filter_map(|volume| volume.path.as_deref());
+        for known in elsewhere.filter_map(|path| identities.get(&identity_at(path)?)) {
+            owners.paths.remove(*known);
+        }
         for volume in volumes {
             let Volume { name, group, path, size_bytes, .. } = volume;
             let (group, bytes) = (group.clone(), *size_bytes);
+            let owner = Owner { volume: String::new(), group, bytes, kept: false, deleting: false };
             match path {
-                Some(path) => drop(owners.paths.insert(path.clone(), bytes)),
-                None => {
-                    let owner = Owner { group, bytes, kept: false, deleting: false };
-                    owners.volumes.insert(name.clone(), owner);
+                Some(path) => {
+                    owners.paths.insert(path.clone(), Owner { volume: name.clone(), ..owner })
                 }
-            }
+                None => owners.volumes.insert(name.clone(), owner),
+            };
         }
+        // An earlier version did not say whose they are.
+        owners.paths.retain(|_, owner| !owner.group.is_empty());
         owners
     }
-    /// Whether its file is kept for another group.
+    /// Whether its file is another group's, or nobody knows whose.
     fn refuse_foreign(
         &self,
         volume: &Volume,
-        owners: &Owners,
+        listed: Option<&Owner>,
         consent: &Consent,
         refusals: &mut Refusals,
     ) {
-        let Volume { name, group, .. } = volume;
-        let kept = owners.volumes.get(name).filter(|owner| owner.kept);
-        let Some(owner) = kept.filter(|owner| owner.group != *group) else { return };
+        let Volume { name, group, path, .. } = volume;
         let file = self.file(volume);
-        if volume.path.is_some() || consent.take_over.contains(name) || !file.exists() {
+        if consent.take_over.contains(name) || !file.exists() {
             return;
         }
-        let message = format!(
-            "{} is kept for group \"{}\", and the contracts have it in group \"{group}\"",
-            file.display(),
-            owner.group
-        );
+        let what = match listed {
+            Some(owner) if owner.group.is_empty() || owner.group == *group => return,
+            Some(Owner { group, kept: true, .. }) => format!("is kept for group \"{group}\""),
+            Some(Owner { volume, group, .. }) if path.is_some() && volume != name => {
+                format!("is volume \"{volume}\" of group \"{group}\"")
+            }
+            // One that is there as a crash has left it is empty.
+            None if path.is_none() && has_data(&file).unwrap_or(true) => {
+                "has data, and is not in the pool's list of volumes: it may be any group's".into()
+            }
+            _ => return,
+        };
+        let message =
+            format!("{} {what}, and the contracts have it in group \"{group}\"", file.display());
         refusals.add(name, Needs::TakeOver, message);
     }
     /// Whether the data of a volume that goes would be lost, or stay although it is to be deleted, since somebody has removed or moved
@@ -338,6 +365,8 @@ impl Directory {
             let damage = storage.and_then(|storage| storage.damage(own.size));
             let (path, name) = (own.path.display(), shell::word(&own.name));
             let message = match (damage, consent.delete.contains(&own.name)) {
+                // The server does not keep data elsewhere.
+                (Some(Damage::Removed), false) if own.path != self.own_file(&own.name) => continue,
                 (Some(Damage::Removed), false) => format!(
                     "{path} was removed, so its data cannot be kept: save it as `{ctl} status` says, or give it up with \
                      `{ctl} volume remove {name} --delete-data`"
@@ -357,16 +386,12 @@ impl Directory {
     fn refuse_missing(
         &self,
         volume: &Volume,
-        owners: &Owners,
+        listed: Option<u64>,
         consent: &Consent,
         refusals: &mut Refusals,
     ) -> Result<(), ServeError> {
-        let Volume { name, path, .. } = volume;
+        let name = &volume.name;
         let file = self.file(volume);
-        let listed = match path {
-            Some(path) => owners.paths.get(path).copied(),
-            None => owners.volumes.get(name).filter(|one| !one.deleting).map(|one| one.bytes),
-        };
         let is_open = self.find(volume).is_some_and(|own| own.storage.strong_count() > 0);
         let Some(bytes) = listed.filter(|_| !is_open && !consent.take_over.contains(name)) else {
             return Ok(());
@@ -396,14 +421,21 @@ impl Directory {
         let place = self.home.check_place();
         place.map_err(ServeError::system(self.path.display().to_string()))
     }
-    /// Whether a change or a start would truncate data.
-    fn refuse_shorter(&self, volume: &Volume, consent: &Consent, refusals: &mut Refusals) {
+    /// Whether a change or a start would truncate data. What others have appended to a file is not the volume's.
+    fn refuse_shorter(
+        &self,
+        volume: &Volume,
+        listed: Option<u64>,
+        consent: &Consent,
+        refusals: &mut Refusals,
+    ) {
         let Volume { name, size_bytes: wanted, .. } = volume;
         let stored = || {
             let metadata = fs::metadata(self.file(volume)).ok()?;
             (volume.path.is_none() && metadata.is_file()).then_some(metadata.len())
         };
-        let has = self.find(volume).map(|own| own.size).or_else(stored).unwrap_or(0);
+        let known = self.find(volume).map(|own| own.size).or(listed.filter(|bytes| *bytes > 0));
+        let has = known.or_else(stored).unwrap_or(0);
         if has > *wanted && !consent.shrink.contains(name) {
             let message = format!("it has {has} bytes, and {wanted} would cut data off");
             refusals.add(name, Needs::Shrink, message);
@@ -426,7 +458,7 @@ impl Directory {
             own.removed = true;
         }
         self.build_index();
-        let path = self.path.join(format!("{name}.img"));
+        let path = self.own_file(name);
         let removed = match fs::remove_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
@@ -450,7 +482,7 @@ impl Directory {
 /// Whether a volume's file already belongs to another volume, under any path.
 fn refuse_twin(own: &Own, identities: &BTreeMap<(u64, u64), String>) -> Result<(), ServeError> {
     let Ok(metadata) = fs::metadata(&own.path) else { return Ok(()) };
-    let Some(twin) = identities.get(&Storage::identity_of(&metadata)) else { return Ok(()) };
+    let Some(twin) = identities.get(&identity_of(&metadata)) else { return Ok(()) };
     let path = own.path.display();
     let message = format!("{path} is volume \"{twin}\" already, which may still have clients");
     Err(ServeError::volume(&own.name, message))

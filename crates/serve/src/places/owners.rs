@@ -1,8 +1,8 @@
 //! The list of a pool directory, `.iofair.json` in it, and who may use the directory.
 //!
-//! The list says for which group each file is, including files of volumes that are no longer in the contracts. It is
-//! replaced as a whole. On a full file system, the new list goes into room that was reserved before, so that volumes can be
-//! removed to make room.
+//! The list says for which group each file is, including files elsewhere, and files of volumes that are no longer in the
+//! contracts. It is replaced as a whole. On a full file system, the new list goes into room that was reserved before, so
+//! that volumes can be removed to make room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use super::marker::Marker;
-use crate::back::uring::claim::lock;
+use crate::back::uring::claim::{identity_of, lock};
 use crate::error::ServeError;
 use crate::layout::sync_parent;
 use crate::reserve::{Reserve, Room, is_full};
@@ -31,6 +31,10 @@ const LOCK: &str = ".iofair.lock";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Owner {
+    /// Of a file elsewhere, which is listed by its path: the volume. Empty in lists of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) volume: String,
+    /// Empty if an earlier version did not list it.
     pub(super) group: String,
     /// The size of the volume; a shorter file is not the volume's. 0 in lists of earlier versions.
     #[serde(default)]
@@ -51,43 +55,57 @@ pub(super) struct Owners {
     pub(super) pool: Option<Uuid>,
     /// By the names of the volumes.
     pub(super) volumes: BTreeMap<String, Owner>,
-    /// Files elsewhere that are volumes, and the sizes of the volumes.
+    /// Files elsewhere, by their paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "paths")]
-    pub(super) paths: BTreeMap<PathBuf, u64>,
+    pub(super) paths: BTreeMap<PathBuf, Owner>,
 }
 
-/// Lists of earlier versions have no sizes of files elsewhere.
-fn paths<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<PathBuf, u64>, D::Error> {
+/// Lists of earlier versions have sizes of files elsewhere at most.
+fn paths<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<PathBuf, Owner>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Paths {
+        Owners(BTreeMap<PathBuf, Owner>),
         Sizes(BTreeMap<PathBuf, u64>),
         Names(BTreeSet<PathBuf>),
     }
+    let unknown = |(path, bytes)| {
+        let (volume, group) = Default::default();
+        (path, Owner { volume, group, bytes, kept: false, deleting: false })
+    };
     Ok(match Paths::deserialize(source)? {
-        Paths::Sizes(sizes) => sizes,
-        Paths::Names(names) => names.into_iter().map(|name| (name, 0)).collect(),
+        Paths::Owners(owners) => owners,
+        Paths::Sizes(sizes) => sizes.into_iter().map(unknown).collect(),
+        Paths::Names(names) => names.into_iter().map(|name| unknown((name, 0))).collect(),
     })
 }
 
 impl Owners {
     /// How many volumes are in the contracts.
     pub(super) fn live(&self) -> usize {
-        self.paths.len() + self.volumes.values().filter(|owner| !owner.kept).count()
+        self.paths.values().chain(self.volumes.values()).filter(|owner| !owner.kept).count()
     }
     /// Whether this is the same list, with what lists of earlier versions lack.
     pub(super) fn only_completes(&self, earlier: &Self) -> bool {
         let mut completed = earlier.clone();
         completed.pool = self.pool;
-        let volumes = completed.volumes.iter_mut().map(|(name, owner)| {
-            (&mut owner.bytes, self.volumes.get(name).map(|owner| owner.bytes))
-        });
-        let paths =
-            completed.paths.iter_mut().map(|(path, bytes)| (bytes, self.paths.get(path).copied()));
-        for (bytes, now) in volumes.chain(paths).filter(|(bytes, _)| **bytes == 0) {
-            *bytes = now.unwrap_or(0);
+        let volumes =
+            completed.volumes.iter_mut().map(|(name, owner)| (owner, self.volumes.get(name)));
+        let paths = completed.paths.iter_mut().map(|(path, owner)| (owner, self.paths.get(path)));
+        for (owner, now) in volumes.chain(paths) {
+            let Some(now) = now else { continue };
+            if owner.bytes == 0 {
+                owner.bytes = now.bytes;
+            }
+            if owner.group.is_empty() {
+                (owner.volume, owner.group) = (now.volume.clone(), now.group.clone());
+            }
         }
         completed == *self
+    }
+    /// The files elsewhere that are there: what they are, and their paths in the list.
+    pub(super) fn identities(&self) -> BTreeMap<(u64, u64), &Path> {
+        self.paths.keys().filter_map(|path| Some((identity_at(path)?, &**path))).collect()
     }
     /// Forgets volumes whose files are gone, as they should be.
     pub(super) fn forget_deleted(&mut self, directory: &Path) {
@@ -296,6 +314,11 @@ fn lock_file(path: &Path, mode: &Mode) -> Result<Option<File>, ServeError> {
     };
     lock(&file, mode).map_err(what())?;
     Ok(Some(file))
+}
+
+/// What is at a path, whatever leads there.
+pub(super) fn identity_at(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|file| identity_of(&file))
 }
 
 fn identity(file: &fs::Metadata) -> (u64, u64) {

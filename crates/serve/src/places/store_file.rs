@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -13,9 +12,10 @@ use uuid::Uuid;
 
 use super::Damaged;
 use super::marker::Marker;
-use crate::back::uring::claim::{lock, lock_around};
+use crate::back::uring::claim::{identity_of, lock, lock_around, refuse_looped};
 use crate::back::uring::damage;
 use crate::error::ServeError;
+use crate::file_system::has_data;
 use crate::layout::{Layout, sidecar};
 use crate::trial::{Mode, Trial};
 
@@ -99,23 +99,11 @@ impl StoreFile {
     }
 }
 
-/// Whether anything was written to a file; sparse and preallocated ones need not have any data.
-fn has_data(path: &Path) -> io::Result<bool> {
-    let file = File::open(path)?;
-    // SAFETY: a plain system call on a descriptor that is open.
-    match unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_DATA) } {
-        0.. => Ok(true),
-        _ => match io::Error::last_os_error() {
-            error if error.raw_os_error() == Some(libc::ENXIO) => Ok(false),
-            error => Err(error),
-        },
-    }
-}
-
 /// Opens a file that is there; a check gets one that it may change.
 fn open(path: &Path, mode: &Mode) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     lock(&file, mode)?;
+    refuse_looped(identity_of(&file.metadata()?))?;
     let Some(trial) = mode.trial() else { return Ok(file) };
     let growth = trial.growth(path)?;
     growth.set_len(file.metadata()?.len())?;

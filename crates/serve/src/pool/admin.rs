@@ -5,21 +5,20 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use iofair_config::contracts::{Back, Contracts};
+use iofair_config::contracts::{Back, Contracts, Volume};
 use iofair_config::shell;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::format::{BLOCK, Defect, HEAD, Record, State, Superblock, Table};
+use super::format::{BLOCK, Defect, Record, State, Superblock, Table};
 use super::import::Found;
 use super::medium::{FileMedium, Medium};
 use super::table::{Free, total};
-use super::{Pool, PoolError, Survey};
+use super::{Pool, PoolError, Survey, used};
 use crate::back::uring::Storage;
-use crate::back::uring::claim::{is_below_dev, lock_around};
+use crate::back::uring::claim::{identity_of, is_below_dev, lock_around};
 use crate::error::ServeError;
 use crate::layout::{Layout, sidecar, sync_parent};
-use crate::places::owners::OWNERS;
 use crate::trial::{Mode, Trial};
 
 /// The state of a pool.
@@ -48,7 +47,7 @@ pub struct VolumeSummary {
     pub name: String,
     /// Path of its group; empty if unknown.
     pub group: String,
-    /// `live` or `kept`.
+    /// `live` or `kept`; `cut off` if its file is.
     pub state: &'static str,
     /// Its size.
     pub bytes: u64,
@@ -257,16 +256,14 @@ pub fn create(path: &Path, how: &Creation) -> Result<Summary, ServeError> {
     if new {
         return create_file(path).map_err(|error| pool_error(path, error));
     }
+    let _drive = used::lock_drive(path)?;
     let storage = exclusive(path, &Mode::Serve)?;
     let found = medium(path, &storage)?;
     if !how.force {
-        if fs::exists(path.with_file_name(OWNERS)).unwrap_or(false) {
-            let message = format!(
-                "it is in a pool directory ({OWNERS} is its list) and may be a volume; --force makes a pool of it"
-            );
-            return Err(complain(path, message));
+        let data = used::data(path, &storage, &found);
+        if let Some(why) = data.map_err(|error| pool_error(path, error.into()))? {
+            return Err(complain(path, why));
         }
-        refuse_used(path, &found)?;
     }
     let pool = Pool::create(found, how.blank).map_err(|error| pool_error(path, error))?;
     Ok(summary(pool.superblock(), pool.table()))
@@ -281,7 +278,7 @@ fn create_file(path: &Path) -> Result<Summary, PoolError> {
     let storage = Storage::open(&fresh, 0, &Mode::Serve)?;
     // A link leads to somebody else's file.
     let is_ours = fs::symlink_metadata(&fresh).is_ok_and(|file| {
-        file.is_file() && file.nlink() == 1 && Storage::identity_of(&file) == storage.identity()
+        file.is_file() && file.nlink() == 1 && identity_of(&file) == storage.identity()
     });
     if !is_ours || fs::exists(path)? {
         let message = "another program has just made it";
@@ -301,36 +298,18 @@ fn fill(storage: &Storage) -> Result<Summary, PoolError> {
     Ok(summary(pool.superblock(), pool.table()))
 }
 
-/// Whether there is data at its start, or a pool.
-fn refuse_used(path: &Path, medium: &FileMedium) -> Result<(), ServeError> {
-    let survey = Survey::read(medium).map_err(|error| pool_error(path, error.into()))?;
-    if survey.superblocks.iter().any(|one| *one != Err(Defect::Absent)) {
-        let message = format!(
-            "there is a pool on it already: `iofair pool check {}` looks at it",
-            shell::path(path)
-        );
-        return Err(complain(
-            path,
-            message + "; --force makes a new one, and all volumes are lost",
-        ));
-    }
-    let length = medium.length().map_err(|error| pool_error(path, error.into()))?;
-    let mut start = vec![0; length.min(HEAD) as usize];
-    medium.read_at(0, &mut start).map_err(|error| pool_error(path, error.into()))?;
-    if start.iter().any(|byte| *byte != 0) {
-        let message = "it contains data (its first MiB is not empty); --force makes a pool, and all \
-                       of it is lost";
-        return Err(complain(path, message));
-    }
-    Ok(())
-}
-
 /// Reads a pool, even while it is in use.
 pub fn show(path: &Path) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
-    let survey = Survey::read(&reader(path)?).map_err(|error| pool_error(path, error.into()))?;
+    let medium = reader(path)?;
+    let survey = Survey::read(&medium).map_err(|error| pool_error(path, error.into()))?;
     let (superblock, table) = survey.in_force().map_err(|error| pool_error(path, error))?;
-    Ok(summary(&superblock, &table))
+    let length = medium.length().map_err(|error| pool_error(path, error.into()))?;
+    let mut summary = summary(&superblock, &table);
+    let is_cut =
+        |volume: &&mut VolumeSummary| volume.extents.iter().any(|(at, bytes)| at + bytes > length);
+    summary.volumes.iter_mut().filter(is_cut).for_each(|volume| volume.state = "cut off");
+    Ok(summary)
 }
 
 /// Checks every copy.
@@ -389,12 +368,17 @@ pub fn repair(path: &Path) -> Result<Summary, ServeError> {
     Ok(summary(pool.superblock(), pool.table()))
 }
 
-/// Deletes the kept data of a removed volume.
-pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
+/// Deletes the kept data of a removed volume, or of one that these contracts do not have.
+pub fn delete(
+    path: &Path,
+    name: &str,
+    contracts: Option<&Contracts>,
+) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
     let storage = exclusive(path, &Mode::Serve)?;
     let mut pool = Pool::open(medium(path, &storage)?).map_err(|error| pool_error(path, error))?;
-    let found = pool.table().volumes.iter().find(|volume| volume.name == name);
+    let mut table = pool.table().clone();
+    let found = table.volumes.iter_mut().find(|volume| volume.name == name);
     let Some(found) = found else {
         let known: Vec<&str> = pool.table().volumes.iter().map(|volume| &*volume.name).collect();
         let known = if known.is_empty() { "none".into() } else { known.join(", ") };
@@ -404,29 +388,57 @@ pub fn delete(path: &Path, name: &str) -> Result<Summary, ServeError> {
         ));
     };
     if found.state == State::Live {
-        let command = format!("`iofair ctl volume remove {}`", shell::word(name));
-        let message = format!(
-            "the contracts have it: take it out of them first, with {command} while the server runs"
-        );
-        return Err(ServeError::volume(name, message));
+        check_unused(path, name, contracts)?;
+        found.state = State::Kept;
     }
-    let table = pool.table().cut(&[], &[name.to_string()]);
+    let table = table.cut(&[], &[name.to_string()]);
     pool.commit(table, &mut |_, _| {}).map_err(|error| pool_error(path, error))?;
     Ok(summary(pool.superblock(), pool.table()))
+}
+
+/// Whether the contracts are about this pool.
+fn check_back(path: &Path, contracts: &Contracts) -> Result<(), ServeError> {
+    let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    match &contracts.drive.back {
+        Back::File(back) | Back::Directory(back) if whole(back) == whole(path) => Ok(()),
+        _ => {
+            let message =
+                "the contracts have another back end: those are needed that it was served with";
+            Err(complain(path, message))
+        }
+    }
+}
+
+/// Whether a volume that the last server had is not in the contracts any more.
+pub(crate) fn check_unused(
+    path: &Path,
+    name: &str,
+    contracts: Option<&Contracts>,
+) -> Result<(), ServeError> {
+    let word = shell::word(name);
+    let remove = format!("`iofair ctl volume remove {word}` while the server runs");
+    let message = match contracts {
+        None => format!(
+            "the contracts have it, as far as the last server knew: take it out of them with {remove}; if it is not in them any \
+             more: `iofair pool delete {} {word} --contracts FILE`",
+            shell::path(path)
+        ),
+        Some(contracts) => {
+            check_back(path, contracts)?;
+            let is_there = |volume: &Volume| volume.name == name && volume.path.is_none();
+            if !contracts.volumes.iter().any(is_there) {
+                return Ok(());
+            }
+            format!("{} has it: take it out first, with {remove}", contracts.path())
+        }
+    };
+    Err(ServeError::volume(name, message))
 }
 
 /// Converts a pool of an earlier version, with its data.
 pub fn import(path: &Path, contracts: &Contracts) -> Result<Summary, ServeError> {
     check_kind(path, false)?;
-    let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    match &contracts.drive.back {
-        Back::File(back) if whole(back) == whole(path) => {}
-        _ => {
-            let message =
-                "the contracts have another back end: import needs those that it was served with";
-            return Err(complain(path, message));
-        }
-    }
+    check_back(path, contracts)?;
     let storage = exclusive(path, &Mode::Serve)?;
     let found = found(path, contracts)?;
     let pool =

@@ -12,6 +12,7 @@ mod import;
 pub(crate) mod medium;
 pub(crate) mod served;
 pub(crate) mod table;
+mod used;
 pub(crate) mod zeroing;
 
 #[cfg(test)]

@@ -54,6 +54,8 @@ pub struct Exports {
     quota: Quota,
     /// Connections of groups with a limit, those of groups in them included.
     by_group: BTreeMap<String, u32>,
+    /// Connections that exports still have which are not offered any more, and may be again.
+    retired: BTreeMap<u32, u32>,
 }
 
 /// Exports as they are offered to a client, with the groups that share their connections.
@@ -71,7 +73,7 @@ impl Exports {
         let (list, groups, ids, by_group) =
             (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
         let quota = Quota::new(limits(limit, 0));
-        Self { list, groups, ids, limit, quota, by_group }
+        Self { list, groups, ids, limit, quota, by_group, retired: BTreeMap::new() }
     }
     /// Replaces all exports, in the order of their ids, with their groups. Existing connections are kept.
     pub fn set(&mut self, limit: u32, offered: Vec<(Export, GroupId)>, groups: &Groups) {
@@ -86,8 +88,13 @@ impl Exports {
         for export in &mut self.list {
             export.connections = 0;
         }
-        for Export { id, connections, .. } in old {
-            (0..connections).for_each(|_| self.enter(id, groups));
+        let retired = std::mem::take(&mut self.retired);
+        let before = old.into_iter().map(|export| (export.id, export.connections)).chain(retired);
+        for (id, connections) in before.filter(|(_, connections)| *connections > 0) {
+            match self.index(id) {
+                Some(_) => (0..connections).for_each(|_| self.enter(id, groups)),
+                None => drop(self.retired.insert(id, connections)),
+            }
         }
     }
     /// The export with this name.
@@ -121,8 +128,11 @@ impl Exports {
     }
     /// Records that a client closed an export.
     pub fn leave(&mut self, id: u32) {
-        // One that was retired is no export any more.
-        let Some(index) = self.index(id) else { return };
+        let Some(index) = self.index(id) else {
+            self.retired.entry(id).and_modify(|connections| *connections -= 1);
+            self.retired.retain(|_, connections| *connections > 0);
+            return;
+        };
         let Self { list, by_group, quota, groups, .. } = self;
         list[index].connections -= 1;
         for (name, _) in &list[index].entry.groups {

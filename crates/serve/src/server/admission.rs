@@ -44,7 +44,7 @@ impl Server {
         consent: &Consent,
     ) -> Result<Admitted, ServeError> {
         self.check_change(contracts, consent)?;
-        confine::check(contracts)?;
+        confine::check(contracts, Some(&self.contracts))?;
         Security::load(&contracts.listen)?;
         let (old, remove) = (&self.contracts.volumes, consent.delete.as_slice());
         self.places.check_removal(old, &contracts.volumes, remove)?;

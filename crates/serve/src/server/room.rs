@@ -15,7 +15,7 @@ impl Server {
     /// What of a pool must be zeroed before these contracts can be taken over; nothing if they cannot at all.
     pub(crate) fn lacking(&self, contracts: &Contracts, consent: &Consent) -> Vec<Demand> {
         let checked = self.check_change(contracts, consent).and_then(|()| {
-            confine::check(contracts)?;
+            confine::check(contracts, Some(&self.contracts))?;
             admit(contracts, &self.places, &self.facts, Some(&self.contracts)).map(drop)
         });
         let lacking = checked.and_then(|()| self.places.lacking(contracts, consent, &self.line));

@@ -90,6 +90,38 @@ pub(crate) fn lock_below(device: &File, mode: &Mode) -> io::Result<Option<File>>
     Ok(Some(file))
 }
 
+/// What a file or device is: two that are the same are equal here, whatever their paths.
+pub(crate) fn identity_of(metadata: &fs::Metadata) -> (u64, u64) {
+    match metadata.file_type().is_block_device() {
+        true => (metadata.rdev(), 0),
+        false => (metadata.dev(), metadata.ino()),
+    }
+}
+
+/// Refuses a file or device of this identity below a loop device that somebody uses, a file system for example, under any name.
+pub(crate) fn refuse_looped(identity: (u64, u64)) -> io::Result<()> {
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        // In another container, its path leads to nothing here.
+        let below = fs::read_to_string(entry.path().join("loop/backing_file"))
+            .and_then(|path| fs::metadata(path.trim_end_matches('\n')));
+        if !below.is_ok_and(|below| identity_of(&below) == identity) {
+            continue;
+        }
+        let device = Path::new("/dev").join(entry.file_name());
+        let claimed = match why_busy(&device) {
+            Some(why) => Err(busy(&why)),
+            None => claim(&device).map(drop),
+        };
+        if let Err(error) = claimed
+            && error.kind() == io::ErrorKind::ResourceBusy
+        {
+            let message = format!("{} is a part or all of it: {error}", device.display());
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
+        }
+    }
+    Ok(())
+}
+
 fn lock_as(file: &File, how: i32, mode: &Mode) -> io::Result<bool> {
     let Err(error) = flock(file, how | libc::LOCK_NB) else { return Ok(true) };
     if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
@@ -133,27 +165,28 @@ pub(super) fn claim(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_EXCL);
     let open = || options.open(path);
-    let busy = |result: &io::Result<File>| {
+    let is_busy = |result: &io::Result<File>| {
         result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
     };
     let (_nobody, never) = mpsc::channel::<()>();
     let mut claimed = open();
     for _ in 0..MOMENTS_MAX {
         // Who has mounted it does not leave by waiting.
-        if !busy(&claimed) || why_busy(path).is_some() {
+        if !is_busy(&claimed) || why_busy(path).is_some() {
             break;
         }
         // There is no event for the moment in which the kernel releases it.
         let _ = never.recv_timeout(MOMENT);
         claimed = open();
     }
-    match busy(&claimed) {
-        true => {
-            let why = why_busy(path).unwrap_or_else(|| "another program uses it".into());
-            Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("in use: {why}")))
-        }
+    match is_busy(&claimed) {
+        true => Err(busy(&why_busy(path).unwrap_or_else(|| "another program uses it".into()))),
         false => claimed,
     }
+}
+
+fn busy(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, format!("in use: {why}"))
 }
 
 /// The process that has locked a file.
@@ -233,7 +266,8 @@ fn why_busy(path: &Path) -> Option<String> {
             return Some(format!("it, or a partition of it, is mounted at {place}"));
         }
     }
-    let holders = fs::read_dir(format!("{system}/holders")).into_iter().flatten().flatten();
+    let holders = numbers.iter().map(|number| format!("/sys/dev/block/{number}/holders"));
+    let holders = holders.flat_map(|holders| fs::read_dir(holders).into_iter().flatten().flatten());
     let names: Vec<String> =
         holders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     if !names.is_empty() {

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::claim::{claim, is_below_dev, lock, lock_around, lock_below, share};
+use super::claim::{
+    claim, identity_of, is_below_dev, lock, lock_around, lock_below, refuse_looped, share,
+};
 use crate::request::extent::Extent;
 use crate::trial::{Mode, Trial};
 
@@ -106,9 +108,10 @@ impl Storage {
             sector,
             device,
             queue: Queue::read(number),
-            identity: Self::identity_of(&metadata),
+            identity: identity_of(&metadata),
         };
         let locked = this.lock(mode)?;
+        refuse_looped(this.identity)?;
         if device && locked {
             this.claim = Some(claim(path)?);
             this.locks.extend(lock_below(&this.buffered, mode)?.map(Arc::new));
@@ -186,14 +189,7 @@ impl Storage {
     pub(super) fn queue(&self) -> Queue {
         self.queue
     }
-    /// The identity that a file or device has once it is opened.
-    pub(crate) fn identity_of(metadata: &fs::Metadata) -> (u64, u64) {
-        match metadata.file_type().is_block_device() {
-            true => (metadata.rdev(), 0),
-            false => (metadata.dev(), metadata.ino()),
-        }
-    }
-    /// Two that are the same file or device are equal here, whatever their paths.
+    /// Which file or device it is.
     pub(crate) fn identity(&self) -> (u64, u64) {
         self.identity
     }
@@ -227,7 +223,7 @@ impl Storage {
         self.buffered.sync_all()
     }
     /// What of a range is stored.
-    pub(super) fn extents(&self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
+    pub(crate) fn extents(&self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
         let end = offset + length;
         let seek = |from: u64, whence: i32| -> io::Result<u64> {
             // SAFETY: a plain system call; nobody uses this descriptor's position.

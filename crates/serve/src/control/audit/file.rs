@@ -2,6 +2,9 @@
 //!
 //! A file that was renamed or removed, as `logrotate` does, is replaced by a new one at the next line. A line that was
 //! cut off, by a full disk for example, is removed; one that a crash has cut off is ended before the next line.
+//!
+//! On a full disk, lines go into room that was reserved behind the end of the file. A new file has none, so a spare file with
+//! room takes its place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -9,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::log;
-use crate::reserve::hold_behind;
+use crate::reserve::{Reserve, hold_behind, is_full};
 use crate::trial::Mode;
 
 /// Bytes of a file before the next one begins.
@@ -27,7 +30,7 @@ pub(super) struct LogFile {
 
 impl LogFile {
     pub(super) fn open(path: &Path, mode: &Mode) -> io::Result<Self> {
-        Ok(Self { path: path.to_path_buf(), file: open(path, mode)? })
+        Ok(Self { path: path.to_path_buf(), file: open_or_spare(path, mode)? })
     }
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -38,17 +41,26 @@ impl LogFile {
         let mut length = self.file.metadata()?.len();
         if length + line.len() as u64 > FILE_MAX {
             self.turn_over()?;
-            self.file = open(&self.path, &Mode::Serve)?;
+            self.file = open_or_spare(&self.path, &Mode::Serve)?;
             length = self.file.metadata()?.len();
         }
         let end: &[u8] = if self.is_whole(length)? { b"" } else { b"\n" };
         let text = [end, line].concat();
-        let written = self.file.write_all(&text).and_then(|()| self.file.sync_data());
-        match written {
-            Ok(()) => hold_behind(&self.file, ROOM),
-            Err(_) => self.cut_off(length, &text),
+        let mut written = self.write(&text);
+        if written.is_err() {
+            self.cut_off(length, &text);
+        }
+        if length == 0 && written.as_ref().is_err_and(is_full) && use_spare(&self.path).is_ok() {
+            self.file = open(&self.path, &Mode::Serve)?;
+            written = self.write(&text);
+        }
+        if written.is_ok() {
+            hold(&self.path, &self.file);
         }
         written
+    }
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        self.file.write_all(text).and_then(|()| self.file.sync_data())
     }
     /// Opens the file anew if another one, or none, is at its path.
     fn follow(&mut self) -> io::Result<()> {
@@ -60,7 +72,7 @@ impl LogFile {
         if is_ours {
             return Ok(());
         }
-        match open(&self.path, &Mode::Serve) {
+        match open_or_spare(&self.path, &Mode::Serve) {
             Ok(file) => self.file = file,
             // The renamed file still has a name, under which the line is found.
             Err(error) if ours.nlink() > 0 => {
@@ -133,10 +145,39 @@ fn open(path: &Path, mode: &Mode) -> io::Result<File> {
     if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         File::open(directory)?.sync_all()?;
     }
-    if make {
-        hold_behind(&file, ROOM);
+    Ok(file)
+}
+
+/// The file; on a full disk, what was reserved for it.
+fn open_or_spare(path: &Path, mode: &Mode) -> io::Result<File> {
+    let file = match open(path, mode) {
+        Err(error) if is_full(&error) && !mode.is_check() => {
+            use_spare(path).and_then(|()| open(path, mode)).map_err(|_| error)?
+        }
+        opened => opened?,
+    };
+    if !mode.is_check() {
+        hold(path, &file);
     }
     Ok(file)
+}
+
+fn spare(path: &Path) -> PathBuf {
+    let [spare, _] = Reserve::beside(path).files();
+    spare
+}
+
+/// Puts the spare file in the place of one without lines.
+fn use_spare(path: &Path) -> io::Result<()> {
+    fs::rename(spare(path), path)
+}
+
+/// Reserves room for the next lines in the file, and in a spare one.
+fn hold(path: &Path, file: &File) {
+    hold_behind(file, ROOM);
+    if let Ok(spare) = crate::reserve::open(&spare(path), true) {
+        hold_behind(&spare, ROOM);
+    }
 }
 
 #[cfg(test)]

@@ -85,3 +85,21 @@ fn groups_have_limits() {
     assert_eq!(fill(&mut exports, groups, "a2"), 1);
     assert_eq!(exports.starting_at(1).iter().map(|export| export.id).collect::<Vec<_>>(), [1, 2]);
 }
+
+/// Goal: connections to a volume that was removed count for it when it comes back, and end then or before. Method: both.
+#[test]
+fn retired_exports_keep_their_connections() {
+    let controller = controller(&["a"]);
+    let groups = controller.groups();
+    let offered = || vec![(export(0, "a1", &[]), groups.find("a").unwrap())];
+    let mut exports = Exports::new(100);
+    exports.set(100, offered(), groups);
+    exports.enter(0, groups);
+    exports.enter(0, groups);
+    exports.set(100, Vec::new(), groups);
+    exports.leave(0);
+    exports.set(100, offered(), groups);
+    assert_eq!(exports.list[0].connections, 1);
+    exports.leave(0);
+    assert_eq!((exports.quota.held_by_all(), exports.list[0].connections), (0, 0));
+}
