@@ -112,9 +112,6 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         None => promise_on(&args.drive, promise, &chosen)?,
         Some(_) => promise.unwrap_or(PROMISE),
     };
-    // Before anything runs, so that a file that cannot be written is an error at once.
-    let cannot_write = || format!("cannot write {}", args.html.display());
-    let mut html = File::create(&args.html).with_context(cannot_write)?;
     let temporaries = Temporaries::start()?;
     let socket = temporaries.make(&std::env::temp_dir())?;
     let mut plan = Plan {
@@ -130,6 +127,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     };
     let on_disk = |at| at_directory(args, at, promise, &temporaries, &mut plan);
     let site = args.at.as_deref().map(on_disk).transpose()?;
+    // Before anything runs, so that a file that cannot be written is an error at once.
+    let cannot_write = || format!("cannot write {}", args.html.display());
+    let mut html = File::create(&args.html).with_context(cannot_write)?;
     let (mut stacks, mut disturbed) = (Vec::new(), Disturbed::default());
     for (i, stack) in chosen.iter().enumerate() {
         let progress = Progress::new(output, &plan, stack, i + 1, chosen.len());

@@ -29,8 +29,8 @@ use crate::pool::served::{self, Served};
 use crate::pool::zeroing::Demand;
 use crate::reactor::handle::ReactorHandle;
 use crate::trial::Mode;
-pub use consent::Consent;
-pub(crate) use consent::{Needs, Refusals, ctl};
+pub use consent::{Consent, Unagreed};
+pub(crate) use consent::{Need, Needs, check, ctl};
 pub(crate) use damaged::Damaged;
 use directory::Directory;
 use store_file::StoreFile;
@@ -81,14 +81,15 @@ impl Places {
             Back::Directory(path) => Self::Own(Directory::open(contracts, path, mode)?),
         })
     }
-    /// Finds every volume's place.
+    /// Finds every volume's place. Returns what needs consent, all of which was given.
     pub(crate) fn place(
         &mut self,
         contracts: &Contracts,
         consent: &Consent,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Vec<Need>, ServeError> {
+        consent.check_names(contracts)?;
         match self {
-            Self::Shared(layout, _) => layout.place(&contracts.volumes),
+            Self::Shared(layout, _) => layout.place(&contracts.volumes).map(|()| Vec::new()),
             Self::Own(directory) => directory.place(contracts, consent),
             Self::Pool(pool) => pool.place(contracts, consent),
         }

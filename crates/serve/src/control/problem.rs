@@ -7,6 +7,7 @@ use iofair_config::contracts::edit::EditError;
 use serde::Serialize;
 
 use crate::error::ServeError;
+use crate::places::Consent;
 use crate::reactor::refusals::Refusal;
 
 pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
@@ -29,8 +30,18 @@ pub(super) struct Problem {
     /// Where in the file it would have been wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<Box<Place>>,
+    /// Volumes that need consent, by the word of the query that gives it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consent: Option<Box<Missing>>,
     /// All of it for people.
     text: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Missing {
+    shrink: Vec<String>,
+    take_over: Vec<String>,
+    delete: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -46,7 +57,16 @@ impl Problem {
     pub(super) fn new(status: u16, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         let text = message.clone();
-        Self { status, kind, message, allowed: None, nearest: None, place: None, text }
+        Self {
+            status,
+            kind,
+            message,
+            allowed: None,
+            nearest: None,
+            place: None,
+            consent: None,
+            text,
+        }
     }
     pub(super) fn allowed(mut self, what: impl Into<String>) -> Self {
         let what = what.into();
@@ -104,6 +124,7 @@ impl Problem {
             allowed: error.allowed.clone().map(Into::into),
             nearest: error.nearest.clone().map(Into::into),
             place,
+            consent: None,
             text: error.to_string(),
         }
     }
@@ -129,6 +150,11 @@ impl From<ServeError> for Problem {
             ServeError::Infeasible(error) => Self::written(422, "infeasible", error),
             ServeError::Refused(_) => Self::new(422, "infeasible", error.to_string()),
             ServeError::Fixed(_) => Self::new(422, "fixed", error.to_string()),
+            ServeError::Consent(unagreed) => {
+                let Consent { shrink, take_over, delete } = unagreed.missing.clone();
+                let consent = Some(Box::new(Missing { shrink, take_over, delete }));
+                Self { consent, ..Self::new(422, "refused", unagreed.why.clone()) }
+            }
             ServeError::Volume { .. } | ServeError::Tls { .. } => {
                 Self::new(422, "refused", error.to_string())
             }

@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iofair_config::contracts::{Contracts, Volume};
-use iofair_config::shell;
 
 use super::owners::{Home, Owner, Owners};
-use super::{Consent, Damaged, Needs, Refusals, ctl};
+use super::{Consent, Damaged, Need, Needs, check, ctl};
 use crate::back::uring::claim::Around;
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::back::uring::{Damage, Storage};
@@ -180,23 +179,22 @@ impl Directory {
         &mut self,
         contracts: &Contracts,
         consent: &Consent,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Vec<Need>, ServeError> {
         let volumes = contracts.volumes.as_slice();
         self.own.retain(|own| own.storage.strong_count() > 0);
         self.build_index();
-        self.refuse_lost(contracts, consent)?;
+        let mut needs = self.lost(contracts, consent)?;
         let owners = self.home.owners();
         let taken: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
         let mut free = (0..SLOTS_MAX).filter(|slot| !taken.contains(slot));
-        let mut refusals = Refusals::default();
         for volume in volumes {
             if volume.size_bytes > VOLUME_BYTES_MAX {
                 let message = format!("a volume has at most {VOLUME_BYTES_MAX} bytes here");
                 return Err(ServeError::volume(&volume.name, message));
             }
-            self.refuse_foreign(volume, &owners, consent, &mut refusals);
-            self.refuse_missing(volume, &owners, consent, &mut refusals)?;
-            self.refuse_shorter(volume, consent, &mut refusals);
+            needs.extend(self.foreign(volume, &owners));
+            needs.extend(self.missing(volume, &owners)?);
+            needs.extend(self.shorter(volume));
             if self.find(volume).is_some() {
                 continue;
             }
@@ -208,7 +206,7 @@ impl Directory {
             self.index.insert((name.clone(), path.clone()), self.own.len());
             self.own.push(Own { name, path, slot, size, storage: Weak::new(), removed: false });
         }
-        refusals.check(contracts, self.is_running)
+        check(needs, contracts, consent, self.is_running)
     }
     pub(super) fn make(
         &mut self,
@@ -305,62 +303,55 @@ impl Directory {
         owners
     }
     /// Whether its file is kept for another group.
-    fn refuse_foreign(
-        &self,
-        volume: &Volume,
-        owners: &Owners,
-        consent: &Consent,
-        refusals: &mut Refusals,
-    ) {
+    fn foreign(&self, volume: &Volume, owners: &Owners) -> Option<Need> {
         let Volume { name, group, .. } = volume;
         let kept = owners.volumes.get(name).filter(|owner| owner.kept);
-        let Some(owner) = kept.filter(|owner| owner.group != *group) else { return };
+        let owner = kept.filter(|owner| owner.group != *group)?;
         let file = self.file(volume);
-        if volume.path.is_some() || consent.take_over.contains(name) || !file.exists() {
-            return;
+        if volume.path.is_some() || !file.exists() {
+            return None;
         }
-        let message = format!(
+        let why = format!(
             "{} is kept for group \"{}\", and the contracts have it in group \"{group}\"",
             file.display(),
             owner.group
         );
-        refusals.add(name, Needs::TakeOver, message);
+        Some(Need { volume: name.clone(), needs: Needs::TakeOver, why })
     }
-    /// Whether the data of a volume that goes would be lost, or stay although it is to be deleted, since somebody has removed or moved
-    /// its file.
-    fn refuse_lost(&self, contracts: &Contracts, consent: &Consent) -> Result<(), ServeError> {
-        let ctl = ctl(contracts).unwrap_or_else(|| "iofair ctl".into());
+    /// Volumes that go, and whose data would be lost since somebody has removed the file. It is an error if data is to be deleted
+    /// and its file was moved.
+    fn lost(&self, contracts: &Contracts, consent: &Consent) -> Result<Vec<Need>, ServeError> {
+        let mut needs = Vec::new();
         let stay = contracts.volumes.iter().filter_map(|volume| self.position(volume));
         let stay: BTreeSet<usize> = stay.collect();
         let goes = self.index.values().filter(|index| !stay.contains(*index));
         for own in goes.map(|index| &self.own[*index]) {
             let storage = own.storage.upgrade();
             let damage = storage.and_then(|storage| storage.damage(own.size));
-            let (path, name) = (own.path.display(), shell::word(&own.name));
-            let message = match (damage, consent.delete.contains(&own.name)) {
-                (Some(Damage::Removed), false) => format!(
-                    "{path} was removed, so its data cannot be kept: save it as `{ctl} status` says, or give it up with \
-                     `{ctl} volume remove {name} --delete-data`"
-                ),
-                (Some(Damage::Moved), true) => format!(
-                    "{path} was moved, so its data is not deleted: put it back, or keep it with `{ctl} volume remove {name}`"
-                ),
+            let path = own.path.display();
+            let is_removed = match (damage, consent.delete.contains(&own.name)) {
+                (Some(Damage::Removed), _) => true,
+                (Some(Damage::Moved), true) => false,
                 _ => continue,
             };
             // Or all of the directory was moved.
             self.check_place()?;
-            return Err(ServeError::volume(&own.name, message));
+            if !is_removed {
+                let message = format!(
+                    "{path} was moved, so its data is not deleted: put it back, or remove the volume without --delete-data"
+                );
+                return Err(ServeError::volume(&own.name, message));
+            }
+            let why = format!(
+                "{path} was removed, so its data cannot be kept: save it as `{} status` says, or give it up",
+                ctl(contracts)
+            );
+            needs.push(Need { volume: own.name.clone(), needs: Needs::Delete, why });
         }
-        Ok(())
+        Ok(needs)
     }
     /// Whether its file was there and is not any more, or was longer.
-    fn refuse_missing(
-        &self,
-        volume: &Volume,
-        owners: &Owners,
-        consent: &Consent,
-        refusals: &mut Refusals,
-    ) -> Result<(), ServeError> {
+    fn missing(&self, volume: &Volume, owners: &Owners) -> Result<Option<Need>, ServeError> {
         let Volume { name, path, .. } = volume;
         let file = self.file(volume);
         let listed = match path {
@@ -368,9 +359,7 @@ impl Directory {
             None => owners.volumes.get(name).filter(|one| !one.deleting).map(|one| one.bytes),
         };
         let is_open = self.find(volume).is_some_and(|own| own.storage.strong_count() > 0);
-        let Some(bytes) = listed.filter(|_| !is_open && !consent.take_over.contains(name)) else {
-            return Ok(());
-        };
+        let Some(bytes) = listed.filter(|_| !is_open) else { return Ok(None) };
         let what = match fs::metadata(&file) {
             Ok(there) if there.is_file() && there.len() < bytes => format!(
                 "has {} bytes, although this volume had {bytes}: it was cut off, or is another file.",
@@ -381,15 +370,14 @@ impl Directory {
             }
             found => {
                 let found = found.map_err(ServeError::system(file.display().to_string()));
-                return found.map(drop);
+                return found.map(|_| None);
             }
         };
-        let message = format!(
+        let why = format!(
             "{} {what} Put the right one back, or begin with zeroes for what is missing",
             file.display()
         );
-        refusals.add(name, Needs::TakeOver, message);
-        Ok(())
+        Ok(Some(Need { volume: name.clone(), needs: Needs::TakeOver, why }))
     }
     /// Whether the directory is still at its path.
     fn check_place(&self) -> Result<(), ServeError> {
@@ -397,17 +385,16 @@ impl Directory {
         place.map_err(ServeError::system(self.path.display().to_string()))
     }
     /// Whether a change or a start would truncate data.
-    fn refuse_shorter(&self, volume: &Volume, consent: &Consent, refusals: &mut Refusals) {
+    fn shorter(&self, volume: &Volume) -> Option<Need> {
         let Volume { name, size_bytes: wanted, .. } = volume;
         let stored = || {
             let metadata = fs::metadata(self.file(volume)).ok()?;
             (volume.path.is_none() && metadata.is_file()).then_some(metadata.len())
         };
         let has = self.find(volume).map(|own| own.size).or_else(stored).unwrap_or(0);
-        if has > *wanted && !consent.shrink.contains(name) {
-            let message = format!("it has {has} bytes, and {wanted} would cut data off");
-            refusals.add(name, Needs::Shrink, message);
-        }
+        let why = || format!("it has {has} bytes, and {wanted} would cut data off");
+        let need = || Need { volume: name.clone(), needs: Needs::Shrink, why: why() };
+        (has > *wanted).then(need)
     }
     /// Cuts files of volumes that shall be shorter, and removes those of deleted ones.
     pub(super) fn finish(&mut self, new: &[Volume], consent: &Consent) -> Result<(), ServeError> {

@@ -212,7 +212,7 @@ impl Endpoint for Block {
         }
         cx.charge(Some(self.volume), &mut self.share, self.held);
         let idle = self.inside == 0 && self.ready.is_empty() && self.results.is_empty();
-        Ok(if self.flying == 0 && idle { Life::Over } else { Life::On })
+        Ok(if self.flying == 0 && idle { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;

@@ -453,7 +453,7 @@ impl Endpoint for Connection {
             self.out.discard(cx.engine.ops());
             self.payload = None;
             self.charge(cx);
-            return Ok(Life::Over);
+            return Ok(Life::Closed);
         }
         self.charge(cx);
         if self.wants_input() {
@@ -471,7 +471,7 @@ impl Endpoint for Connection {
             self.watching = true;
             cx.push(Entry::hangup(self.socket.as_raw_fd()), HANGUP)?;
         }
-        Ok(Life::On)
+        Ok(Life::Open)
     }
     fn close(&mut self) {
         self.closing = true;

@@ -144,9 +144,9 @@ pub(super) enum Progress {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Life {
     /// It is open.
-    On,
+    Open,
     /// It is closed and has no requests in flight, unsent data or ring entries: the reactor drops it.
-    Over,
+    Closed,
 }
 
 /// A connection, a guest's disk, a block device or a mounted file, as the reactor drives it.
@@ -168,7 +168,7 @@ pub(super) trait Endpoint: Send {
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life>;
     /// Stops reading input. Requests in flight are still completed.
     fn close(&mut self);
-    /// A step of its handshake is done; [`Self::take_in`] follows. Until then the endpoint must not be [`Life::Over`].
+    /// A step of its handshake is done; [`Self::take_in`] follows. Until then the endpoint must not be [`Life::Closed`].
     fn on_handshake(&mut self, handshake: Handshake) {
         let _ = handshake;
         unreachable!("an endpoint without handshakes");

@@ -256,10 +256,10 @@ impl Endpoint for File {
         cx.charge(Some(self.volume), &mut self.share, self.held);
         if !self.closing && !self.watching {
             self.watching = true;
-            return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::On);
+            return cx.push(Entry::poll(self.wake.as_raw_fd()), CALLS).map(|()| Life::Open);
         }
         let idle = self.inside.is_empty() && self.finished.is_empty() && !self.watching;
-        Ok(if self.closing && idle { Life::Over } else { Life::On })
+        Ok(if self.closing && idle { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;

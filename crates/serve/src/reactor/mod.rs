@@ -309,7 +309,9 @@ impl Reactor {
     /// Therefore this memory is freed only after a drain that left no entry; after an error or a panic it is never freed.
     pub(crate) fn run(self) -> io::Result<()> {
         let mut this = ManuallyDrop::new(self);
-        this.turn_until_drained()?;
+        let turned = this.turn_until_drained();
+        this.handshakes.refusals.tell_rest("clients");
+        turned?;
         let result = this.end();
         let idle = this.endpoints.is_empty() && !this.parts.engine.is_stuck();
         if idle {

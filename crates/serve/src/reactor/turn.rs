@@ -270,7 +270,7 @@ impl Reactor {
             self.work_for(Payer::Account(account));
             let (endpoint, mut cx) = self.look(now, key);
             let life = endpoint.settle(&mut cx)?;
-            if life == Life::Over
+            if life == Life::Closed
                 && let Some(volume) = endpoint.volume()
             {
                 cx.detach(volume as u32);
@@ -279,7 +279,7 @@ impl Reactor {
                 self.fair.wake(account);
                 self.fair.wake_next();
             }
-            if life == Life::Over {
+            if life == Life::Closed {
                 self.forget(key);
                 self.accept_again()?;
             }

@@ -158,7 +158,7 @@ impl Endpoint for Zeroing {
         if self.closing && self.is_stalled {
             self.reply_once();
         }
-        Ok(if self.replied && !self.is_inside { Life::Over } else { Life::On })
+        Ok(if self.replied && !self.is_inside { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;

@@ -491,7 +491,7 @@ impl Endpoint for Device {
         if std::mem::take(&mut self.again) && !ending {
             Self::wires(&mut self.flying, cx).push(Entry::nop(), AGAIN)?;
         }
-        Ok(if ending && self.flying == 0 { Life::Over } else { Life::On })
+        Ok(if ending && self.flying == 0 { Life::Closed } else { Life::Open })
     }
     fn close(&mut self) {
         self.closing = true;
