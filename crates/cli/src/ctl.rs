@@ -208,11 +208,9 @@ fn suggesting(
     }
 }
 
-/// The volumes that need consent, by the word that gives it, if a call was refused for want of it.
+/// The consent for want of which a call was refused.
 fn missing(refused: &Refused) -> Option<Consent> {
-    let consent = refused.error.get("consent")?;
-    let of = |word| consent[word].as_array().into_iter().flatten().map(show::word).collect();
-    Some(Consent { shrink: of("shrink"), take_over: of("take_over"), delete: of("delete") })
+    serde_json::from_value(refused.error.get("consent")?.clone()).ok()
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {

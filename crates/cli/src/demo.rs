@@ -33,7 +33,7 @@ use self::plan::Plan;
 use self::site::Site;
 use self::temporary::Temporaries;
 use crate::failure::Usage;
-use crate::output::{Output, say};
+use crate::output::{Output, check_places, say};
 use crate::stolen::{Disturbed, undisturbed};
 
 /// Default stacks: no control, ceilings, shares, and our own.
@@ -106,6 +106,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     for stack in &args.stacks {
         TABLE.stack(stack)?;
     }
+    check_places(args.picture.iter().chain([&args.html]))?;
     let promise = args.promise.as_deref().map(parse_rate).transpose()?;
     let chosen = chosen_stacks(args);
     let promised = match args.at {

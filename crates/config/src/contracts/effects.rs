@@ -69,7 +69,12 @@ pub struct State<'a> {
 /// What is given up by going from one state to another.
 pub fn given_up(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Effect> {
     let stack = &after.contracts.drive.stack;
-    let text = enforced::given_up(before.contracts, stack);
+    // Of the others, the texts below tell.
+    let others = |key| {
+        use Key::{Latency, Low, Max, MaxTotal, Min, MinIops, Weight};
+        !matches!(key, Min | MinIops | Weight | Max | MaxTotal | Low | Latency)
+    };
+    let text = enforced::given_up(before.contracts, stack, others);
     let unenforced = text.map(|text| Effect { about: About::Contract, group: None, text });
     let mut found: Vec<Effect> = unenforced.into_iter().chain(lost(before, after)).collect();
     let shared = |state: State<'_>| state.contracts.drive.stack.enforces(Key::Weight);

@@ -120,10 +120,15 @@ pub(super) fn error(contracts: &Contracts, unenforced: &[Unenforced]) -> Option<
     Some(error.allowed(allowed(first.key, stack)))
 }
 
-/// The keys of these contracts that another stack does not enforce, in words, if there are any.
-pub(super) fn given_up(contracts: &Contracts, stack: &Stack) -> Option<String> {
+/// The keys of these contracts that another stack does not enforce, in words, if there are any that are `meant`.
+pub(super) fn given_up(
+    contracts: &Contracts,
+    stack: &Stack,
+    meant: impl Fn(Key) -> bool,
+) -> Option<String> {
     let file: raw::File = contracts.source.parse().ok()?;
-    let unenforced = unenforced(&file.group, stack);
+    let mut unenforced = unenforced(&file.group, stack);
+    unenforced.retain(|one| meant(one.key));
     (!unenforced.is_empty()).then(|| message(stack, &unenforced))
 }
 

@@ -32,16 +32,9 @@ pub(super) struct Problem {
     place: Option<Box<Place>>,
     /// Volumes that need consent, by the word of the query that gives it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    consent: Option<Box<Missing>>,
+    consent: Option<Box<Consent>>,
     /// All of it for people.
     text: String,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-struct Missing {
-    shrink: Vec<String>,
-    take_over: Vec<String>,
-    delete: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -151,8 +144,7 @@ impl From<ServeError> for Problem {
             ServeError::Refused(_) => Self::new(422, "infeasible", error.to_string()),
             ServeError::Fixed(_) => Self::new(422, "fixed", error.to_string()),
             ServeError::Consent(unagreed) => {
-                let Consent { shrink, take_over, delete } = unagreed.missing.clone();
-                let consent = Some(Box::new(Missing { shrink, take_over, delete }));
+                let consent = Some(Box::new(unagreed.missing.clone()));
                 Self { consent, ..Self::new(422, "refused", unagreed.why.clone()) }
             }
             ServeError::Volume { .. } | ServeError::Tls { .. } => {

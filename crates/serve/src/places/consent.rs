@@ -5,6 +5,7 @@ use std::path::{Path, absolute};
 use iofair_config::contracts::Contracts;
 use iofair_config::contracts::edit::listed;
 use iofair_config::{ConfigError, shell};
+use serde::{Deserialize, Serialize};
 
 use crate::error::ServeError;
 
@@ -12,7 +13,7 @@ use crate::error::ServeError;
 const NAMED_MAX: usize = 16;
 
 /// Consent to changes that cannot be undone or that need permission; each list names volumes.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Consent {
     /// May shrink; data beyond the new size is lost.
     pub shrink: Vec<String>,
@@ -23,11 +24,11 @@ pub struct Consent {
     pub delete: Vec<String>,
 }
 
-/// The consent that a volume needs.
+/// The consent that a volume needs, in the order of [`Consent::lists`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needs {
-    Shrink,
     TakeOver,
+    Shrink,
     Delete,
 }
 
@@ -77,12 +78,7 @@ impl Consent {
         !self.shrink.is_empty() || !self.take_over.is_empty()
     }
     fn has(&self, need: &Need) -> bool {
-        let list = match need.needs {
-            Needs::Shrink => &self.shrink,
-            Needs::TakeOver => &self.take_over,
-            Needs::Delete => &self.delete,
-        };
-        list.contains(&need.volume)
+        self.lists()[need.needs as usize].1.contains(&need.volume)
     }
     fn add(&mut self, need: &Need) {
         if self.has(need) {
