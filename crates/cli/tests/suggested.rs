@@ -190,6 +190,32 @@ fn consent_is_complete_after_each_refusal() {
     }
 }
 
+/// Goal: other commands in refusals of `ctl` work, too. Method: a file that was edited, and a group that is not there, by each way to
+/// name the server.
+#[test]
+fn suggested_changes_work_as_printed() {
+    let mut scene = Scene::new("changes `x`");
+    scene.write("memory", &[("v", "g", "1MiB")]);
+    let file = scene.directory.join("my contracts.toml");
+    let text = fs::read_to_string(&file).unwrap().replace("memory:pool", "memory:64MiB");
+    fs::write(&file, &text).unwrap();
+    scene.serve();
+    for server in [["--socket", "control"], ["--contracts", "my contracts.toml"]] {
+        let ctl = |words: &[&'static str]| [&["ctl", server[0], server[1]], words].concat();
+        let works = |told: &str, which: &str| {
+            assert!(told.contains(which), "{told}");
+            let (_, rest) = told.split_once(which).unwrap();
+            let (works, text) = scene.shell(commands(rest)[0], Path::new("/"));
+            assert!(works, "{told}: {text}");
+        };
+        works(&scene.fails(&ctl(&["group", "set", "new", "weight=3"])), "a new one: ");
+        let now = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("{now}# edited\n")).unwrap();
+        works(&scene.fails(&ctl(&["group", "remove", "new"])), "apply the edit first: ");
+        assert!(scene.iofair(&ctl(&["group", "remove", "new"])).status.success());
+    }
+}
+
 /// Goal: consent for volumes that are not there or need none is not accepted in silence. Method: a start, a check, a reload and
 /// changes of a volume, on every kind of storage.
 #[test]
