@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use iofair_config::shell;
+use iofair_serve::Consent;
 use iofair_serve::control::client::{Address, Call, call};
 use serde_json::{Value as Json, json};
 
@@ -15,6 +16,12 @@ use crate::failure::{Refused, Usage};
 use crate::output::Output;
 use address::Place;
 
+/// Flags of changes of one volume that give consent, and the query of their calls.
+const CONSENT: [(&str, &str); 3] = [
+    ("--take-over", "take_over=true"),
+    ("--shrink", "shrink=true"),
+    ("--delete-data", "data=delete"),
+];
 /// Number of items requested at once.
 const PAGE: usize = 10_000;
 
@@ -83,7 +90,19 @@ enum Command {
     /// Resume after `drain --hold`.
     Resume,
     /// Apply the contract file as it is now.
-    Reload,
+    Reload {
+        /// Allow this volume to shrink to the size in the file; data beyond that size is lost. May be repeated.
+        #[arg(long, value_name = "VOLUME")]
+        shrink: Vec<String>,
+        /// Give this volume's data, kept for another group, to the group in the file; if its file is missing, begin with an
+        /// empty volume. May be repeated.
+        #[arg(long, value_name = "VOLUME")]
+        take_over: Vec<String>,
+        /// Disconnect the clients of this volume, which the file no longer has, and delete its data permanently. May be
+        /// repeated.
+        #[arg(long, value_name = "VOLUME")]
+        delete_data: Vec<String>,
+    },
     /// Show the last changes: who made them, and their results.
     Audit {
         /// Number of lines.
@@ -150,6 +169,9 @@ enum Volume {
         /// Take over data that is kept under this name for another group, or begin anew if the kept file is missing.
         #[arg(long)]
         take_over: bool,
+        /// Allow data that is kept under this name to shrink; what is beyond the size is lost.
+        #[arg(long)]
+        shrink: bool,
     },
     /// Change the size of a volume.
     Resize {
@@ -171,17 +193,24 @@ enum Volume {
     },
 }
 
-/// The refusal of a stack that does not enforce every key, with the flag that would agree to that.
-fn agreeable(error: anyhow::Error, give_up: bool) -> anyhow::Error {
+/// A refusal with what would be accepted, if that is known.
+fn suggesting(
+    error: anyhow::Error,
+    suggestion: impl FnOnce(&Refused) -> Option<String>,
+) -> anyhow::Error {
     match error.downcast::<Refused>() {
         Ok(mut refused) => {
-            if !give_up && refused.text.contains("does not enforce") {
-                refused.text += "\n  or --give-up, which removes these keys from the contract file";
-            }
+            let text = suggestion(&refused);
+            refused.text += &text.map_or(String::new(), |text| format!("\n  {text}"));
             refused.into()
         }
         Err(error) => error,
     }
+}
+
+/// The consent for want of which a call was refused.
+fn missing(refused: &Refused) -> Option<Consent> {
+    serde_json::from_value(refused.error.get("consent")?.clone()).ok()
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
@@ -210,7 +239,11 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
                     let mut body = words::stack(name, parameters)?;
                     body["give_up"] = json!(give_up);
                     let call = Call::new("PUT", "/v1/stack").body(body);
-                    talk.change(call, output, shown).map_err(|error| agreeable(error, *give_up))?;
+                    let flag = "or --give-up, which removes these keys from the contract file";
+                    let needed =
+                        |refused: &Refused| !give_up && refused.text.contains("does not enforce");
+                    let told = |refused: &Refused| needed(refused).then(|| flag.into());
+                    talk.change(call, output, shown).map_err(|error| suggesting(error, told))?;
                 }
             }
         }
@@ -236,7 +269,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             let changes = talk.request(&Call::new("GET", &format!("/v1/audit?last={last}")))?;
             output.print(&changes, || show::audit(&changes["changes"]))?;
         }
-        Command::Reload => talk.revised(Call::new("POST", "/v1/reload"), output)?,
+        Command::Reload { shrink, take_over, delete_data } => {
+            let (shrink, take_over) = (shrink.clone(), take_over.clone());
+            talk.reload(Consent { shrink, take_over, delete: delete_data.clone() }, output)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -308,18 +344,29 @@ impl Talk {
             format!("done; revision {}\n", show::word(&done["revision"]))
         })
     }
-    /// The refusal of a change of a group that is not there, with the command that creates it.
-    fn creation(&self, error: anyhow::Error, name: &str, keys: &[String]) -> anyhow::Error {
-        let mut refused = match error.downcast::<Refused>() {
-            Ok(refused) => refused,
-            Err(error) => return error,
+    /// A command that calls the same server.
+    fn command(&self, words: &[&str]) -> String {
+        let words = words.iter().map(|word| shell::word(word)).collect::<Vec<_>>().join(" ");
+        format!("`iofair ctl{} {words}`", self.options)
+    }
+    fn reload(&self, consent: Consent, output: &Output) -> Result<()> {
+        let given = [
+            ("shrink", &consent.shrink),
+            ("take_over", &consent.take_over),
+            ("delete", &consent.delete),
+        ];
+        let of = |(word, names): (&str, &Vec<String>)| {
+            names.iter().map(|name| format!("{word}={}&", words::escaped(name))).collect::<String>()
         };
-        if refused.status == 404 {
-            let keys = keys.iter().map(|key| shell::word(key)).collect::<Vec<_>>().join(" ");
-            let create = format!("group create {} {keys}", shell::word(name));
-            refused.text += &format!("\n  a new one: iofair ctl{} {create}", self.options);
-        }
-        refused.into()
+        let query = given.map(of).concat();
+        let path = format!("/v1/reload?{query}");
+        let call = Call::new("POST", path.trim_end_matches(['?', '&']));
+        let accepting = |refused: &Refused| {
+            let options = consent.and(missing(refused)?).options();
+            let (server, options) = (&self.options, options.trim_end());
+            Some(format!("to accept this: `iofair ctl{server} reload {options}`"))
+        };
+        self.revised(call, output).map_err(|error| suggesting(error, accepting))
     }
     fn group(&self, group: &Group, output: &Output) -> Result<()> {
         match group {
@@ -349,7 +396,13 @@ impl Talk {
                 let path = words::path("groups", name)?;
                 let body = words::keys(keys)?;
                 let there = self.request(&Call::new("GET", &path));
-                let there = there.map_err(|error| self.creation(error, name, keys))?;
+                let create = |refused: &Refused| {
+                    let keys = keys.iter().map(String::as_str);
+                    let words: Vec<&str> =
+                        ["group", "create", name].into_iter().chain(keys).collect();
+                    (refused.status == 404).then(|| format!("a new one: {}", self.command(&words)))
+                };
+                let there = there.map_err(|error| suggesting(error, create))?;
                 // A group that only exists as a part of paths has no contract to change yet.
                 let new = there["group"]["contract"].is_null();
                 let request = Call::new(if new { "PUT" } else { "PATCH" }, &path).body(body);
@@ -362,31 +415,54 @@ impl Talk {
         }
     }
     fn volume(&self, volume: &Volume, output: &Output) -> Result<()> {
-        let (name, request) = match volume {
+        let (mut words, agreed, request) = match volume {
             Volume::List => {
                 let volumes = self.all("volumes")?;
                 return output.print(&volumes, || show::volumes(&volumes["volumes"]));
             }
-            Volume::Create { name, group, size, keys, take_over } => {
+            Volume::Create { name, group, size, keys, take_over, shrink } => {
                 let mut body = words::keys(keys)?;
-                body["group"] = json!(group);
-                body["size"] = json!(size);
-                let agreed = if *take_over { "?take_over=true" } else { "" };
-                (name, Call { only_new: true, ..Call::new("PUT", agreed).body(body) })
+                for (key, value) in [("group", group), ("size", size)] {
+                    if !body[key].take().is_null() {
+                        return Err(Usage(format!("\"{key}\" is given twice")).into());
+                    }
+                    body[key] = json!(value);
+                }
+                let mut words = vec!["create", name, group, size];
+                words.extend(keys.iter().map(String::as_str));
+                let request = Call { only_new: true, ..Call::new("PUT", "").body(body) };
+                (words, [*take_over, *shrink, false], request)
             }
             Volume::Resize { name, size, shrink } => {
-                let agreed = if *shrink { "?shrink=true" } else { "" };
-                (name, Call::new("PATCH", agreed).body(json!({ "size": size })))
+                let request = Call::new("PATCH", "").body(json!({ "size": size }));
+                (vec!["resize", name, size], [false, *shrink, false], request)
             }
             Volume::Remove { name, delete_data } => {
-                let data = if *delete_data { "?data=delete" } else { "" };
-                let path = words::path("volumes", name)? + data;
-                return self.revised(Call::new("DELETE", &path), output);
+                (vec!["remove", name], [false, false, *delete_data], Call::new("DELETE", ""))
             }
         };
-        let path = words::path("volumes", name)? + &request.path;
-        self.change(Call { path, ..request }, output, |done| {
-            show::volumes(&json!([done["volume"]])) + &show::notes(done)
-        })
+        let given = CONSENT.iter().zip(agreed).filter(|(_, is_given)| *is_given);
+        let query: Vec<&str> = given.map(|((_, query), _)| *query).collect();
+        let path = format!("{}?{}", words::path("volumes", words[1])?, query.join("&"));
+        let request = Call { path: path.trim_end_matches('?').into(), ..request };
+        let done = match volume {
+            Volume::Remove { .. } => self.revised(request, output),
+            _ => self.change(request, output, |done| {
+                show::volumes(&json!([done["volume"]])) + &show::notes(done)
+            }),
+        };
+        let accepting = |refused: &Refused| {
+            let Consent { shrink, take_over, delete } = missing(refused)?;
+            let missing = [take_over, shrink, delete].map(|names| !names.is_empty());
+            let all = CONSENT
+                .iter()
+                .zip(agreed)
+                .zip(missing)
+                .filter(|((_, given), more)| *given || *more);
+            words.insert(0, "volume");
+            words.extend(all.map(|(((flag, _), _), _)| flag));
+            Some(format!("to accept this: {}", self.command(&words)))
+        };
+        done.map_err(|error| suggesting(error, accepting))
     }
 }

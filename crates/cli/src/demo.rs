@@ -33,7 +33,7 @@ use self::plan::Plan;
 use self::site::Site;
 use self::temporary::Temporaries;
 use crate::failure::Usage;
-use crate::output::{Output, say};
+use crate::output::{Output, check_places, say};
 use crate::stolen::{Disturbed, undisturbed};
 
 /// Default stacks: no control, ceilings, shares, and our own.
@@ -106,15 +106,13 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     for stack in &args.stacks {
         TABLE.stack(stack)?;
     }
+    check_places(args.picture.iter().chain([&args.html]))?;
     let promise = args.promise.as_deref().map(parse_rate).transpose()?;
     let chosen = chosen_stacks(args);
     let promised = match args.at {
         None => promise_on(&args.drive, promise, &chosen)?,
         Some(_) => promise.unwrap_or(PROMISE),
     };
-    // Before anything runs, so that a file that cannot be written is an error at once.
-    let cannot_write = || format!("cannot write {}", args.html.display());
-    let mut html = File::create(&args.html).with_context(cannot_write)?;
     let temporaries = Temporaries::start()?;
     let socket = temporaries.make(&std::env::temp_dir())?;
     let mut plan = Plan {
@@ -130,6 +128,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     };
     let on_disk = |at| at_directory(args, at, promise, &temporaries, &mut plan);
     let site = args.at.as_deref().map(on_disk).transpose()?;
+    // Before anything runs, so that a file that cannot be written is an error at once.
+    let cannot_write = || format!("cannot write {}", args.html.display());
+    let mut html = File::create(&args.html).with_context(cannot_write)?;
     let (mut stacks, mut disturbed) = (Vec::new(), Disturbed::default());
     for (i, stack) in chosen.iter().enumerate() {
         let progress = Progress::new(output, &plan, stack, i + 1, chosen.len());

@@ -182,9 +182,14 @@ fn request(address: &Address, command: &Call) -> Result<Reply> {
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let name = args.file.display().to_string();
+    if args.file.as_os_str() == "-" {
+        let message = "a trace goes to a file, not to standard output; ./- is a file of that name";
+        return Err(Usage(message.into()).into());
+    }
     // It tells who did what and when, so it is for its owner unless the owner says otherwise.
     let file = File::options().write(true).create_new(true).mode(0o600).open(&args.file);
-    let file = file.with_context(|| format!("cannot create {name}"))?;
+    let file =
+        file.with_context(|| format!("cannot create {name}; allowed: the name of a new file"))?;
     let result = match &args.device {
         Some(path) => record_device(args, file, &name, path),
         None => record_server(args, file, &name),

@@ -66,7 +66,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         write(&picture(&view, size(&args.size)?)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut terminal = ratatui::try_init().context("the terminal")?;
+    let mut terminal = ratatui::try_init()
+        .context("a live view needs a terminal; --once prints one moment without it")?;
     let ended = live(&mut terminal, &mut view, &address, Nanos::from_secs(args.every));
     // A closed terminal needs no restoring.
     let _ = ratatui::try_restore();

@@ -140,12 +140,28 @@ fn the_server_is_found_and_errors_have_hints() {
         (&["ctl", "--socket", "https://::1:9720", "status"], "needs brackets, [::1]:9720"),
         (&["ctl", "--socket", "::1:9720", "status"], "write https://[::1]:9720"),
         (&["ctl", "--contracts", "nowhere.toml", "status"], "nowhere.toml"),
+        (&["ctl", "--socket", "", "status"], "--socket is empty: give a path, or https://"),
+        (
+            &["ctl", "volume", "create", "x", "batch", "1MiB", "size=2MiB"],
+            "\"size\" is given twice",
+        ),
+        (&["ctl", "group", "set", "batch", "clients=[nobody]"], "a certificate of \"nobody\""),
     ] {
         let (code, text) = code(words);
         assert!(code == 2 && text.contains(told), "{words:?}: {code} {text}");
     }
-    let (code, text) = code(&["ctl", "--socket", "nobody.sock", "status"]);
-    assert!(code == 1 && text.contains("cannot reach a server at nobody.sock"), "{text}");
+    for (socket, told) in [
+        ("nobody.sock", "cannot reach a server at nobody.sock"),
+        ("pool.sock", "that is the socket for NBD clients"),
+    ] {
+        let (code, text) = code(&["ctl", "--socket", socket, "status"]);
+        assert!(code == 1 && text.contains(told), "{text}");
+    }
+    let words = ["ctl", "group", "set", "batch", r#"clients=["uid:0","*"]"#];
+    assert!(served.run(&words).status.success());
+    let shown = served.run(&["ctl", "group", "show", "batch"]).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains("clients=") && shown.contains("uid:0"), "{shown}");
     assert!(served.run(&["ctl", "drain"]).status.success());
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }

@@ -93,6 +93,25 @@ fn lost(directory: &Directory) -> u64 {
     line.unwrap_or_else(|| panic!("{page}")).parse().unwrap()
 }
 
+/// Goal: every refused client is in the log when the server has ended, also those of the last seconds. Method: clients that do not
+/// speak the protocol, one after the other, and an end at once.
+#[test]
+fn the_last_refusals_are_logged() {
+    let directory = Directory::new();
+    let log = File::create(directory.path("log")).unwrap();
+    let served = Served::ready(&directory, CONTRACTS, log.into());
+    for _ in 0..3 {
+        let mut client = UnixStream::connect(directory.path("pool.sock")).unwrap();
+        client.write_all(&[0xff; 64]).unwrap();
+        // It may be closed with bytes that were not read.
+        let _ = client.read_to_end(&mut Vec::new());
+    }
+    served.ends_well();
+    let log = fs::read_to_string(directory.path("log")).unwrap();
+    let counts = log.lines().filter_map(|line| line.split_once("refused: ")?.1.split(':').next());
+    assert_eq!(counts.map(|count| count.parse::<u64>().unwrap()).sum::<u64>(), 3, "{log}");
+}
+
 /// Goal: a server whose standard error fails reloads, changes and ends as if it worked, and counts what it lost. Method:
 /// /dev/full, a reload that fails and one that works, changes.
 #[test]

@@ -1,33 +1,42 @@
 //! Text that people copy: arguments of commands, and addresses.
 
 use std::net::Ipv6Addr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::str::Utf8Chunk;
 
 /// A text as one word of a shell, quoted if it must be.
 pub fn word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_string();
-    }
-    if !text.contains(char::is_control) {
-        return format!("'{}'", text.replace('\'', "'\\''"));
-    }
-    // A terminal would interpret them.
-    let escaped = |c: char| match c {
-        '\'' | '\\' => format!("\\{c}"),
-        c if c.is_control() => {
-            let mut bytes = [0; 4];
-            c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\{byte:03o}")).collect()
-        }
-        c => c.to_string(),
-    };
-    format!("$'{}'", text.chars().map(escaped).collect::<String>())
+    bytes(text.as_bytes())
 }
 
 /// A path as one word of a shell. A path that begins with a dash is none of a command's options.
 pub fn path(path: &Path) -> String {
-    let text = path.display().to_string();
-    word(&if text.starts_with('-') { format!("./{text}") } else { text })
+    let text = path.as_os_str().as_bytes();
+    bytes(&if text.starts_with(b"-") { [b"./", text].concat() } else { text.to_vec() })
+}
+
+/// Messages have commands between backticks and terminals interpret control characters, so that neither is in a word as it is.
+fn bytes(text: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(byte);
+    let octal = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:03o}")).collect();
+    let is_special = |c: char| c.is_control() || c == '`';
+    match std::str::from_utf8(text) {
+        Ok(text) if !text.is_empty() && text.bytes().all(|byte| is_plain(&byte)) => text.into(),
+        Ok(text) if !text.contains(is_special) => format!("'{}'", text.replace('\'', "'\\''")),
+        _ => {
+            let escaped = |c: char| match c {
+                '\'' | '\\' => format!("\\{c}"),
+                c if is_special(c) => octal(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c => c.to_string(),
+            };
+            let chunk = |chunk: Utf8Chunk<'_>| {
+                let valid = chunk.valid().chars().map(escaped).collect::<String>();
+                valid + &octal(chunk.invalid())
+            };
+            format!("$'{}'", text.utf8_chunks().map(chunk).collect::<String>())
+        }
+    }
 }
 
 /// An IPv6 address with a port as it should have been written, if its brackets are missing.
@@ -41,6 +50,7 @@ pub fn with_brackets(address: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     /// Goal: a shell reads a word as the text that it was made of. Method: a shell reads them.
     #[test]
@@ -51,8 +61,11 @@ mod tests {
             let script = format!("printf %s {}", word(text));
             let output = std::process::Command::new("bash").args(["-c", &script]).output();
             assert_eq!(String::from_utf8_lossy(&output.expect("a shell").stdout), text, "{script}");
-            assert!(!word(text).contains(char::is_control));
+            assert!(!word(text).contains(|c: char| c.is_control() || c == '`'));
         }
+        let script = format!("printf %s {}", path(Path::new(OsStr::from_bytes(b"a\xff'`b"))));
+        let output = std::process::Command::new("bash").args(["-c", &script]).output();
+        assert_eq!(output.expect("a shell").stdout, b"a\xff'`b", "{script}");
         assert_eq!((word("plain").as_str(), path(Path::new("-x")).as_str()), ("plain", "./-x"));
     }
 

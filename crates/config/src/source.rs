@@ -1,11 +1,16 @@
 //! A file's text, and the conversion of byte ranges into lines and columns.
 
+use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
 use crate::error::{ConfigError, Place};
+
+/// More than any file that a person writes: devices may have no end.
+const BYTES_MAX: u64 = 64 << 20;
 
 /// A file with its name, kept for errors that are found after parsing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,8 +41,14 @@ impl Source {
     /// Reads a file.
     pub fn open(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
-        let read = std::fs::read_to_string(path);
-        let text = read.map_err(|error| ConfigError::whole_file(&name, error.to_string()))?;
+        let mut text = String::new();
+        let read =
+            File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text));
+        let refused = |message: String| ConfigError::whole_file(&name, message);
+        read.map_err(|error| refused(error.to_string()))?;
+        if text.len() as u64 > BYTES_MAX {
+            return Err(refused(format!("the file has more than {} MiB", BYTES_MAX >> 20)));
+        }
         Ok(Self { path: name, text, arguments: Vec::new() })
     }
     /// The file's name as it was given.

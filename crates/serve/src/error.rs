@@ -8,6 +8,8 @@ use std::time::Duration;
 use iofair_config::ConfigError;
 use iofair_core::contract::Refusal;
 
+use crate::places::Unagreed;
+
 /// Why a server did not start or did not apply new contracts.
 #[derive(Debug)]
 pub enum ServeError {
@@ -42,6 +44,8 @@ pub enum ServeError {
         /// The reason.
         message: String,
     },
+    /// Volumes cannot be as the contracts say without consent.
+    Consent(Box<Unagreed>),
     /// A file with certificates or keys cannot be used.
     Tls {
         /// The file.
@@ -77,6 +81,9 @@ impl fmt::Display for ServeError {
             Self::Fixed(what) => write!(f, "{what} cannot change while the server runs"),
             Self::Layout { path, message } | Self::Tls { path, message } => {
                 write!(f, "{}: {message}", path.display())
+            }
+            Self::Consent(unagreed) => {
+                write!(f, "{}\n  to accept this: {}", unagreed.why, unagreed.commands)
             }
             Self::Volume { name, message } => write!(f, "volume \"{name}\": {message}"),
             Self::Zeroing(bytes) => write!(

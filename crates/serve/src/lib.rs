@@ -47,8 +47,8 @@ pub use error::ServeError;
 pub use file_system::{FileSystem, takes_direct};
 #[doc(hidden)]
 pub use front::vhost::hostile::hostile as hostile_driver;
-pub use places::Consent;
 pub use places::admin as directory;
+pub use places::{Consent, Unagreed};
 pub use priority::in_real_time;
 pub use server::Server;
 pub use signals::{Signal, Signals};

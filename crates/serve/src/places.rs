@@ -29,8 +29,8 @@ use crate::pool::served::{self, Served};
 use crate::pool::zeroing::Demand;
 use crate::reactor::handle::ReactorHandle;
 use crate::trial::Mode;
-pub use consent::Consent;
-pub(crate) use consent::{Needs, Refusals, ctl};
+pub use consent::{Consent, Unagreed};
+pub(crate) use consent::{Need, Needs, check, ctl};
 pub(crate) use damaged::Damaged;
 use directory::Directory;
 use store_file::StoreFile;
@@ -81,27 +81,25 @@ impl Places {
             Back::Directory(path) => Self::Own(Directory::open(contracts, path, mode)?),
         })
     }
-    /// Finds every volume's place.
+    /// Finds every volume's place. Returns what needs consent, all of which was given.
     pub(crate) fn place(
         &mut self,
         contracts: &Contracts,
         consent: &Consent,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Vec<Need>, ServeError> {
+        consent.check_names(contracts)?;
         match self {
             Self::Shared(layout, _) => {
-                let mut refusals = Refusals::default();
-                for Volume { name, group, .. } in &contracts.volumes {
-                    let kept = layout.kept_for(name).filter(|kept| kept != group);
-                    let Some(kept) = kept.filter(|_| !consent.take_over.contains(name)) else {
-                        continue;
-                    };
-                    let message = format!(
+                let foreign = |Volume { name, group, .. }: &Volume| {
+                    let kept = layout.kept_for(name).filter(|kept| kept != group)?;
+                    let why = format!(
                         "its data is kept for group \"{kept}\", and the contracts have it in group \"{group}\""
                     );
-                    refusals.add(name, Needs::TakeOver, message);
-                }
-                refusals.check(contracts, layout.is_running)?;
-                layout.place(&contracts.volumes)
+                    Some(Need { volume: name.clone(), needs: Needs::TakeOver, why })
+                };
+                let needs = contracts.volumes.iter().filter_map(foreign).collect();
+                let needs = check(needs, contracts, consent, layout.is_running)?;
+                layout.place(&contracts.volumes).map(|()| needs)
             }
             Self::Own(directory) => directory.place(contracts, consent),
             Self::Pool(pool) => pool.place(contracts, consent),

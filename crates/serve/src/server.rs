@@ -99,7 +99,8 @@ impl Prepared {
         let security = Security::load(&contracts.listen)?;
         confine::check(&contracts, None)?;
         let mut places = Places::open(&contracts, mode)?;
-        places.place(&contracts, consent)?;
+        let needs = places.place(&contracts, consent)?;
+        consent.unneeded(&needs).into_iter().for_each(|note| mode.note(note));
         let back = around(open_back(&contracts, &mut places)?);
         let capacity = match contracts.drive.back {
             // A pool knows its room, and files of their own have what their file system has.

@@ -20,6 +20,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::log;
 use crate::supervisor::unit::{self, Place};
 
 /// Whether a server is started, or only a trial start is made.
@@ -78,6 +79,13 @@ impl Mode {
             format!("{unit} of systemd listens at {place}; the check is about a start by systemd");
         trial.seen().notes.push(note);
         true
+    }
+    /// Tells the operator something: a check in its result, a start in the log.
+    pub(crate) fn note(&self, note: String) {
+        match self {
+            Self::Serve => log::tell("server", &note),
+            Self::Check(trial) => trial.seen().notes.push(note),
+        }
     }
     /// What a check found that the operator should know, besides errors.
     pub(crate) fn notes(&self) -> Vec<String> {

@@ -318,6 +318,27 @@ fn needs_root_faults_fail_only_the_affected_calls() {
     assert!(error.contains("did not complete some commands") && !scene.is_mounted(), "{error}");
 }
 
+/// Goal: what a directory of volumes cannot do is refused as not permitted, not as unknown. Method: files and directories that are
+/// made, renamed and removed.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_names_are_those_of_the_contracts() {
+    let mut scene = Scene::start("memory:16MiB", &[("a", 16, false)]);
+    let (a, b) = (scene.file("a"), scene.file("b"));
+    for refused in [
+        fs::remove_file(&a),
+        fs::rename(&a, &b),
+        fs::create_dir(&b),
+        fs::write(&b, b"x"),
+        fs::hard_link(&a, &b),
+        std::os::unix::fs::symlink(&a, &b),
+    ] {
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EPERM));
+    }
+    scene.stop();
+    fs::remove_dir(scene.directory.path("mnt")).unwrap();
+}
+
 /// Goal: a server can end while its files are in use, and the users learn it. Method: an open file and a loop
 /// device.
 #[test]

@@ -1,9 +1,11 @@
 //! Which server is meant: an option, the environment, or a contract file.
 
 use std::env;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf, absolute};
+use std::time::Duration;
 
 use anyhow::Result;
 use iofair_config::contracts::Contracts;
@@ -16,6 +18,8 @@ use crate::failure::Usage;
 const VARIABLE: &str = "IOFAIR_SOCKET";
 /// Where a contract file is looked for.
 const FILES: [&str; 2] = ["contracts.toml", "/etc/iofair/contracts.toml"];
+/// How long a server of NBD may take to greet.
+const GREETING_MAX: Duration = Duration::from_secs(1);
 /// Before the name of a server over TLS.
 const HTTPS: &str = "https://";
 
@@ -34,6 +38,9 @@ pub(crate) fn unreachable(address: &Address, error: io::Error) -> anyhow::Error 
         (Address::Unix(_), io::ErrorKind::WouldBlock) => {
             ": its queue of connections is full; is it stopped (SIGSTOP)?"
         }
+        (Address::Unix(path), _) if is_nbd(path) => {
+            ": that is the socket for NBD clients; control has one of its own, `unix` of [control] in the contract file"
+        }
         (_, io::ErrorKind::ConnectionRefused) => ": nothing listens there; is the server running?",
         _ => "",
     };
@@ -42,6 +49,16 @@ pub(crate) fn unreachable(address: &Address, error: io::Error) -> anyhow::Error 
 
 fn is_socket(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// Whether a server of NBD greets its clients there.
+fn is_nbd(path: &Path) -> bool {
+    let mut greeting = [0; 8];
+    let greeted = UnixStream::connect(path).and_then(|mut stream| {
+        stream.set_read_timeout(Some(GREETING_MAX))?;
+        stream.read_exact(&mut greeting)
+    });
+    greeted.is_ok() && greeting == *b"NBDMAGIC"
 }
 
 /// Options that name a server.
@@ -67,20 +84,23 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The options as they were given, for a command that is suggested.
+    /// The options as they were given, for a command that is suggested, which works in any directory.
     pub(crate) fn options(&self) -> String {
-        let option = |name: &str, value: String| format!(" {name} {value}");
-        let socket = self.socket.as_deref().map(|path| option("--socket", shell::word(path)));
-        let files = [
+        let socket = self.socket.as_ref().map(PathBuf::from);
+        let options = [
+            ("--socket", &socket),
             ("--contracts", &self.contracts),
             ("--tls-ca", &self.tls_ca),
             ("--tls-certificate", &self.tls_certificate),
             ("--tls-key", &self.tls_key),
         ];
-        let files = files.into_iter();
-        let files =
-            files.filter_map(|(name, file)| Some(option(name, shell::path(file.as_ref()?))));
-        socket.into_iter().chain(files).collect()
+        let given = options.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let option = |(name, value): (&str, &PathBuf)| {
+            let is_path = !value.as_os_str().as_encoded_bytes().starts_with(HTTPS.as_bytes());
+            let whole = if is_path { absolute(value).ok() } else { None };
+            format!(" {name} {}", shell::path(whole.as_ref().unwrap_or(value)))
+        };
+        given.map(option).collect()
     }
     /// The server's address.
     pub(crate) fn find(&self) -> Result<Address> {
@@ -104,6 +124,10 @@ impl Place {
     }
     fn read(&self, text: &str) -> Result<Address> {
         let Some(place) = text.strip_prefix(HTTPS) else {
+            if text.is_empty() {
+                let message = format!("--socket is empty: give a path, or {HTTPS}HOST:PORT");
+                return Err(Usage(message).into());
+            }
             if text.starts_with("http://") {
                 let message = format!(
                     "\"{text}\": control needs TLS; give https://HOST:PORT, or the path of a Unix socket"

@@ -42,10 +42,20 @@ pub(crate) fn keys(arguments: &[String]) -> Result<Json> {
         *place = match value {
             "none" => Json::Null,
             "true" | "false" => json!(value == "true"),
+            value if value.starts_with('[') => list(value)?,
             value => value.parse::<i64>().map_or_else(|_| json!(value), |number| json!(number)),
         };
     }
     Ok(keys)
+}
+
+/// `["a", "b"]`, or what a shell makes of that, `[a, b]`.
+fn list(value: &str) -> Result<Json> {
+    let Some(inner) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        return Err(Usage(format!("\"{value}\" is no list, as in [a,b]")).into());
+    };
+    let items = inner.split(',').map(|item| item.trim().trim_matches(['"', '\'']));
+    Ok(items.filter(|item| !item.is_empty()).collect())
 }
 
 /// A stack with parameters.
@@ -87,6 +97,11 @@ mod tests {
         let meant = json!({"weight": 300, "max": {"read": "5MB/s", "write": null},
             "class": "idle", "a": true});
         assert_eq!(read(&typed).unwrap(), meant);
+        for listed in [r#"clients=["a","b"]"#, "clients=[a, b]", "clients=['a','b',]"] {
+            assert_eq!(read(&[listed]).unwrap(), json!({ "clients": ["a", "b"] }));
+        }
+        assert_eq!(read(&["clients=[]"]).unwrap(), json!({ "clients": [] }));
+        assert!(read(&["clients=[a"]).is_err());
         assert!(read(&["weight"]).is_err() && read(&["=3"]).is_err());
         assert!(read(&["max=5MB/s", "max.read=3MB/s"]).is_err());
         for twice in [["latency=2ms", "latency=3ms"], ["max.read=3MB/s", "max=none"]] {

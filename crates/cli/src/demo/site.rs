@@ -36,6 +36,9 @@ impl Site {
     ) -> Result<Self> {
         let name = at.display();
         let found = FileSystem::query(at).with_context(|| format!("cannot access {name}"))?;
+        if !at.is_dir() {
+            return Err(Usage(format!("{name} is no directory; name a directory on a disk")).into());
+        }
         if found.in_memory {
             let what = "is in memory: there is no drive to share; name a directory on a disk";
             return Err(Usage(format!("{name} {what}")).into());

@@ -130,8 +130,12 @@ impl Contracts {
                 }
             }
         }
-        Self::parse_with(self.drive.stack.table(), path, &document.to_string())
-            .map_err(EditError::Bad)
+        let mut text = document.to_string();
+        if self.text().contains("\r\n") {
+            // The parser reads them, and writes ends of lines without them.
+            text = text.replace("\r\n", "\n").replace('\n', "\r\n");
+        }
+        Self::parse_with(self.drive.stack.table(), path, &text).map_err(EditError::Bad)
     }
     /// The file as plain values, to be shown.
     pub fn written(&self) -> Json {

@@ -13,6 +13,7 @@ use iofair_core::key::Key;
 
 use super::Contracts;
 use super::admission::{Admitted, Basis, Known, claimants, shares};
+use super::enforced;
 
 /// Groups that are named one by one.
 const NAMED_MAX: usize = 16;
@@ -67,7 +68,15 @@ pub struct State<'a> {
 
 /// What is given up by going from one state to another.
 pub fn given_up(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Effect> {
-    let mut found = lost(before, after);
+    let stack = &after.contracts.drive.stack;
+    // Of the others, the texts below tell.
+    let others = |key| {
+        use Key::{Latency, Low, Max, MaxTotal, Min, MinIops, Weight};
+        !matches!(key, Min | MinIops | Weight | Max | MaxTotal | Low | Latency)
+    };
+    let text = enforced::given_up(before.contracts, stack, others);
+    let unenforced = text.map(|text| Effect { about: About::Contract, group: None, text });
+    let mut found: Vec<Effect> = unenforced.into_iter().chain(lost(before, after)).collect();
     let shared = |state: State<'_>| state.contracts.drive.stack.enforces(Key::Weight);
     match (shared(before), shared(after)) {
         (true, true) => found.extend(smaller_shares(before.groups, after.groups)),
@@ -76,7 +85,7 @@ pub fn given_up(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Effec
             group: None,
             text: format!(
                 "the stack \"{}\" does not share the drive by weight: a group gets what others leave",
-                after.contracts.drive.stack.name()
+                stack.name()
             ),
         }),
         _ => {}

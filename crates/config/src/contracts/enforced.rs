@@ -62,18 +62,16 @@ fn candidates(key: Key, stack: &Stack) -> Vec<String> {
     };
     // A stack with a name of its own has no dash, and nothing can be added to it.
     let (throttles, scheduler) = stack.name().split_once('-').unwrap_or(("none", "none"));
-    let throttles = || throttles.split('+').filter(|part| !["none", "prop"].contains(part));
+    let parts = || throttles.split('+').filter(|part| *part != "none");
     let named = |parts: Vec<&str>, scheduler| format!("{}-{scheduler}", parts.join("+"));
     let shares = match enforces(stack.scheduler.row, key) {
         true => Some(scheduler),
         false => find(false).map(|row| row.short),
     };
-    let with_scheduler = shares.map(|name| named(throttles().chain(["prop"]).collect(), name));
-    let with_throttle = || {
-        let parts = stack.name().split_once('-').map_or("none", |(parts, _)| parts).split('+');
-        let parts = parts.filter(|part| *part != "none");
-        find(true).map(|row| named([row.short].into_iter().chain(parts).collect(), scheduler))
-    };
+    let with_scheduler = shares
+        .map(|name| named(parts().filter(|part| *part != "prop").chain(["prop"]).collect(), name));
+    let with_throttle =
+        || find(true).map(|row| named([row.short].into_iter().chain(parts()).collect(), scheduler));
     let near = with_scheduler.or_else(with_throttle);
     ["promise".to_string()].into_iter().chain(near).collect()
 }
@@ -118,6 +116,23 @@ pub(super) fn unenforced(written: &[raw::Group], stack: &Stack) -> Vec<Unenforce
 pub(super) fn error(contracts: &Contracts, unenforced: &[Unenforced]) -> Option<ConfigError> {
     let first = unenforced.first()?;
     let stack = &contracts.drive.stack;
+    let error = contracts.source.error(first.span.clone(), message(stack, unenforced));
+    Some(error.allowed(allowed(first.key, stack)))
+}
+
+/// The keys of these contracts that another stack does not enforce, in words, if there are any that are `meant`.
+pub(super) fn given_up(
+    contracts: &Contracts,
+    stack: &Stack,
+    meant: impl Fn(Key) -> bool,
+) -> Option<String> {
+    let file: raw::File = contracts.source.parse().ok()?;
+    let mut unenforced = unenforced(&file.group, stack);
+    unenforced.retain(|one| meant(one.key));
+    (!unenforced.is_empty()).then(|| message(stack, &unenforced))
+}
+
+fn message(stack: &Stack, unenforced: &[Unenforced]) -> String {
     let shown = &unenforced[..unenforced.len().min(NAMED_MAX)];
     let of = |keys: &[Unenforced]| {
         let words: Vec<String> = keys.iter().map(|one| format!("`{}`", one.key.word())).collect();
@@ -129,8 +144,7 @@ pub(super) fn error(contracts: &Contracts, unenforced: &[Unenforced]) -> Option<
     if unenforced.len() > NAMED_MAX {
         message += &format!(", and {} more", unenforced.len() - NAMED_MAX);
     }
-    let error = contracts.source.error(first.span.clone(), message);
-    Some(error.allowed(allowed(first.key, stack)))
+    message
 }
 
 #[cfg(test)]

@@ -236,19 +236,17 @@ impl App {
             (["v1", "live" | "audit"] | ["metrics" | "healthz"], _) => Ok(not_allowed("GET")),
             (["v1", "groups", name @ ..], _) => self.object(call, Kind::Group, &unescape(name)?),
             (["v1", "volumes", name @ ..], _) => self.object(call, Kind::Volume, &unescape(name)?),
-            (["v1", "drain" | "resume" | "reload"], "POST")
-                if !call.query.is_empty() && !call.is_dry_run() =>
-            {
+            (["v1", "drain" | "resume"], "POST") if !call.query.is_empty() => {
                 Err(Problem::bad_request(format!("\"{}\" after the question mark", call.query))
-                    .allowed("nothing, or dry_run=true for a reload"))
+                    .allowed("nothing"))
             }
             (["v1", "drain"], "POST") => self.drain(call),
             (["v1", "resume"], "POST") => self.resume(),
             (["v1", "reload"], "POST") if call.is_dry_run() => {
-                self.dry_run(call, None, &Consent::default())
+                self.dry_run(call, None, &call.consent_to_reload()?)
             }
             (["v1", "reload"], "POST") => {
-                let revision = self.reload()?;
+                let revision = self.reload(&call.consent_to_reload()?)?;
                 Ok(ApiResponse::json(200, Some(revision.clone()), &json!({ "revision": revision })))
             }
             (["v1", "drain" | "resume" | "reload"], _) => Ok(not_allowed("POST")),

@@ -36,8 +36,10 @@ impl Call {
     pub(super) fn is_dry_run(&self) -> bool {
         let parts: Vec<&str> = self.path.trim_matches('/').split('/').collect();
         let changes = match parts.as_slice() {
-            ["v1", "stack" | "reload"] => self.query == DRY_RUN,
-            ["v1", "groups" | "volumes", ..] => self.query.split('&').any(|word| word == DRY_RUN),
+            ["v1", "stack"] => self.query == DRY_RUN,
+            ["v1", "reload"] | ["v1", "groups" | "volumes", ..] => {
+                self.query.split('&').any(|word| word == DRY_RUN)
+            }
             _ => false,
         };
         changes && self.method != "GET"
@@ -60,6 +62,25 @@ impl Call {
                 }
             };
             list.push(name.to_string());
+        }
+        Ok(consent)
+    }
+
+    /// What the caller of a reload agrees to.
+    pub(super) fn consent_to_reload(&self) -> Result<Consent> {
+        let mut consent = Consent::default();
+        for word in self.query.split('&').filter(|word| !word.is_empty() && *word != DRY_RUN) {
+            let (list, name) = match word.split_once('=') {
+                Some(("shrink", name)) => (&mut consent.shrink, name),
+                Some(("take_over", name)) => (&mut consent.take_over, name),
+                Some(("delete", name)) => (&mut consent.delete, name),
+                _ => {
+                    let allowed = "dry_run=true, shrink=VOLUME, take_over=VOLUME, delete=VOLUME";
+                    let message = format!("\"{word}\" after the question mark");
+                    return Err(Problem::bad_request(message).allowed(allowed));
+                }
+            };
+            list.push(unescape(&[name])?);
         }
         Ok(consent)
     }

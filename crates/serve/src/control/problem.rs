@@ -7,6 +7,7 @@ use iofair_config::contracts::edit::EditError;
 use serde::Serialize;
 
 use crate::error::ServeError;
+use crate::places::Consent;
 use crate::reactor::refusals::Refusal;
 
 pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
@@ -29,6 +30,9 @@ pub(super) struct Problem {
     /// Where in the file it would have been wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<Box<Place>>,
+    /// Volumes that need consent, by the word of the query that gives it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consent: Option<Box<Consent>>,
     /// All of it for people.
     text: String,
 }
@@ -46,7 +50,16 @@ impl Problem {
     pub(super) fn new(status: u16, kind: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         let text = message.clone();
-        Self { status, kind, message, allowed: None, nearest: None, place: None, text }
+        Self {
+            status,
+            kind,
+            message,
+            allowed: None,
+            nearest: None,
+            place: None,
+            consent: None,
+            text,
+        }
     }
     pub(super) fn allowed(mut self, what: impl Into<String>) -> Self {
         let what = what.into();
@@ -104,6 +117,7 @@ impl Problem {
             allowed: error.allowed.clone().map(Into::into),
             nearest: error.nearest.clone().map(Into::into),
             place,
+            consent: None,
             text: error.to_string(),
         }
     }
@@ -129,6 +143,10 @@ impl From<ServeError> for Problem {
             ServeError::Infeasible(error) => Self::written(422, "infeasible", error),
             ServeError::Refused(_) => Self::new(422, "infeasible", error.to_string()),
             ServeError::Fixed(_) => Self::new(422, "fixed", error.to_string()),
+            ServeError::Consent(unagreed) => {
+                let consent = Some(Box::new(unagreed.missing.clone()));
+                Self { consent, ..Self::new(422, "refused", unagreed.why.clone()) }
+            }
             ServeError::Volume { .. } | ServeError::Tls { .. } => {
                 Self::new(422, "refused", error.to_string())
             }

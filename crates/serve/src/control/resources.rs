@@ -16,6 +16,7 @@ use super::files::Removed;
 use super::live::VolumeMoment;
 use super::usage::Usage;
 use crate::error::ServeError;
+use crate::places::Need;
 use crate::server::View;
 
 /// The whole server.
@@ -145,8 +146,13 @@ pub(super) struct GivenUp {
 }
 
 impl GivenUp {
-    /// The data that a change of volumes destroys.
-    pub(super) fn data(before: &Contracts, after: &Contracts, delete: &[String]) -> Vec<Self> {
+    /// The data that a change of volumes destroys, or takes from others.
+    pub(super) fn data(
+        before: &Contracts,
+        after: &Contracts,
+        needs: &[Need],
+        delete: &[String],
+    ) -> Vec<Self> {
         let lost = |volume: &contracts::Volume| {
             let (name, size) = (&volume.name, volume.size_bytes);
             let text = match after.volumes.iter().find(|volume| volume.name == *name) {
@@ -161,7 +167,15 @@ impl GivenUp {
             };
             Some(Self { about: "data", group: Some(volume.group.clone()), text })
         };
-        before.volumes.iter().filter_map(lost).collect()
+        let new = |need: &Need| {
+            let is_it = |volume: &&contracts::Volume| volume.name == need.volume;
+            let volume = after.volumes.iter().find(is_it)?;
+            let text = format!("volume \"{}\": {}", need.volume, need.why);
+            let is_new = before.volumes.iter().all(|old| old.name != need.volume);
+            is_new.then(|| Self { about: "data", group: Some(volume.group.clone()), text })
+        };
+        let lost = before.volumes.iter().filter_map(lost);
+        lost.chain(needs.iter().filter_map(new)).collect()
     }
 }
 impl From<Effect> for GivenUp {

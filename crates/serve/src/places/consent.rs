@@ -3,7 +3,9 @@
 use std::path::{Path, absolute};
 
 use iofair_config::contracts::Contracts;
-use iofair_config::shell;
+use iofair_config::contracts::edit::listed;
+use iofair_config::{ConfigError, shell};
+use serde::{Deserialize, Serialize};
 
 use crate::error::ServeError;
 
@@ -11,7 +13,7 @@ use crate::error::ServeError;
 const NAMED_MAX: usize = 16;
 
 /// Consent to changes that cannot be undone or that need permission; each list names volumes.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Consent {
     /// May shrink; data beyond the new size is lost.
     pub shrink: Vec<String>,
@@ -22,72 +24,136 @@ pub struct Consent {
     pub delete: Vec<String>,
 }
 
-/// The consent that a volume needs.
+/// The consent that a volume needs, in the order of [`Consent::lists`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needs {
-    Shrink,
     TakeOver,
+    Shrink,
+    Delete,
 }
 
-impl Needs {
-    const fn flag(self) -> &'static str {
-        match self {
-            Self::Shrink => "--shrink",
-            Self::TakeOver => "--take-over",
+/// A volume that cannot be as the contracts say without consent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Need {
+    pub(crate) volume: String,
+    pub(crate) needs: Needs,
+    pub(crate) why: String,
+}
+
+/// The refusal of contracts that need consent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unagreed {
+    /// What is missing.
+    pub missing: Consent,
+    /// Why it is needed.
+    pub why: String,
+    /// The commands that give it, and what was given already.
+    pub(crate) commands: String,
+}
+
+impl Consent {
+    const fn lists(&self) -> [(&'static str, &Vec<String>); 3] {
+        let Self { shrink, take_over, delete } = self;
+        [("--take-over", take_over), ("--shrink", shrink), ("--delete-data", delete)]
+    }
+    /// This and more.
+    #[must_use]
+    pub fn and(&self, more: Self) -> Self {
+        let both = |a: &[String], b: Vec<String>| [a, &b].concat();
+        Self {
+            shrink: both(&self.shrink, more.shrink),
+            take_over: both(&self.take_over, more.take_over),
+            delete: both(&self.delete, more.delete),
         }
     }
-}
-
-/// How a command that calls the server with these contracts begins, if it can be called on this host.
-pub(crate) fn ctl(contracts: &Contracts) -> Option<String> {
-    let socket = absolute(contracts.control.unix.as_deref()?).ok()?;
-    Some(format!("iofair ctl --socket {}", shell::path(&socket)))
-}
-
-/// Volumes that cannot be as the contracts say without consent, and why.
-#[derive(Debug, Default)]
-pub(crate) struct Refusals(Vec<(String, Needs, String)>);
-
-impl Refusals {
-    pub(crate) fn add(&mut self, volume: &str, needs: Needs, why: String) {
-        self.0.push((volume.to_string(), needs, why));
+    /// As options of a command.
+    pub fn options(&self) -> String {
+        let options = |(flag, names): (&str, &Vec<String>)| {
+            names.iter().map(|name| format!("{flag} {} ", shell::word(name))).collect::<String>()
+        };
+        self.lists().map(options).concat()
     }
-    /// One error for all of them, with the commands that give the consent.
-    pub(crate) fn check(self, contracts: &Contracts, is_running: bool) -> Result<(), ServeError> {
-        let Some((first, _, why)) = self.0.first() else { return Ok(()) };
-        let others = self.0.iter().skip(1).take(NAMED_MAX - 1);
-        let others = others.map(|(name, _, why)| format!("\nvolume \"{name}\": {why}"));
-        let mut message = why.clone() + &others.collect::<String>();
-        if self.0.len() > NAMED_MAX {
-            message += &format!("\nand {} more volumes", self.0.len() - NAMED_MAX);
+    /// Whether there is any that concerns the data of new contracts.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.shrink.is_empty() || !self.take_over.is_empty()
+    }
+    fn has(&self, need: &Need) -> bool {
+        self.lists()[need.needs as usize].1.contains(&need.volume)
+    }
+    fn add(&mut self, need: &Need) {
+        if self.has(need) {
+            return;
         }
-        let told = Path::new(contracts.path());
-        let file = if is_running { absolute(told).ok() } else { None };
-        let file = shell::path(file.as_deref().unwrap_or(told));
-        let flags = self.0.iter().map(|(name, needs, _)| {
-            let name = shell::word(name);
-            format!("{} {name} ", needs.flag())
-        });
-        let serve = format!("`iofair serve {}{file}`", flags.collect::<String>());
-        message += &match is_running {
-            false => format!("\n  to accept this: {serve}"),
-            true => format!("\n  to accept this: {}a restart with {serve}", self.calls(contracts)),
+        let list = match need.needs {
+            Needs::Shrink => &mut self.shrink,
+            Needs::TakeOver => &mut self.take_over,
+            Needs::Delete => &mut self.delete,
         };
-        Err(ServeError::volume(first, message))
+        list.push(need.volume.clone());
     }
-    /// The calls to a running server that give the consent, a line each.
-    fn calls(&self, contracts: &Contracts) -> String {
-        let Some(ctl) = ctl(contracts) else { return String::new() };
-        let call = |(name, needs, _): &(String, Needs, String)| {
-            let volume = contracts.volumes.iter().find(|volume| volume.name == *name)?;
-            let (name, size, flag) = (shell::word(name), volume.size_bytes, needs.flag());
-            let what = match needs {
-                Needs::Shrink => format!("resize {name} {size}"),
-                Needs::TakeOver => format!("create {name} {} {size}", shell::word(&volume.group)),
-            };
-            Some(format!("`{ctl} volume {what} {flag}`"))
+    /// Refuses consent for volumes that the contracts do not have.
+    pub(crate) fn check_names(&self, contracts: &Contracts) -> Result<(), ServeError> {
+        let names = || contracts.volumes.iter().map(|volume| volume.name.as_str());
+        let of_volumes = self.lists().into_iter().take(2);
+        let mut given =
+            of_volumes.flat_map(|(flag, list)| list.iter().map(move |name| (flag, name)));
+        let Some((flag, name)) = given.find(|(_, given)| names().all(|name| name != *given)) else {
+            return Ok(());
         };
-        let calls = self.0.iter().take(NAMED_MAX).filter_map(call).collect::<Vec<_>>();
-        calls.join("\n  and ") + " (before it is in the contract file), or\n  "
+        let message = format!("{flag}: the contracts have no volume \"{name}\"");
+        let error = ConfigError::whole_file(contracts.path(), message);
+        Err(error.allowed(listed(&names().collect::<Vec<_>>())).near(name, names()).into())
     }
+    /// What of it contracts with these needs do not need, in words.
+    pub(crate) fn unneeded(&self, needs: &[Need]) -> Vec<String> {
+        let mut needed = Self::default();
+        needs.iter().for_each(|need| needed.add(need));
+        let of = |given: &[String], needed: &[String], text: &str| {
+            let more = given.iter().filter(|name| !needed.contains(name));
+            more.map(|name| format!("volume \"{name}\": {text}")).collect::<Vec<_>>()
+        };
+        let take_over = "nothing to take over: no data is kept for another group, or missing";
+        let shrink = "nothing to shrink: it has no data beyond its size in the contracts";
+        let take_over = of(&self.take_over, &needed.take_over, take_over);
+        [take_over, of(&self.shrink, &needed.shrink, shrink)].concat()
+    }
+}
+
+/// How a command that calls the server with these contracts begins.
+pub(crate) fn ctl(contracts: &Contracts) -> String {
+    let socket = contracts.control.unix.as_deref().and_then(|path| absolute(path).ok());
+    let option = socket.map(|path| format!(" --socket {}", shell::path(&path)));
+    format!("iofair ctl{}", option.unwrap_or_default())
+}
+
+/// Refuses contracts that need more consent than was given. Returns all that they need.
+pub(crate) fn check(
+    needs: Vec<Need>,
+    contracts: &Contracts,
+    consent: &Consent,
+    is_running: bool,
+) -> Result<Vec<Need>, ServeError> {
+    let mut missing = Consent::default();
+    let refused: Vec<&Need> = needs.iter().filter(|need| !consent.has(need)).collect();
+    if refused.is_empty() {
+        return Ok(needs);
+    }
+    refused.iter().for_each(|need| missing.add(need));
+    let named = refused.iter().take(NAMED_MAX);
+    let named = named.map(|Need { volume, why, .. }| format!("volume \"{volume}\": {why}"));
+    let mut why = named.collect::<Vec<_>>().join("\n");
+    if refused.len() > NAMED_MAX {
+        why += &format!("\nand {} more volumes", refused.len() - NAMED_MAX);
+    }
+    let (options, told) = (consent.and(missing.clone()).options(), Path::new(contracts.path()));
+    let file = if is_running { absolute(told).ok() } else { None };
+    let serve = format!("`iofair serve {options}{}`", shell::path(file.as_deref().unwrap_or(told)));
+    let reload = format!("`{} reload {}`", ctl(contracts), options.trim_end());
+    let commands =
+        match (is_running, contracts.control.unix.is_some() || contracts.control.tcp.is_some()) {
+            (false, _) => serve,
+            (true, true) => reload,
+            (true, false) => format!("a restart with {serve}"),
+        };
+    Err(ServeError::Consent(Box::new(Unagreed { missing, why, commands })))
 }

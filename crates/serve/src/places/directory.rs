@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iofair_config::contracts::{Contracts, Volume};
-use iofair_config::shell;
 
 use super::owners::{Home, Owner, Owners, identity_at};
-use super::{Consent, Damaged, Needs, Refusals, ctl};
+use super::{Consent, Damaged, Need, Needs, check, ctl};
 use crate::back::uring::claim::{Around, identity_of};
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::back::uring::{Damage, Storage};
@@ -182,16 +181,15 @@ impl Directory {
         &mut self,
         contracts: &Contracts,
         consent: &Consent,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Vec<Need>, ServeError> {
         let volumes = contracts.volumes.as_slice();
         self.own.retain(|own| own.storage.strong_count() > 0);
         self.build_index();
-        self.refuse_lost(contracts, consent)?;
+        let mut needs = self.lost(contracts, consent)?;
         let owners = self.home.owners();
         let identities = owners.identities();
         let taken: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
         let mut free = (0..SLOTS_MAX).filter(|slot| !taken.contains(slot));
-        let mut refusals = Refusals::default();
         for volume in volumes {
             if volume.size_bytes > VOLUME_BYTES_MAX {
                 let message = format!("a volume has at most {VOLUME_BYTES_MAX} bytes here");
@@ -204,12 +202,12 @@ impl Directory {
                 }
                 None => owners.volumes.get(&volume.name),
             };
-            self.refuse_foreign(volume, listed, consent, &mut refusals);
+            needs.extend(self.foreign(volume, listed));
             // Whoever has removed a volume may remove its file elsewhere.
             let listed = listed.filter(|one| !(one.deleting || one.kept && volume.path.is_some()));
             let bytes = listed.map(|owner| owner.bytes);
-            self.refuse_missing(volume, bytes, consent, &mut refusals)?;
-            self.refuse_shorter(volume, bytes, consent, &mut refusals);
+            needs.extend(self.missing(volume, bytes)?);
+            needs.extend(self.shorter(volume, bytes));
             if self.find(volume).is_some() {
                 continue;
             }
@@ -221,7 +219,7 @@ impl Directory {
             self.index.insert((name.clone(), path.clone()), self.own.len());
             self.own.push(Own { name, path, slot, size, storage: Weak::new(), removed: false });
         }
-        refusals.check(contracts, self.is_running)
+        check(needs, contracts, consent, self.is_running)
     }
     pub(super) fn make(
         &mut self,
@@ -325,20 +323,14 @@ impl Directory {
         owners
     }
     /// Whether its file is another group's, or nobody knows whose.
-    fn refuse_foreign(
-        &self,
-        volume: &Volume,
-        listed: Option<&Owner>,
-        consent: &Consent,
-        refusals: &mut Refusals,
-    ) {
+    fn foreign(&self, volume: &Volume, listed: Option<&Owner>) -> Option<Need> {
         let Volume { name, group, path, .. } = volume;
         let file = self.file(volume);
-        if consent.take_over.contains(name) || !file.exists() {
-            return;
+        if !file.exists() {
+            return None;
         }
         let what = match listed {
-            Some(owner) if owner.group.is_empty() || owner.group == *group => return,
+            Some(owner) if owner.group.is_empty() || owner.group == *group => return None,
             Some(Owner { group, kept: true, .. }) => format!("is kept for group \"{group}\""),
             Some(Owner { volume, group, .. }) if path.is_some() && volume != name => {
                 format!("is volume \"{volume}\" of group \"{group}\"")
@@ -347,55 +339,52 @@ impl Directory {
             None if path.is_none() && has_data(&file).unwrap_or(true) => {
                 "has data, and is not in the pool's list of volumes: it may be any group's".into()
             }
-            _ => return,
+            _ => return None,
         };
-        let message =
+        let why =
             format!("{} {what}, and the contracts have it in group \"{group}\"", file.display());
-        refusals.add(name, Needs::TakeOver, message);
+        Some(Need { volume: name.clone(), needs: Needs::TakeOver, why })
     }
-    /// Whether the data of a volume that goes would be lost, or stay although it is to be deleted, since somebody has removed or moved
-    /// its file.
-    fn refuse_lost(&self, contracts: &Contracts, consent: &Consent) -> Result<(), ServeError> {
-        let ctl = ctl(contracts).unwrap_or_else(|| "iofair ctl".into());
+    /// Volumes that go, and whose data would be lost since somebody has removed the file. It is an error if data is to be deleted
+    /// and its file was moved.
+    fn lost(&self, contracts: &Contracts, consent: &Consent) -> Result<Vec<Need>, ServeError> {
+        let mut needs = Vec::new();
         let stay = contracts.volumes.iter().filter_map(|volume| self.position(volume));
         let stay: BTreeSet<usize> = stay.collect();
         let goes = self.index.values().filter(|index| !stay.contains(*index));
         for own in goes.map(|index| &self.own[*index]) {
             let storage = own.storage.upgrade();
             let damage = storage.and_then(|storage| storage.damage(own.size));
-            let (path, name) = (own.path.display(), shell::word(&own.name));
-            let message = match (damage, consent.delete.contains(&own.name)) {
+            let path = own.path.display();
+            let is_removed = match (damage, consent.delete.contains(&own.name)) {
                 // The server does not keep data elsewhere.
-                (Some(Damage::Removed), false) if own.path != self.own_file(&own.name) => continue,
-                (Some(Damage::Removed), false) => format!(
-                    "{path} was removed, so its data cannot be kept: save it as `{ctl} status` says, or give it up with \
-                     `{ctl} volume remove {name} --delete-data`"
-                ),
-                (Some(Damage::Moved), true) => format!(
-                    "{path} was moved, so its data is not deleted: put it back, or keep it with `{ctl} volume remove {name}`"
-                ),
+                (Some(Damage::Removed), _) if own.path != self.own_file(&own.name) => continue,
+                (Some(Damage::Removed), _) => true,
+                (Some(Damage::Moved), true) => false,
                 _ => continue,
             };
             // Or all of the directory was moved.
             self.check_place()?;
-            return Err(ServeError::volume(&own.name, message));
+            if !is_removed {
+                let message = format!(
+                    "{path} was moved, so its data is not deleted: put it back, or remove the volume without --delete-data"
+                );
+                return Err(ServeError::volume(&own.name, message));
+            }
+            let why = format!(
+                "{path} was removed, so its data cannot be kept: save it as `{} status` says, or give it up",
+                ctl(contracts)
+            );
+            needs.push(Need { volume: own.name.clone(), needs: Needs::Delete, why });
         }
-        Ok(())
+        Ok(needs)
     }
     /// Whether its file was there and is not any more, or was longer.
-    fn refuse_missing(
-        &self,
-        volume: &Volume,
-        listed: Option<u64>,
-        consent: &Consent,
-        refusals: &mut Refusals,
-    ) -> Result<(), ServeError> {
+    fn missing(&self, volume: &Volume, listed: Option<u64>) -> Result<Option<Need>, ServeError> {
         let name = &volume.name;
         let file = self.file(volume);
         let is_open = self.find(volume).is_some_and(|own| own.storage.strong_count() > 0);
-        let Some(bytes) = listed.filter(|_| !is_open && !consent.take_over.contains(name)) else {
-            return Ok(());
-        };
+        let Some(bytes) = listed.filter(|_| !is_open) else { return Ok(None) };
         let what = match fs::metadata(&file) {
             Ok(there) if there.is_file() && there.len() < bytes => format!(
                 "has {} bytes, although this volume had {bytes}: it was cut off, or is another file.",
@@ -406,15 +395,14 @@ impl Directory {
             }
             found => {
                 let found = found.map_err(ServeError::system(file.display().to_string()));
-                return found.map(drop);
+                return found.map(|_| None);
             }
         };
-        let message = format!(
+        let why = format!(
             "{} {what} Put the right one back, or begin with zeroes for what is missing",
             file.display()
         );
-        refusals.add(name, Needs::TakeOver, message);
-        Ok(())
+        Ok(Some(Need { volume: name.clone(), needs: Needs::TakeOver, why }))
     }
     /// Whether the directory is still at its path.
     fn check_place(&self) -> Result<(), ServeError> {
@@ -422,13 +410,7 @@ impl Directory {
         place.map_err(ServeError::system(self.path.display().to_string()))
     }
     /// Whether a change or a start would truncate data. What others have appended to a file is not the volume's.
-    fn refuse_shorter(
-        &self,
-        volume: &Volume,
-        listed: Option<u64>,
-        consent: &Consent,
-        refusals: &mut Refusals,
-    ) {
+    fn shorter(&self, volume: &Volume, listed: Option<u64>) -> Option<Need> {
         let Volume { name, size_bytes: wanted, .. } = volume;
         let stored = || {
             let metadata = fs::metadata(self.file(volume)).ok()?;
@@ -436,10 +418,9 @@ impl Directory {
         };
         let known = self.find(volume).map(|own| own.size).or(listed.filter(|bytes| *bytes > 0));
         let has = known.or_else(stored).unwrap_or(0);
-        if has > *wanted && !consent.shrink.contains(name) {
-            let message = format!("it has {has} bytes, and {wanted} would cut data off");
-            refusals.add(name, Needs::Shrink, message);
-        }
+        let why = || format!("it has {has} bytes, and {wanted} would cut data off");
+        let need = || Need { volume: name.clone(), needs: Needs::Shrink, why: why() };
+        (has > *wanted).then(need)
     }
     /// Cuts files of volumes that shall be shorter, and removes those of deleted ones.
     pub(super) fn finish(&mut self, new: &[Volume], consent: &Consent) -> Result<(), ServeError> {

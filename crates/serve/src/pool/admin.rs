@@ -158,7 +158,7 @@ fn check_kind(path: &Path, may_create: bool) -> Result<(), ServeError> {
             if !may_create {
                 let message = format!(
                     "it is not there: `iofair pool create {}` makes a pool in a new file, and so does `back \
-                     = \"file:{}\"`",
+                     = \"file:{}\"`; a pool directory is made by the first start of its server",
                     shell::path(path),
                     path.display()
                 );

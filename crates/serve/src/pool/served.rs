@@ -15,7 +15,7 @@ use iofair_config::shell;
 
 use super::admin;
 use super::format::{BLOCK, Extent, Record, Table};
-use super::table::{Index, Refused, Wanted, Why, common, joined};
+use super::table::{Free, Index, Refused, Wanted, Why, common, joined};
 use super::zeroing::{Demand, Room, Shared};
 use crate::back::uring::Storage;
 use crate::back::uring::claim::is_below_dev;
@@ -24,7 +24,7 @@ use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated};
 use crate::log;
 use crate::places::marker::Marker;
-use crate::places::{Consent, Refusals};
+use crate::places::{Consent, Need, check};
 use crate::reactor::handle::ReactorHandle;
 use crate::supervisor;
 use crate::trial::Mode;
@@ -149,34 +149,47 @@ impl Served {
         &mut self,
         contracts: &Contracts,
         consent: &Consent,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Vec<Need>, ServeError> {
         let room = self.shared.lock();
         let free = if self.is_running { room.free().clean() } else { room.free() };
-        let table = room.pool.table().with(&wanted(&contracts.volumes, consent), free);
-        let table = table.map_err(|all| self.refused(all, contracts))?;
+        let (table, needs) = self.table_with(&room, free, contracts, consent)?;
         drop(room);
         self.index = Index::new(&table);
         self.table = table;
-        Ok(())
+        Ok(needs)
     }
-    /// Why volumes cannot be as the contracts say.
-    fn refused(&self, all: Vec<Refused>, contracts: &Contracts) -> ServeError {
-        let (path, mut refusals) = (shell::path(&self.path), Refusals::default());
-        for Refused { volume, message, why } in all {
-            match why {
-                Why::Needs(needs) => refusals.add(&volume, needs, message),
-                Why::NoRoom => {
-                    return ServeError::Full(Box::new(ServeError::volume(&volume, message)));
-                }
-                Why::Twin => {
-                    let delete = format!("`iofair pool delete {path} {}`", shell::word(&volume));
-                    let message = format!("{message} while no server uses the pool: {delete}");
-                    return ServeError::volume(&volume, message);
-                }
+    /// The table with these contracts, and what of them needs consent, all of which was given.
+    fn table_with(
+        &self,
+        room: &Room,
+        free: Free,
+        contracts: &Contracts,
+        consent: &Consent,
+    ) -> Result<(Table, Vec<Need>), ServeError> {
+        let with =
+            |consent, free| room.pool.table().with(&wanted(&contracts.volumes, consent), free);
+        let tried = with(consent, free);
+        let without = match &tried {
+            Ok(_) if !consent.is_given() => Vec::new(),
+            _ => with(&Consent::default(), room.free()).err().unwrap_or_default(),
+        };
+        let need = |Refused { volume, message: why, .. }, needs| Need { volume, needs, why };
+        let needs = without.into_iter().filter_map(|refused| match refused.why {
+            Why::Needs(needs) => Some(need(refused, needs)),
+            Why::NoRoom | Why::Twin => None,
+        });
+        let needs = check(needs.collect(), contracts, consent, self.is_running)?;
+        let table = tried.map_err(|mut all| {
+            let Refused { volume, message, why } = all.remove(0);
+            if why == Why::Twin {
+                let path = shell::path(&self.path);
+                let delete = format!("`iofair pool delete {path} {}`", shell::word(&volume));
+                let message = format!("{message} while no server uses the pool: {delete}");
+                return ServeError::volume(&volume, message);
             }
-        }
-        let refused = refusals.check(contracts, self.is_running);
-        refused.expect_err("something is refused")
+            ServeError::Full(Box::new(ServeError::volume(&volume, message)))
+        })?;
+        Ok((table, needs))
     }
     /// Bytes that new volumes can have. A file grows as far as its file system has room for all that it promises.
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
@@ -203,8 +216,7 @@ impl Served {
     ) -> Result<Vec<Demand>, ServeError> {
         let room = self.shared.lock();
         let old = room.pool.table();
-        let table = old.with(&wanted(&contracts.volumes, consent), room.free());
-        let table = table.map_err(|all| self.refused(all, contracts))?;
+        let (table, _) = self.table_with(&room, room.free(), contracts, consent)?;
         let mut demands: Vec<Demand> = Vec::new();
         for volume in &table.volumes {
             // What it had is not dirty.

@@ -291,7 +291,9 @@ impl Reactor {
     /// Therefore this memory is freed only after a drain that left no entry; after an error or a panic it is never freed.
     pub(crate) fn run(self) -> io::Result<()> {
         let mut this = ManuallyDrop::new(self);
-        this.turn_until_drained()?;
+        let turned = this.turn_until_drained();
+        this.handshakes.refusals.tell_rest("clients");
+        turned?;
         let result = this.parts.port.close();
         let idle = this.endpoints.is_empty() && this.parts.port.is_idle();
         if idle {

@@ -102,8 +102,14 @@ impl Refusals {
             return;
         }
         self.next = Some(now + TELL_INTERVAL);
-        log::tell(source, &self.line());
-        self.told = self.counts;
+        self.tell_rest(source);
+    }
+    /// Tells of those who were refused since the last line, if there are any: the server ends.
+    pub(crate) fn tell_rest(&mut self, source: &str) {
+        if self.counts != self.told {
+            log::tell(source, &self.line());
+            self.told = self.counts;
+        }
     }
     fn line(&self) -> String {
         let mut line = String::from("refused:");

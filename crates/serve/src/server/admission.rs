@@ -10,7 +10,7 @@ use super::facts::admit;
 use crate::confine;
 use crate::error::ServeError;
 use crate::log;
-use crate::places::Consent;
+use crate::places::{Consent, Need};
 use crate::security::Security;
 
 impl Server {
@@ -36,13 +36,13 @@ impl Server {
         let after = State { contracts, groups: admitted };
         Ok(effects::given_up(before, after, &self.facts.known(contracts)?))
     }
-    /// The groups with the weights that these contracts would give them, or why they would be refused. Sockets, devices
+    /// The groups with the weights that these contracts would give them and what needs consent, or why they would be refused. Sockets, devices
     /// and files of volumes are not made, so what stands in their way is not seen.
     pub(crate) fn try_out(
         &self,
         contracts: &Contracts,
         consent: &Consent,
-    ) -> Result<Admitted, ServeError> {
+    ) -> Result<(Admitted, Vec<Need>), ServeError> {
         self.check_change(contracts, consent)?;
         confine::check(contracts, Some(&self.contracts))?;
         Security::load(&contracts.listen)?;
@@ -51,11 +51,21 @@ impl Server {
         self.places.check_files(old, &contracts.volumes)?;
         let mut places = self.places.clone();
         // Room that must be zeroed before is found when it is.
-        if places.lacking(contracts, consent, &self.line)?.is_empty() {
-            places.place(contracts, consent)?;
-        }
+        let needs = match places.lacking(contracts, consent, &self.line)?.is_empty() {
+            true => places.place(contracts, consent)?,
+            false => Vec::new(),
+        };
         let plan = admit(contracts, &places, &self.facts, Some(&self.contracts))?;
-        Ok(plan.groups)
+        Ok((plan.groups, needs))
+    }
+    /// What of this consent these contracts do not need, in words.
+    pub(crate) fn unneeded(&self, contracts: &Contracts, consent: &Consent) -> Vec<String> {
+        if !consent.is_given() {
+            return Vec::new();
+        }
+        // Why they are refused is told by whoever applies them.
+        let needs = self.places.clone().place(contracts, consent);
+        needs.map(|needs| consent.unneeded(&needs)).unwrap_or_default()
     }
     /// Says that minimums are not checked, unless that was so `before`.
     pub(super) fn tell_unchecked(&self, before: Option<&Contracts>) {

@@ -25,6 +25,25 @@ group = "tenants/alice"
 size = "512MiB"
 "#;
 
+/// Goal: a file keeps its ends of lines. Method: a change of a key, one of a new group and one of a removed one, in a file with
+/// CRLF.
+#[test]
+fn ends_of_lines_stay() {
+    let file = FILE.replace('\n', "\r\n");
+    let mut contracts = Contracts::parse("pool.toml", &file).expect("a good file");
+    for edit in [
+        group("batch", json!({"weight": 5}), How::Merge),
+        group("new", json!({"max": {"read": "5MB/s"}}), How::Create),
+        Edit::Remove { kind: Kind::Group, name: "batch".into() },
+    ] {
+        contracts = contracts.edited(&edit).expect("allowed");
+        let text = contracts.text();
+        assert_eq!(text.matches('\n').count(), text.matches("\r\n").count(), "{text:?}");
+        assert!(!text.contains("\r\r"), "{text:?}");
+    }
+    assert!(contracts.text().starts_with("# our pool\r\n"));
+}
+
 fn keys(json: Json) -> Keys {
     json.as_object().cloned().unwrap_or_default()
 }

@@ -47,6 +47,27 @@ fn shares_that_fall_are_named() {
     assert_eq!((told.len(), told[16].as_str()), (17, "4 more groups get a smaller share"));
 }
 
+/// Goal: every key that the new stack does not enforce is named. Method: a group with each key that `promise` enforces, and a stack
+/// that enforces none.
+#[test]
+fn keys_that_the_new_stack_does_not_enforce_are_named() {
+    let keys = "min = '20MB/s'\nmin_iops = 100\nlatency = '2ms'\nmax = '90MB/s'\nclass = 'idle'\nweight = 5";
+    let full = read("", &group("a", keys));
+    let give_up = true;
+    let edit = super::super::edit::Edit::Stack { name: "none-none".into(), policy: None, give_up };
+    let told = texts(&full, &full.edited(&edit).expect("allowed"), &known(true));
+    for text in [
+        "does not enforce `class` of group \"a\"",
+        "guaranteed 20.00 MB/s",
+        "guaranteed 100 I/Os",
+        "within 2ms",
+        "limited to 90.00 MB/s",
+        "does not share the drive by weight",
+    ] {
+        assert!(told.iter().any(|told| told.contains(text)), "{text}: {told:?}");
+    }
+}
+
 /// Goal: promises that go or shrink are named, with and without a stack that keeps them; others are not. Method: every
 /// promise less, then none of them, then more.
 #[test]

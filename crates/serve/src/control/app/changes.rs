@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use iofair_config::ConfigError;
 use iofair_config::contracts::Contracts;
 use iofair_config::contracts::edit::Edit;
 
 use serde::Serialize;
 
-use super::{ApiResponse, App, Arc, Call, Problem, Result, Served, Shown, lock};
+use super::{ApiResponse, App, Arc, Call, Problem, Result, Served, Server, Shown, lock};
 use crate::clock::moment;
 use crate::confine;
 use crate::control::file::{Pending, revision};
@@ -60,28 +61,34 @@ impl App {
         Ok(())
     }
     /// Takes over the file as it is now.
-    pub(in crate::control) fn reload(&self) -> Result<String, ServeError> {
+    pub(in crate::control) fn reload(&self, consent: &Consent) -> Result<String, ServeError> {
         let until = moment() + ZEROING_MAX;
         loop {
-            let demands = match self.try_reload()? {
-                Tried::Done(revision, _) => return Ok(revision),
+            let demands = match self.try_reload(consent)? {
+                Tried::Done(revision, removal) => {
+                    removal.map_or(Ok(()), Removal::wait)?;
+                    return Ok(revision);
+                }
                 Tried::Lacks(demands) => demands,
             };
             let zero = |demand: &Demand| demand.carry_out(&self.reactor, Some(until));
             demands.iter().try_for_each(zero)?;
         }
     }
-    fn try_reload(&self) -> Result<Tried, ServeError> {
+    fn try_reload(&self, consent: &Consent) -> Result<Tried, ServeError> {
         let mut served = self.turn()?;
         let text = self.file.read().map_err(self.system())?;
         let now = served.server()?.contracts();
         let contracts = Contracts::parse_with(now.drive.stack.table(), now.path(), &text)?;
         let gate = Gate::load(&contracts)?;
-        let demands = served.server()?.lacking(&contracts, &Consent::default());
+        check_needed(served.server()?, &contracts, consent)?;
+        let demands = served.server()?.lacking(&contracts, consent);
         if !demands.is_empty() {
             return Ok(Tried::Lacks(demands));
         }
-        let reloaded = served.server.as_mut().ok_or(ServeError::Gone)?.reload(contracts);
+        let server = served.server.as_mut().ok_or(ServeError::Gone)?;
+        let reloaded = server.reload_at_once(contracts, consent);
+        let removal = server.removal.take();
         if let Err(error) = reloaded {
             // Some of the change may be in force.
             self.show_change(&served)?;
@@ -90,7 +97,7 @@ impl App {
         served.revision = revision(&text);
         self.show_change(&served)?;
         *lock(&self.gate) = Arc::new(gate);
-        Ok(Tried::Done(served.revision.clone(), None))
+        Ok(Tried::Done(served.revision.clone(), removal))
     }
     /// Makes a change in the file and in the server, or in neither.
     pub(super) fn change(&self, call: &Call, edit: &Edit) -> Result<String> {
@@ -126,6 +133,7 @@ impl App {
         if after.text() == before.text() {
             return Ok(Tried::Done(served.revision.clone(), None));
         }
+        check_needed(served.server()?, &after, consent)?;
         let demands = served.server()?.lacking(&after, consent);
         if !demands.is_empty() {
             return Ok(Tried::Lacks(demands));
@@ -182,10 +190,10 @@ impl App {
         let before = served.server()?.contracts().clone();
         if self.file.read().map_err(self.system())? != before.text() {
             let file = self.file.path().display();
-            let ctl = ctl(&before).unwrap_or_else(|| "iofair ctl".into());
+            let ctl = ctl(&before);
             return Err(Problem::conflict(format!("{file} was edited since the server read it"))
                 .allowed(format!(
-                    "apply the edit first: {ctl} reload (POST /v1/reload, or SIGHUP)"
+                    "apply the edit first: `{ctl} reload` (POST /v1/reload, or SIGHUP)"
                 )));
         }
         Ok(before)
@@ -216,9 +224,10 @@ impl App {
                 after
             }
         };
-        let groups = server.try_out(&after, consent)?;
+        check_needed(server, &after, consent)?;
+        let (groups, needs) = server.try_out(&after, consent)?;
         let given_up = server.given_up(&after, &groups)?.into_iter().map(Into::into);
-        let data = resources::GivenUp::data(server.contracts(), &after, &consent.delete);
+        let data = resources::GivenUp::data(server.contracts(), &after, &needs, &consent.delete);
         let gives_up = given_up.chain(data).collect();
         let effect = DryRun {
             dry_run: true,
@@ -239,5 +248,13 @@ impl App {
             // The new text is in its place; at most the directory could not be synced.
             _ => Ok(()),
         }
+    }
+}
+
+/// Refuses consent that a change does not need: the caller expects something else.
+fn check_needed(server: &Server, after: &Contracts, consent: &Consent) -> Result<(), ServeError> {
+    match server.unneeded(after, consent).as_slice() {
+        [] => Ok(()),
+        all => Err(ConfigError::whole_file(after.path(), all.join("\n")).into()),
     }
 }

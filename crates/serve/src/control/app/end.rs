@@ -18,6 +18,7 @@ impl App {
         self.over.load(Ordering::Relaxed) || self.ended.is_set()
     }
     pub(in crate::control) fn stop(&self) -> Result<(), ServeError> {
+        super::lock(&self.refusals).tell_rest("control");
         let turn = self.served.take(limits::STOP_WAIT);
         // Taken out first, so that nobody waits for its turn while the server drains.
         let server = turn.map(|mut served| served.server.take());
