@@ -9,9 +9,10 @@ use super::Server;
 use super::facts::admit;
 use super::listening::allowed;
 use crate::confine;
+use crate::consent::Consent;
 use crate::error::ServeError;
 use crate::log;
-use crate::places::{Consent, Need};
+use crate::places::Need;
 use crate::security::Security;
 
 impl Server {
