@@ -8,7 +8,7 @@ use std::time::Duration;
 use iofair_config::ConfigError;
 use iofair_core::contract::Refusal;
 
-use crate::places::Unagreed;
+use crate::consent::Unagreed;
 
 /// Why a server did not start or did not apply new contracts.
 #[derive(Debug)]

@@ -23,13 +23,13 @@ use iofair_config::contracts::{Back, Contracts, Volume};
 
 use crate::back::uring::files::slot_base;
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
+use crate::consent::Consent;
 use crate::error::ServeError;
 use crate::layout::Layout;
 use crate::pool::served::{self, Served};
 use crate::pool::zeroing::Demand;
 use crate::reactor::handle::ReactorHandle;
 use crate::trial::Mode;
-pub use consent::{Consent, Unagreed};
 pub(crate) use consent::{Need, Needs, check, ctl};
 pub(crate) use damaged::Damaged;
 use directory::Directory;

@@ -46,7 +46,7 @@ impl App {
         let before = self.revision();
         let begun = self.audit.begin(&author, asked, before.clone());
         let begun = begun.map_err(ServeError::system("the audit log"))?;
-        let reloaded = self.reload(&crate::places::Consent::default());
+        let reloaded = self.reload(&crate::consent::Consent::default());
         let outcome = match &reloaded {
             Ok(revision) => (revision.clone(), "done".to_string()),
             Err(error) => (before, error.to_string()),

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::gate::{Author, Key};
 use super::page::Page;
 use super::problem::{Problem, Result};
-use crate::places::Consent;
+use crate::consent::Consent;
 
 /// After the question mark of a change that shall only be tried.
 const DRY_RUN: &str = "dry_run=true";

@@ -145,7 +145,7 @@ mod tests {
             files.untold(|| Some(app.view()))
         };
         let before = app.view();
-        app.reload(&crate::places::Consent::default()).unwrap();
+        app.reload(&crate::consent::Consent::default()).unwrap();
         assert!(told(&app.view()).is_empty());
         fs::rename(path("pool/v.img"), path("moved")).unwrap();
         assert!(told(&before).is_empty(), "it is another server now");

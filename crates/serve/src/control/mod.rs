@@ -57,9 +57,9 @@ use std::time::Duration;
 
 use iofair_config::contracts::Contracts;
 
+use crate::consent::Consent;
 use crate::error::ServeError;
 use crate::log;
-use crate::places::Consent;
 use crate::server::Server;
 use crate::socket::Allowed;
 use crate::supervisor::Passed;

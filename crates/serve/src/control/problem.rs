@@ -6,8 +6,8 @@ use iofair_config::ConfigError;
 use iofair_config::contracts::edit::EditError;
 use serde::Serialize;
 
+use crate::consent::Consent;
 use crate::error::ServeError;
-use crate::places::Consent;
 use crate::reactor::refusals::Refusal;
 
 pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;

@@ -8,9 +8,10 @@ use iofair_core::attainable::Attainable;
 use super::Server;
 use super::facts::admit;
 use crate::confine;
+use crate::consent::Consent;
 use crate::error::ServeError;
 use crate::log;
-use crate::places::{Consent, Need};
+use crate::places::Need;
 use crate::security::Security;
 
 impl Server {

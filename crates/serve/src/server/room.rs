@@ -7,8 +7,8 @@ use iofair_config::contracts::Contracts;
 use super::Server;
 use super::facts::admit;
 use crate::confine;
+use crate::consent::Consent;
 use crate::error::ServeError;
-use crate::places::Consent;
 use crate::pool::zeroing::{Demand, Progress, Zeroing};
 
 impl Server {
