@@ -33,7 +33,7 @@ use self::plan::Plan;
 use self::site::Site;
 use self::temporary::Temporaries;
 use crate::failure::Usage;
-use crate::output::{Output, say};
+use crate::output::{Output, check_places, say};
 use crate::stolen::{Disturbed, undisturbed};
 
 /// Default stacks: no control, ceilings, shares, and our own.
@@ -113,6 +113,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         Some(_) => promise.unwrap_or(PROMISE),
     };
     // Before anything runs, so that a file that cannot be written is an error at once.
+    check_places(args.picture.iter().chain([&args.html]))?;
     let cannot_write = || format!("cannot write {}", args.html.display());
     let mut html = File::create(&args.html).with_context(cannot_write)?;
     let temporaries = Temporaries::start()?;

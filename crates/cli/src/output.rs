@@ -10,6 +10,8 @@ use iofair_serve::log;
 use iofair_trace::printable;
 use serde::Serialize;
 
+use crate::failure::Usage;
+
 /// A line below the header and nothing else.
 const PLAIN: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
@@ -85,10 +87,14 @@ pub fn say(line: impl Display) {
 /// Checks before long work that its results have a place. Nothing is created.
 ///
 /// # Errors
-/// The directory of a file is missing, or the file is a directory.
+/// The directory of a file is missing, the file is a directory, or `-`: results in files are not for standard output.
 pub fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
     for file in files {
         let name = file.display();
+        if name.to_string() == "-" {
+            let what = "`-` is no file: name one; ./- is a file of this name";
+            return Err(Usage(what.into()).into());
+        }
         ensure!(!file.is_dir(), "cannot write {name}: it is a directory");
         let above = file.parent().filter(|above| !above.as_os_str().is_empty());
         let above = above.unwrap_or(Path::new("."));

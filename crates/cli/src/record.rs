@@ -31,7 +31,7 @@ use serde::Serialize;
 use crate::ctl::address::{Place, unreachable};
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{Output, check_places};
 use device::{Device, Lines};
 
 /// Between two calls that found little.
@@ -181,6 +181,7 @@ fn request(address: &Address, command: &Call) -> Result<Reply> {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    check_places([&args.file])?;
     let name = args.file.display().to_string();
     // It tells who did what and when, so it is for its owner unless the owner says otherwise.
     let file = File::options().write(true).create_new(true).mode(0o600).open(&args.file);
