@@ -10,8 +10,6 @@ use iofair_serve::log;
 use iofair_trace::printable;
 use serde::Serialize;
 
-use crate::failure::Usage;
-
 /// A line below the header and nothing else.
 const PLAIN: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
@@ -91,10 +89,8 @@ pub fn say(line: impl Display) {
 pub fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
     for file in files {
         let name = file.display();
-        if name.to_string() == "-" {
-            let what = "`-` is no file: name one; ./- is a file of this name";
-            return Err(Usage(what.into()).into());
-        }
+        let is_file = file.as_os_str() != "-";
+        ensure!(is_file, "`-` is no file: name one; ./- is a file of this name");
         ensure!(!file.is_dir(), "cannot write {name}: it is a directory");
         let above = file.parent().filter(|above| !above.as_os_str().is_empty());
         let above = above.unwrap_or(Path::new("."));
