@@ -61,7 +61,8 @@ impl Trace {
             })?;
             if !is_known {
                 let input = Input::new(file.reader(), &file.name)?;
-                let found = recognise(&input).map_err(|error| cause(&[file.clone()], error))?;
+                let found = recognise(&input);
+                let found = found.map_err(|error| cause(std::slice::from_ref(&file), error))?;
                 if let Some(known) = format
                     && known.name != found.name
                 {
