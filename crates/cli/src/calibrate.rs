@@ -26,7 +26,7 @@ use self::progress::Progress;
 use self::target::Target;
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::output::{Output, say};
+use crate::output::{Output, check_places, say};
 use crate::stolen::{Disturbed, Ticks, least_disturbed};
 
 /// How often a row is measured while the host of this machine takes its processors away.
@@ -105,6 +105,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         crate::output::write(&job)?;
         return Ok(ExitCode::SUCCESS);
     }
+    check_places(args.out.iter().chain(&args.page))?;
     let out = args.out.as_deref().ok_or_else(|| Usage("--out is missing".into()))?;
     check_out(args, out)?;
     let interrupted = interrupt::flag()?;

@@ -85,10 +85,12 @@ pub fn say(line: impl Display) {
 /// Checks before long work that its results have a place. Nothing is created.
 ///
 /// # Errors
-/// The directory of a file is missing, or the file is a directory.
+/// The directory of a file is missing, the file is a directory, or `-`: results in files are not for standard output.
 pub fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
     for file in files {
         let name = file.display();
+        let is_file = file.as_os_str() != "-";
+        ensure!(is_file, "`-` is no file: name one; ./- is a file of this name");
         ensure!(!file.is_dir(), "cannot write {name}: it is a directory");
         let above = file.parent().filter(|above| !above.as_os_str().is_empty());
         let above = above.unwrap_or(Path::new("."));

@@ -31,7 +31,7 @@ use serde::Serialize;
 use crate::ctl::address::{Place, unreachable};
 use crate::failure::Usage;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{Output, check_places};
 use device::{Device, Lines};
 
 /// Between two calls that found little.
@@ -181,6 +181,7 @@ fn request(address: &Address, command: &Call) -> Result<Reply> {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    check_places([&args.file])?;
     let name = args.file.display().to_string();
     if args.file.as_os_str() == "-" {
         let message = "a trace goes to a file, not to standard output; ./- is a file of that name";

@@ -133,6 +133,11 @@ fn mistakes_are_told_from_failures() {
     }
     let failed = iofair(&["demo", "--html", "/no/such/directory/demo.html"]);
     assert_eq!(failed.status.code(), Some(1));
+    for args in [&["record", "-"][..], &["demo", "--html", "-"]] {
+        let told = iofair(args);
+        let errors = String::from_utf8_lossy(&told.stderr);
+        assert!(errors.contains("`-` is no file: name one") && !told.status.success(), "{errors}");
+    }
 }
 
 /// Goal: every list is JSON for scripts. Method: one key of each.

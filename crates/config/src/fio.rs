@@ -287,22 +287,38 @@ fn asked_together(settings: &Settings) -> [(bool, LeftOut); 6] {
 /// What no option can see by itself.
 fn check(file: &JobFile, job: &Job) -> Option<ConfigError> {
     let settings = &job.settings;
-    let refuse = |option: &str, message: &str| Some(file.error(job, option, message));
+    let refuse = |option: &str, message: &str, allowed: &str| {
+        Some(file.error(job, option, message).allowed(allowed))
+    };
     if settings.cgroup_weight.is_some() && settings.cgroup.is_none() {
-        return refuse("cgroup_weight", "`cgroup_weight` needs a `cgroup`");
+        return refuse(
+            "cgroup_weight",
+            "`cgroup_weight` needs a `cgroup`",
+            "cgroup=NAME beside it",
+        );
     }
     if settings.latency_target.is_some() && settings.latency_window.is_none() {
-        return refuse("latency_target", "`latency_target` needs a `latency_window`");
+        return refuse(
+            "latency_target",
+            "`latency_target` needs a `latency_window`",
+            "latency_window=TIME",
+        );
     }
     let is_deep = settings.engine == Engine::Synchronous && settings.depth > 1;
     if is_deep && settings.latency_target.is_some() {
-        return refuse("latency_target", "`latency_target` needs an asynchronous `ioengine`");
+        return refuse(
+            "latency_target",
+            "`latency_target` needs an asynchronous `ioengine`",
+            "libaio, io_uring",
+        );
     }
-    let before = file.jobs.iter().take_while(|other| !std::ptr::eq(*other, job));
+    let before = || file.jobs.iter().take_while(|other| !std::ptr::eq(*other, job));
     if let Some(name) = &settings.wait_for
-        && !before.into_iter().any(|other| other.name == *name)
+        && !before().any(|other| other.name == *name)
     {
-        return refuse("wait_for", &format!("no job above is called `{name}`"));
+        let above: Vec<&str> = before().map(|other| other.name.as_str()).collect();
+        let allowed = format!("a job above: {}", above.join(", "));
+        return refuse("wait_for", &format!("no job above is called `{name}`"), &allowed);
     }
     None
 }

@@ -2,12 +2,12 @@
 //! the checksums of their formats, and end with an error where a file was cut off.
 
 use std::error::Error;
-use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bzip2::bufread::MultiBzDecoder;
-use flate2::bufread::MultiGzDecoder;
+use bzip2::bufread::BzDecoder;
+use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
@@ -71,13 +71,19 @@ pub(crate) fn container(head: &[u8]) -> Option<&'static str> {
     CONTAINERS.iter().find(|(at, magic, _)| is(*at, magic)).map(|(_, _, what)| *what)
 }
 
-/// Opens a compressed file.
-type Decoder = fn(Raw) -> Box<dyn Read + Send>;
+/// A part of a compressed file that can be read without the others.
+trait Member: Read + Send {
+    /// The file behind it, when all of it was read.
+    fn end(self: Box<Self>) -> io::Result<Raw>;
+}
+
+/// Opens the next member of a file.
+type Open = fn(Raw) -> io::Result<Box<dyn Member>>;
 
 /// A format of compressed files.
 pub(crate) struct Compression {
     name: &'static str,
-    decoder: Decoder,
+    open: Open,
 }
 
 /// How a file is compressed that begins like this; `None` if it is not. Files that were cut off may have a part of the first
@@ -85,61 +91,122 @@ pub(crate) struct Compression {
 pub(crate) fn compression(start: &[u8]) -> Option<Compression> {
     let begins =
         |magic: &[u8]| start.starts_with(magic) || (start.len() > 1 && magic.starts_with(start));
-    let (name, decoder): (_, Decoder) = if begins(GZIP) {
-        ("gzip", |raw| Box::new(MultiGzDecoder::new(raw)))
-    } else if begins(&ZSTD) || is_skipped(start) {
-        ("zstd", |raw| Box::new(Zstd { raw: Some(raw), frame: None }))
+    let (name, open): (_, Open) = if begins(GZIP) {
+        ("gzip", |raw| Ok(Box::new(GzDecoder::new(raw))))
+    } else if is_skipped(start) {
+        ("zstd", |raw| Ok(Box::new(Skipped(raw))))
+    } else if begins(&ZSTD) {
+        ("zstd", |raw| Ok(Box::new(Frame::new(raw).map_err(io::Error::other)?)))
     } else if begins(XZ) {
-        ("xz", |raw| Box::new(XzReader::new_mem_limit(raw, true, XZ_KIB_MAX)))
+        ("xz", |raw| Ok(Box::new(XzReader::new_mem_limit(raw, false, XZ_KIB_MAX))))
     } else if begins(BZIP2) {
-        ("bzip2", |raw| Box::new(MultiBzDecoder::new(raw)))
+        ("bzip2", |raw| Ok(Box::new(BzDecoder::new(raw))))
     } else {
         return None;
     };
-    Some(Compression { name, decoder })
+    Some(Compression { name, open })
 }
 
 impl Compression {
     /// Decompresses a file from its first byte.
-    pub(crate) fn open(self, raw: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
+    pub(crate) fn open(self, file: Box<dyn Read + Send>) -> Box<dyn Read + Send> {
         let taken = Arc::new(AtomicU64::new(0));
-        let counted: Box<dyn Read + Send> = Box::new(Counted { raw, taken: taken.clone() });
-        let decoder = (self.decoder)(BufReader::new(counted));
-        Box::new(Decompressed { name: self.name, decoder, taken, read: 0 })
+        let raw = Raw { file: BufReader::new(file), ahead: Vec::new(), taken: taken.clone() };
+        Box::new(Decompressed { name: self.name, member: None, raw: Some(raw), taken, read: 0 })
     }
 }
 
-/// Counts the bytes of a file that were read.
-struct Counted {
-    raw: Box<dyn Read + Send>,
+/// A file as it is on the disk; it counts the bytes that a decoder takes.
+struct Raw {
+    file: BufReader<Box<dyn Read + Send>>,
+    /// Bytes that were looked at and are still to be read.
+    ahead: Vec<u8>,
     taken: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Raw {
+    /// The bytes by which the next member is recognised.
+    fn peek(&mut self) -> io::Result<&[u8]> {
+        let missing = (MAGIC_BYTES - self.ahead.len()) as u64;
+        (&mut self.file).take(missing).read_to_end(&mut self.ahead)?;
+        Ok(&self.ahead)
+    }
+}
+
+impl Read for Raw {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let length = self.raw.read(into)?;
-        self.taken.fetch_add(length as u64, Ordering::Relaxed);
+        let length = self.fill_buf()?.read(into)?;
+        self.consume(length);
         Ok(length)
+    }
+}
+
+impl BufRead for Raw {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.ahead.is_empty() { self.file.fill_buf() } else { Ok(&self.ahead) }
+    }
+    fn consume(&mut self, amount: usize) {
+        self.taken.fetch_add(amount as u64, Ordering::Relaxed);
+        match self.ahead.is_empty() {
+            true => self.file.consume(amount),
+            false => drop(self.ahead.drain(..amount)),
+        }
     }
 }
 
 /// What a compressed file has, whose errors say what is wrong with the file, and where.
 struct Decompressed {
     name: &'static str,
-    decoder: Box<dyn Read + Send>,
+    member: Option<Box<dyn Member>>,
+    /// The file between members.
+    raw: Option<Raw>,
     taken: Arc<AtomicU64>,
     read: u64,
 }
 
 impl Read for Decompressed {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let length = self.decoder.read(into).map_err(|error| self.explain(&error))?;
-        self.read += length as u64;
-        Ok(length)
+        loop {
+            if let Some(member) = &mut self.member {
+                let length = member.read(into).map_err(|error| self.explain(&error))?;
+                self.read += length as u64;
+                if length > 0 || into.is_empty() {
+                    return Ok(length);
+                }
+            }
+            if let Some(member) = self.member.take() {
+                self.raw = Some(member.end().map_err(|error| self.explain(&error))?);
+            }
+            let Some(raw) = self.raw.take() else { return Ok(0) };
+            self.begin(raw)?;
+        }
     }
 }
 
 impl Decompressed {
+    /// Begins the next member, if there is one.
+    fn begin(&mut self, mut raw: Raw) -> io::Result<()> {
+        let start = raw.peek()?;
+        if let Some(Compression { open, .. }) =
+            compression(start).filter(|found| found.name == self.name)
+        {
+            self.member = Some(open(raw).map_err(|error| self.explain(&error))?);
+            return Ok(());
+        }
+        let Self { name, read, .. } = self;
+        let end = self.taken.load(Ordering::Relaxed);
+        // Archives and tapes are padded with zeroes.
+        while let [first, ..] = raw.fill_buf()? {
+            if *first != 0 {
+                let what = format!(
+                    "the {name} data end at byte {end} of the file, with {read} bytes decompressed; what is behind them is no {name} data; the file without it: head -c {end} FILE"
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+            raw.consume(1);
+        }
+        Ok(())
+    }
     fn explain(&self, error: &io::Error) -> io::Error {
         let Self { name, read, .. } = self;
         let taken = self.taken.load(Ordering::Relaxed);
@@ -152,7 +219,7 @@ impl Decompressed {
             }
             false => {
                 let what = format!(
-                    "the {name} data cannot be decompressed, at byte {taken} of the file or before it, behind {read} bytes: {error}"
+                    "the {name} data are damaged, at byte {taken} of the file or before it, behind {read} bytes: {error}"
                 );
                 io::Error::new(error.kind(), what)
             }
@@ -173,75 +240,61 @@ fn is_cut(error: &io::Error) -> bool {
     ends(error)
 }
 
-/// A file as it is on the disk, from its first byte.
-type Raw = BufReader<Box<dyn Read + Send>>;
-
 fn is_skipped(start: &[u8]) -> bool {
     start.len() >= 4 && start[0] & 0xf0 == SKIPPED.0 && start[1..4] == SKIPPED.1
 }
 
-/// A frame of zstd, whose first bytes were taken to look at them.
-type Frame<R> = StreamingDecoder<Chain<Cursor<[u8; 4]>, R>, FrameDecoder>;
-
-/// Frames of zstd, one after the other.
-struct Zstd<R: Read> {
-    raw: Option<R>,
-    frame: Option<Box<Frame<R>>>,
+impl Member for GzDecoder<Raw> {
+    fn end(self: Box<Self>) -> io::Result<Raw> {
+        Ok(self.into_inner())
+    }
 }
 
-impl<R: BufRead> Zstd<R> {
-    /// Begins the next frame; `false` at the end of the file.
-    fn begin(&mut self, mut raw: R) -> io::Result<bool> {
-        loop {
-            if raw.fill_buf()?.is_empty() {
-                self.raw = Some(raw);
-                return Ok(false);
-            }
-            let mut magic = [0; 4];
-            raw.read_exact(&mut magic)?;
-            if !is_skipped(&magic) {
-                let frame = StreamingDecoder::new(Cursor::new(magic).chain(raw));
-                self.frame = Some(Box::new(frame.map_err(io::Error::other)?));
-                return Ok(true);
-            }
-            let mut length = [0; 4];
-            raw.read_exact(&mut length)?;
-            let length = u64::from(u32::from_le_bytes(length));
-            if io::copy(&mut (&mut raw).take(length), &mut io::sink())? < length {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
+impl Member for BzDecoder<Raw> {
+    fn end(self: Box<Self>) -> io::Result<Raw> {
+        Ok(self.into_inner())
     }
-    /// Ends a frame whose data were read.
-    fn end(&mut self, frame: Frame<R>) -> io::Result<()> {
-        let written = frame.decoder.get_checksum_from_data();
-        if written.is_some() && written != frame.decoder.get_calculated_checksum() {
+}
+
+impl Member for XzReader<Raw> {
+    fn end(self: Box<Self>) -> io::Result<Raw> {
+        Ok(self.into_inner())
+    }
+}
+
+/// A frame of zstd.
+type Frame = StreamingDecoder<Raw, FrameDecoder>;
+
+impl Member for Frame {
+    fn end(self: Box<Self>) -> io::Result<Raw> {
+        let written = self.decoder.get_checksum_from_data();
+        if written.is_some() && written != self.decoder.get_calculated_checksum() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "the checksum of a zstd frame is wrong",
             ));
         }
-        self.raw = Some(frame.into_inner().into_inner().1);
-        Ok(())
+        Ok(self.into_inner())
     }
 }
 
-impl<R: BufRead> Read for Zstd<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some(frame) = &mut self.frame {
-                let length = frame.read(into)?;
-                if length > 0 || into.is_empty() {
-                    return Ok(length);
-                }
-            }
-            if let Some(frame) = self.frame.take() {
-                self.end(*frame)?;
-            }
-            let Some(raw) = self.raw.take() else { return Ok(0) };
-            if !self.begin(raw)? {
-                return Ok(0);
-            }
+/// A frame of zstd that has no data.
+struct Skipped(Raw);
+
+impl Read for Skipped {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Ok(0)
+    }
+}
+
+impl Member for Skipped {
+    fn end(mut self: Box<Self>) -> io::Result<Raw> {
+        let mut head = [0; 8];
+        self.0.read_exact(&mut head)?;
+        let length = u64::from(u32::from_le_bytes([head[4], head[5], head[6], head[7]]));
+        if io::copy(&mut (&mut self.0).take(length), &mut io::sink())? < length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        Ok(self.0)
     }
 }

@@ -30,6 +30,7 @@ pub struct Input {
     taken: usize,
     /// The error that ended the head; the read that follows the head returns it.
     broken: Option<io::Error>,
+    is_compressed: bool,
 }
 
 impl Input {
@@ -40,13 +41,15 @@ impl Input {
         let first = (&mut raw).take(compression::MAGIC_BYTES as u64).read_to_end(&mut start);
         first.map_err(TraceError::io(file))?;
         let compression = compression::compression(&start);
+        let is_compressed = compression.is_some();
         let mut whole: Box<dyn Read + Send> = Box::new(io::Cursor::new(start).chain(raw));
         if let Some(compression) = compression {
             whole = compression.open(whole);
         }
         let reader = BufReader::with_capacity(BUFFER, whole);
+        let (file_name, head) = (file.to_owned(), Vec::new());
         let mut this =
-            Self { reader, file: file.to_owned(), head: Vec::new(), taken: 0, broken: None };
+            Self { reader, file: file_name, head, taken: 0, broken: None, is_compressed };
         let head = (&mut this.reader).take(HEAD as u64).read_to_end(&mut this.head);
         // A compressed file that was cut off may still have a good beginning.
         this.broken = head.err();
@@ -59,6 +62,14 @@ impl Input {
     /// The first bytes.
     pub fn head(&self) -> &[u8] {
         &self.head
+    }
+    /// Reads a compressed file to its end, which checks it.
+    pub(crate) fn check(mut self) -> Result<()> {
+        if self.is_compressed {
+            let file = self.file.clone();
+            io::copy(&mut self, &mut io::sink()).map_err(TraceError::io(&file))?;
+        }
+        Ok(())
     }
 }
 

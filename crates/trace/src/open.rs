@@ -7,6 +7,8 @@ use crate::files::Stored;
 use crate::formats::{self, Boxed, Columns, Format, recognise};
 use crate::input::Input;
 use crate::merge::Merge;
+use crate::record::{Metadata, Record, Stream};
+use crate::source::{Notes, Source};
 
 /// Files of a trace that are read together.
 pub const FILES_MAX: usize = 1024;
@@ -58,7 +60,9 @@ impl Trace {
                 false => formats::check_head(head, name),
             })?;
             if !is_known {
-                let found = recognise(&Input::new(file.reader(), &file.name)?)?;
+                let input = Input::new(file.reader(), &file.name)?;
+                let found = recognise(&input);
+                let found = found.map_err(|error| cause(std::slice::from_ref(&file), error))?;
                 if let Some(known) = format
                     && known.name != found.name
                 {
@@ -82,12 +86,46 @@ impl Trace {
             Some(columns) => Ok(formats::open_table(inputs, columns)),
             None => self.format.open(inputs),
         };
-        if self.format.together || inputs.len() == 1 {
-            return open(inputs);
-        }
-        let sources = inputs.into_iter().map(|input| open(vec![input]));
-        Ok(Box::new(Merge::new(sources.collect::<Result<Vec<_>>>()?)?))
+        let opened = if self.format.together || inputs.len() == 1 {
+            open(inputs)
+        } else {
+            let sources = inputs.into_iter().map(|input| open(vec![input]));
+            let sources = sources.collect::<Result<Vec<_>>>();
+            sources.and_then(|sources| Ok(Box::new(Merge::new(sources)?) as Boxed))
+        };
+        let source = opened.map_err(|error| cause(&self.files, error))?;
+        Ok(Box::new(Opened { source, files: self.files.clone() }))
     }
+}
+
+/// A trace that was opened, with its files.
+struct Opened {
+    source: Boxed,
+    files: Vec<Stored>,
+}
+
+impl Source for Opened {
+    fn next_record(&mut self) -> Result<Option<Record>> {
+        self.source.next_record().map_err(|error| cause(&self.files, error))
+    }
+    fn streams(&self) -> &[Stream] {
+        self.source.streams()
+    }
+    fn metadata(&self) -> Metadata {
+        self.source.metadata()
+    }
+    fn notes(&self) -> Notes {
+        self.source.notes()
+    }
+}
+
+/// Why a file has what its format does not allow: the checksums of compressed data stand behind the data, so the rest of the file
+/// says whether it was damaged.
+fn cause(files: &[Stored], error: TraceError) -> TraceError {
+    let TraceError::Content { file, .. } = &error else { return error };
+    let found = files.iter().find(|stored| stored.name == *file);
+    let checked = found.map(|stored| Input::new(stored.reader(), file).and_then(Input::check));
+    checked.and_then(Result::err).unwrap_or(error)
 }
 
 /// Opens a trace that is read once.

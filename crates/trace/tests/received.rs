@@ -240,6 +240,75 @@ fn compressed_files_are_whole_or_refused() {
     assert_eq!(requests(&skippable), plain, "a frame of zstd that decoders skip");
 }
 
+/// Goal: what is wrong with a compressed file is said, not what follows from it: damage although its text is read first, and what
+/// is behind the data; zeroes are padding. Method: the same samples as files, with bits changed in the middle, and with
+/// text, with a part of a header and with zeroes behind them.
+#[test]
+fn damage_and_junk_are_told_apart() {
+    let path = std::env::temp_dir().join(format!("iofair-trace-junk-{}", std::process::id()));
+    let read_file = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let trace = Trace::open(&Options { paths: vec![path.clone()], ..Options::default() })?;
+        let mut source = trace.source()?;
+        let mut count = 0;
+        while source.next_record()?.is_some() {
+            count += 1;
+        }
+        Ok::<u64, iofair_trace::TraceError>(count)
+    };
+    for (name, format) in [
+        ("msr.csv.gz", "gzip"),
+        ("msr.csv.zst", "zstd"),
+        ("msr.csv.xz", "xz"),
+        ("msr.csv.bz2", "bzip2"),
+    ] {
+        let whole = sample(name);
+        let end = whole.len();
+        assert_eq!(read_file(&[&whole[..], &[0; 1000]].concat()).unwrap(), 48, "{name}");
+        for junk in [&b"x"[..], b"\n", b"1,h,0,Read,0,512,9\n", &[0, 0, 7]] {
+            let told = read_file(&[&whole[..], junk].concat()).unwrap_err().to_string();
+            let wanted = format!("the {format} data end at byte {end} of the file");
+            assert!(told.contains(&wanted), "{name} {junk:?}: {told}");
+        }
+        let member = read_file(&[&whole[..], &whole[..whole.len() / 2]].concat()).unwrap_err();
+        assert!(member.to_string().contains("the file was cut off: it ends at byte"), "{member}");
+        for at in (20..end).step_by(11) {
+            for bit in [0, 4, 7] {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                let Err(told) = read_file(&damaged).map_err(|error| error.to_string()) else {
+                    continue;
+                };
+                let is_true = told.contains(&format!("the {format} data are damaged, at byte"))
+                    || told.contains("the file was cut off")
+                    || told.contains(&format!("the {format} data end at byte"));
+                assert!(is_true, "{name}: byte {at}, bit {bit}: {told}");
+            }
+        }
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+/// Goal: more collections are read as they are. Method: lines as their descriptions have them (K5 with and without a header, Thesios
+/// of Google, a table with the names of vscsiStats); place, length, time and stream.
+#[test]
+fn collections_are_read_by_their_columns() {
+    let k5 = "56,1531209600.125,R,4096,8192\n56,1531209600.250,W,8192,512\n";
+    let thesios = "filename,file_offset,application,c_time,io_zone,redundancy_type,op_type,service_class,from_flash_cache,\
+        cache_hit,request_io_size_bytes,disk_io_size_bytes,response_io_size_bytes,start_time,disk_time\n\
+        a,4096,b,1.5,WARM,R,READ,X,0,-1,8192,8192,8192,1531209600.125,0.01\n";
+    let vscsi = "serialNumber,length,op,lbn,ts\n1,8192,0x28,8,1531209600125000\n";
+    for (text, count) in
+        [(k5, 2), (&format!("ID,Timestamp,Type,Offset,Length\n{k5}"), 2), (thesios, 1), (vscsi, 1)]
+    {
+        let found = requests(text.as_bytes());
+        let first = found[0];
+        assert_eq!((found.len(), first.offset, first.length), (count, 4096, 8192), "{text}");
+        assert_eq!(first.at.0, 1_531_209_600_125_000_000, "{text}");
+        assert_eq!(first.operation, Operation::Read, "{text}");
+    }
+}
+
 /// Goal: a file that ends before its first request says that it was cut off, where, and what is needed. Method: every kind of
 /// file, cut in its first block, record or line.
 #[test]

@@ -12,7 +12,7 @@ use iofair_simulator::scenario::Scenario;
 
 use iofair_cli::failure::Usage;
 use iofair_cli::interrupt;
-use iofair_cli::output::{Output, say, write};
+use iofair_cli::output::{Output, check_places, say, write};
 
 /// Arguments of `iofair-lab fit`.
 #[derive(clap::Args)]
@@ -69,6 +69,7 @@ fn parallel<I: Sync, T: Send>(
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    check_places(&args.out)?;
     let stop = interrupt::flag()?;
     let mut targets = fit::targets();
     for file in &args.files {

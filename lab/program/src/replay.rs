@@ -29,7 +29,7 @@ use iofair_cli::output::{Output, check_places};
   iofair-lab replay sdb.blktrace.0 sdb.blktrace.1 --drive samsung-970-pro --contracts contracts.toml --group 'postgres.*=db'
   iofair-lab replay tencent.csv.zst --scale 10 --duration 60s --drive samsung-970-pro --html replay.html
 
-Formats: iofair, msr, alibaba, tencent, fiu, spc, systor, iolog, blkparse, tracepoints, blktrace, biosnoop, disksim,
+Formats: iofair, msr, alibaba, tencent, fiu, spc, systor, k5cloud, iolog, blkparse, tracepoints, blktrace, biosnoop, disksim,
 mqsim, csv (a table with a header); each also compressed with gzip, zstd, xz or bzip2. The same trace, drive and seed give the same result. See lab/docs/replay.md.")]
 pub(crate) struct Args {
     /// Files of the trace; `-` is standard input. The requests of several files are merged by time.

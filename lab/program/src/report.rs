@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use iofair_experiments::report::{Saved, compare};
 
 use iofair_cli::failure::Usage;
-use iofair_cli::output::Output;
+use iofair_cli::output::{Output, check_places};
 
 /// Longest file that is read.
 const BYTES_MAX: u64 = 256 << 20;
@@ -37,6 +37,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
+    check_places(&args.html)?;
     let files: Result<Vec<Saved>> = args.files.iter().map(|path| read(path)).collect();
     let comparison = compare(&files?);
     if let Some(path) = &args.html {

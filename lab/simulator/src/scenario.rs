@@ -19,7 +19,7 @@ mod program;
 
 pub use calls::{
     Batches, Calls, DepthSearch, Direction, Distribution, Exit, Files, Gap, Hits, LeastRate, Mix,
-    Sizes, Step, Turn, Urgent,
+    Passes, Sizes, Step, Turn, Urgent,
 };
 pub use program::{Action, Program, Script, Seat, SharedProgram};
 

@@ -117,7 +117,7 @@ const VERIFY: [&str; 20] = [
 pub(super) fn apply(to: &mut Settings, name: &str, value: &str) -> Result<(), Bad> {
     let canonical = canonical(name);
     if value.is_empty() && SUPPORTED.contains(&name) && !FLAGS.contains(&canonical) {
-        return Err(Bad::new("a value is missing"));
+        return Err(Bad::new("a value is missing").allowed(format!("{name}=VALUE")));
     }
     let known = calls(to, canonical, value)?
         || syncs(to, canonical, value)?
@@ -174,10 +174,12 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             )?;
             to.modifier = modifier.filter(|bytes| *bytes != 0);
             if to.modifier.is_some_and(|bytes| !to.random && bytes % 512 != 0) {
-                return Err(Bad::new("a gap is a number of sectors of 512 bytes"));
+                let bad = Bad::new("a gap is a number of sectors of 512 bytes");
+                return Err(bad.allowed("multiples of 512, such as rw=read:8k"));
             }
             if to.modifier.is_some_and(|bytes| to.random && bytes < 0) {
-                return Err(Bad::new("random calls have no gaps to go backwards"));
+                let bad = Bad::new("random calls have no gaps to go backwards");
+                return Err(bad.allowed("a number of calls, such as rw=randread:8"));
             }
         }
         "rw_sequencer" => {
@@ -189,6 +191,10 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         }
         "bs" => {
             for_directions(value, &mut to.blocks, |text| block(text, base).map(Blocks::Fixed))?;
+        }
+        "bsrange" if !value.contains(['-', ':']) => {
+            let bad = Bad::new(format!("`{value}` is no range"));
+            return Err(bad.allowed("LOW-HIGH, such as 4k-16k; `bs` has one size"));
         }
         "bsrange" => for_directions(value, &mut to.blocks, |text| {
             let (low, high) = range(text, |end| block(end, base))?;
@@ -256,7 +262,15 @@ fn checks(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             let how = value.split(':').next().unwrap_or(value);
             to.verify.how = Some(word(how, &VERIFY.map(|name| (name, name)))?);
         }
-        "verify_pattern" => to.verify.pattern = true,
+        "verify_pattern" => {
+            if !value.starts_with([
+                '"', '\'', '%', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9',
+            ]) {
+                let bad = Bad::new(format!("`{value}` is no pattern"));
+                return Err(bad.allowed("numbers, `%o`, text or the name of a file in quotes"));
+            }
+            to.verify.pattern = true;
+        }
         "do_verify" => to.verify.at_end = flag(value)?,
         "verify_backlog" => to.verify.between = number(value, to.kb_base)? > 0,
         _ => return Ok(false),
@@ -365,6 +379,9 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
                 ("gauss", Service::Skewed),
             ];
             to.service = word(kind, &known)?;
+            if to.service == Service::Skewed {
+                values::read_distribution(&value.replace("gauss", "normal"))?;
+            }
             if let Service::RoundRobin(turn) = &mut to.service {
                 *turn = within(number(calls, base)?, 1, u64::from(u32::MAX))? as u32;
             }
@@ -452,7 +469,8 @@ fn others(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             let path = value.trim_matches('/');
             let good = path.split('/').all(|part| !part.is_empty() && part != "..");
             if !good || path.contains(char::is_whitespace) {
-                return Err(Bad::new(format!("`{value}` is not the path of a group")));
+                let bad = Bad::new(format!("`{value}` is not the path of a group"));
+                return Err(bad.allowed("names with `/` between them, without spaces and `..`"));
             }
             to.cgroup = Some(path.to_owned());
         }

@@ -43,6 +43,13 @@ impl Bad {
         let (allowed, near) = (None, None);
         Self { message: message.into(), allowed, near, about_name: false, unsupported: false }
     }
+    /// A word, or nothing, where there should be something else.
+    pub(super) fn no_word(word: &str, wanted: &str) -> Self {
+        match word {
+            "" => Self::new(format!("a {wanted} is missing")),
+            _ => Self::new(format!("`{word}` is not a {wanted}")),
+        }
+    }
     /// What fio can do and the model cannot.
     pub(super) fn unsupported(message: impl Into<String>) -> Self {
         Self { unsupported: true, ..Self::new(message) }
@@ -75,9 +82,11 @@ impl Bad {
     }
     pub(super) fn at(self, source: &Source, written: &Written) -> ConfigError {
         let span = if self.about_name { written.key.clone() } else { written.place.clone() };
-        let message = match self.about_name {
-            true => self.message,
-            false => format!("option `{}`: {}", written.name, self.message),
+        let has_value = self.message.contains(&format!("`{}`", written.value));
+        let message = match (self.about_name, has_value) {
+            (true, _) => self.message,
+            (false, true) => format!("option `{}`: {}", written.name, self.message),
+            (false, false) => format!("option `{}`: {}", written.shown(), self.message),
         };
         let mut error = source.error(span, message);
         if let Some(allowed) = self.allowed {

@@ -428,6 +428,19 @@ impl Settings {
     pub fn zone_gap(&self) -> u64 {
         if self.has_zones() { self.zones.gap() } else { 0 }
     }
+    /// Whether its calls are sequential, with gaps between them or in two directions that go on separately.
+    pub fn has_gaps(&self) -> bool {
+        let differ = self.modifier.is_some() || self.direction == Direction::Mixed;
+        // Where a zone follows another directly, only the end of the file is one of zones; reads ahead go beyond it.
+        let has_zones = self.has_zones() && !self.is_buffered();
+        (differ && !self.random) || has_zones || self.zone_gap() > 0
+    }
+    /// Whether fio has counted a call when the engine has it, and not when it is complete.
+    pub fn counts_calls_in_flight(&self) -> bool {
+        let is_null = self.engine_note.is_some_and(|(name, _)| name == "null");
+        let at_once = self.hints.offload || (is_null && self.depth == 1);
+        self.engine == Engine::Asynchronous && !at_once
+    }
     /// Whether the order in which it uses several files is modelled.
     pub(super) fn orders_files(&self) -> bool {
         match self.service {
@@ -440,7 +453,8 @@ impl Settings {
     }
     /// Whether a random call may go where one went before, although others have not been made yet.
     pub fn may_repeat_places(&self) -> bool {
-        self.random && (!self.random_map || self.distribution != Distribution::Random)
+        let has_map = self.random_map && self.distribution == Distribution::Random;
+        self.random && (!has_map || self.modifier.is_some())
     }
     /// The names in `filename`.
     pub fn files(&self) -> Vec<String> {

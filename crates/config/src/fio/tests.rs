@@ -9,6 +9,8 @@ use super::options::DEPTH_MAX;
 use super::problems::PROBLEMS_MAX;
 use super::*;
 
+mod odd;
+
 fn variables() -> Variables {
     let environment = vec![("SIZE".to_owned(), "64m".to_owned())];
     Variables { environment, processors: 4, memory_mib: 1000, page_bytes: 4096 }

@@ -29,7 +29,7 @@ pub(super) fn time(text: &str, unit: Nanos) -> Read<Nanos> {
 
 fn plain(word: &str, kb_base: u64) -> Read<u64> {
     let allowed = "a whole number with a unit or none, such as 4096, 4k or 1g";
-    let bad = || Bad::new(format!("`{word}` is not a number")).allowed(allowed);
+    let bad = || Bad::no_word(word, "number").allowed(allowed);
     let lower = word.to_ascii_lowercase();
     let (digits, radix) = match lower.strip_prefix("0x") {
         Some(rest) => (rest, 16),
@@ -60,7 +60,7 @@ fn plain(word: &str, kb_base: u64) -> Read<u64> {
 
 fn plain_time(word: &str, unit: Nanos) -> Read<u64> {
     let allowed = "a time such as 10s, 500ms, 20us or 2m";
-    let bad = || Bad::new(format!("`{word}` is not a time")).allowed(allowed);
+    let bad = || Bad::no_word(word, "time").allowed(allowed);
     let lower = word.to_ascii_lowercase();
     let end = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
     let (digits, suffix) = lower.split_at(end);
@@ -89,7 +89,9 @@ impl Expression<'_> {
         let value = self.sum(0)?;
         match self.rest.is_empty() {
             true => Ok(value),
-            false => Err(Bad::new(format!("`{}` cannot be read as a number", text.trim()))),
+            false => {
+                Err(Bad::no_word(text.trim(), "number").allowed("digits, a unit, and operators"))
+            }
         }
     }
     fn takes(&mut self, operators: &[char]) -> Option<char> {
@@ -122,7 +124,7 @@ impl Expression<'_> {
             let value = self.sum(depth + 1)?;
             return match self.takes(&[')']) {
                 Some(_) => Ok(value),
-                None => Err(Bad::new("a `)` is missing")),
+                None => Err(Bad::new("a `)` is missing").allowed("one for each `(`")),
             };
         }
         let end = self.rest.find(['+', '-', '*', '/', '%', '^', '(', ')']);
@@ -141,7 +143,8 @@ fn calculated(operator: char, a: u64, b: u64) -> Read<u64> {
         '%' => a.checked_rem(b),
         _ => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
     };
-    value.ok_or_else(|| Bad::new(format!("{a} {operator} {b} is out of range")))
+    let bad = || Bad::new(format!("{a} {operator} {b} is out of range"));
+    value.ok_or_else(|| bad().allowed(format!("0 to {}", u64::MAX)))
 }
 
 /// `20%`, or a size.
@@ -172,6 +175,11 @@ pub(super) fn for_directions<T: Clone>(
         let bad = Bad::new("more than three values");
         return Err(bad.allowed("one for reads, writes and trims each, with commas between them"));
     }
+    if items.iter().all(|item| item.is_empty()) {
+        return Err(
+            Bad::new(format!("`{text}` has no value")).allowed("one for a direction or more")
+        );
+    }
     let mut last = None;
     for (index, slot) in now.iter_mut().enumerate() {
         match items.get(index) {
@@ -190,7 +198,10 @@ pub(super) fn for_directions<T: Clone>(
 /// A block size: a multiple of 512 bytes, since the drive has sectors.
 pub(super) fn block(text: &str, kb_base: u64) -> Read<u64> {
     let bytes = number(text, kb_base)?;
-    let bad = |why: &str| Err(Bad::new(format!("a block of {bytes} bytes {why}")));
+    let bad = |why: &str| {
+        let bad = Bad::new(format!("a block of {bytes} bytes {why}"));
+        Err(bad.allowed("multiples of 512 bytes, up to 1 GiB"))
+    };
     match bytes {
         0 => bad("is none"),
         _ if bytes % 512 != 0 && kb_base == 1024 && text.to_ascii_lowercase().contains("ib") => {

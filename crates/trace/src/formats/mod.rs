@@ -82,6 +82,9 @@ fn only(inputs: Vec<Input>) -> Input {
     inputs.into_iter().next().expect("a trace has a file")
 }
 
+/// The columns of a collection that has no header and nothing of its own. Its times are Unix times with a fraction.
+const K5CLOUD: &str = "volume=1,time:s=2,op=3,offset=4,size=5";
+
 /// All formats, ours first.
 pub const TABLE: &[Format] = &[
     Format {
@@ -162,6 +165,23 @@ pub const TABLE: &[Format] = &[
             accepts: |line| lines::accepts(&mut systor::Systor, line),
         },
         open: |inputs| Ok(Box::new(LineSource::new(only(inputs), systor::Systor))),
+        together: false,
+    },
+    Format {
+        name: "k5cloud",
+        summary: "Fujitsu K5, CSV: ID,Timestamp,Type,Offset,Length",
+        streams: "volume",
+        recognises: Recognises::Line {
+            header: "ID,Timestamp,Type,Offset,Length",
+            accepts: |line| {
+                line.matches(',').count() == 4
+                    && lines::accepts(&mut table::Table::numbered(K5CLOUD), line)
+            },
+        },
+        open: |inputs| {
+            let table = table::Table::numbered(K5CLOUD);
+            Ok(Box::new(LineSource::new(only(inputs), table)))
+        },
         together: false,
     },
     Format {

@@ -109,6 +109,10 @@ impl Table {
     pub(super) fn new(columns: Option<Columns>) -> Self {
         Self { columns, ..Self::default() }
     }
+    /// A table without a header, whose columns have these numbers.
+    pub(super) fn numbered(columns: &str) -> Self {
+        Self::new(Some(Columns::parse(columns).expect("columns of a format")))
+    }
     /// Finds the layout in the first line; `false` if that line is a request, because there is no header.
     fn take_header(&mut self, line: &str) -> Result<bool, Fault> {
         self.separator = separator(line);

@@ -1,14 +1,16 @@
 //! Amount of a job's I/O, as fio 3.33 counts it: `size`, `io_size`, `loops` and blocks that do not divide them.
 //!
-//! A pass through the file has as many whole blocks as fit. `io_size` ends a job with the call that reaches it, in the middle of a
-//! pass; at the end of a pass, a further one begins only if a block is left to do. Random calls that may come to a place again,
-//! and sequential calls with gaps, end with the call that reaches the size; a pass with gaps may end before ([`Gap`]).
+//! A pass through the file has as many whole blocks as fit; with an asynchronous engine it ends with the call that reaches `size`. There are `loops` passes,
+//! and with `io_size` further ones as long as a block is left to do; all of them end with the call that reaches `io_size`, times
+//! `loops`. Where random calls may come to a place again, only bytes end a pass. Passes of calls with gaps end where calls
+//! cannot go on ([`Gap`]), so that only the run shows how long they are.
 //!
 //! [`Gap`]: iofair_simulator::scenario::Gap
 
-use iofair_config::fio::{Direction, Settings, Size};
+use iofair_config::fio::{Blocks, Direction, Settings, Size};
 
 use super::target::Region;
+use crate::scenario::Passes;
 
 /// Amount of a job's I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,57 +18,72 @@ pub(super) struct Amount {
     pub(super) bytes: u64,
     /// Whether the last call may be longer than what is left. Calls of one size divide what is to be done.
     pub(super) last_is_whole: bool,
+    /// Whether it ends because no further block fits.
+    pub(super) fails: bool,
+}
+
+/// Passes of a job on a range.
+pub(super) fn passes(settings: &Settings, region: &Region) -> Passes {
+    let (mut bytes, mut wanted) = (region.size, None);
+    match settings.io_size {
+        None | Some(Size::Bytes(0)) => {}
+        Some(Size::Bytes(size)) => wanted = Some(size),
+        Some(Size::Percent(percent)) => {
+            let part = u128::from(region.reach) * u128::from(percent) / 100;
+            bytes = bytes.min(part as u64);
+        }
+    }
+    let (goes_on, wanted) = (wanted.is_some(), wanted.unwrap_or(bytes));
+    if settings.writes() && settings.random && !settings.random_map {
+        bytes = bytes.max(wanted);
+    }
+    if settings.direction == Direction::TrimWrite {
+        bytes = bytes.saturating_add(wanted.saturating_mul(settings.loops));
+    }
+    if !settings.counts_calls_in_flight() {
+        bytes = u64::MAX;
+    }
+    let most = settings.blocks.iter().map(Blocks::most).max().unwrap_or(512);
+    Passes { number: settings.loops, bytes, wanted, goes_on, most }
 }
 
 /// Amount of a job with calls in these directions on a range; `None`: more than can be counted.
 pub(super) fn total(settings: &Settings, used: [bool; 3], region: &Region) -> Option<Amount> {
-    let size = region.size.bytes();
     let used = settings.blocks.iter().zip(used).filter(|(_, used)| *used);
     let blocks = || used.clone().map(|(blocks, _)| blocks);
-    let least = blocks().map(|blocks| blocks.least()).min().unwrap_or(512);
-    let most = blocks().map(|blocks| blocks.most()).max().unwrap_or(least);
-    // Each block is trimmed and written.
-    let times = if settings.direction == Direction::TrimWrite { 2 } else { 1 };
-    // Without `filesize`, each of several files has as many whole blocks as fit into its part.
-    let files = if settings.file_size.is_none() { settings.nr_files } else { 1 };
-    let pass = size / files / least * least * files;
-    let differ = least != most;
+    let block = blocks().map(Blocks::least).min().unwrap_or(512);
+    let differ = blocks().any(|blocks| *blocks != Blocks::Fixed(block));
     let up = |bytes: u64| match differ {
         true => Some(bytes),
-        false => bytes.checked_next_multiple_of(least),
+        false => bytes.checked_next_multiple_of(block),
     };
-    let wanted = match settings.io_size {
-        None | Some(Size::Bytes(0)) => {
-            let has_gaps =
-                (settings.modifier.is_some() && !settings.random) || settings.zone_gap() > 0;
-            let (bytes, last_is_whole) = match has_gaps || settings.may_repeat_places() {
-                true => (up(size.checked_mul(settings.loops)?)?, differ),
-                false => (pass.checked_mul(settings.loops)?, false),
-            };
-            return Some(Amount { bytes: bytes.checked_mul(times)?, last_is_whole });
-        }
-        Some(Size::Bytes(bytes)) => bytes,
-        Some(Size::Percent(percent)) => (u128::from(size) * u128::from(percent) / 100) as u64,
+    let Passes { number, bytes, wanted, goes_on, most } = passes(settings, region);
+    // Each block is trimmed and written; only what is written counts for the end.
+    let times = if settings.direction == Direction::TrimWrite { 2 } else { 1 };
+    let all = up(wanted.checked_mul(number)?)?.checked_mul(times)?;
+    if settings.has_gaps() {
+        return Some(Amount { bytes: all, last_is_whole: differ, fails: false });
+    }
+    let files = settings.nr_files;
+    let whole = match settings.may_repeat_places() {
+        true => u64::MAX,
+        false => region.reach / files / block * block * files * times,
     };
-    let passes = pass.checked_mul(settings.loops)?;
-    let bytes = match wanted {
-        _ if wanted < pass => up(wanted.checked_mul(settings.loops)?)?,
-        _ if wanted <= passes => passes,
-        _ => {
-            let whole = wanted / pass.max(1) * pass;
-            let rest = wanted - whole;
-            whole.checked_add(if rest < most { 0 } else { up(rest)? })?
-        }
-    };
-    Some(Amount { bytes: bytes.checked_mul(times)?, last_is_whole: differ })
+    let pass = whole.min(up(bytes).unwrap_or(u64::MAX)).min(all);
+    let mut done = pass.checked_mul(number)?.min(all);
+    let left = wanted.saturating_sub(done);
+    if goes_on && left >= most && pass > 0 {
+        done = done.checked_add((left - most) / pass * pass)?.checked_add(pass)?.min(all);
+    }
+    // Without `io_size`, the end of the file cuts the last call.
+    let last_is_whole = differ && (settings.io_size.is_some() || settings.may_repeat_places());
+    Some(Amount { bytes: done, last_is_whole, fails: whole < bytes && done < all })
 }
 
 #[cfg(test)]
 mod tests {
-    use iofair_config::fio::Blocks;
-    use iofair_core::unit::Sectors;
-
     use super::*;
+    use iofair_config::fio::Blocks;
 
     /// Goal: as many calls as fio 3.33 makes. Method: sizes in KiB, `io_size` in bytes or percent, loops and blocks, and the calls
     /// that fio made with them on a new file.
@@ -97,18 +114,14 @@ mod tests {
         ] {
             let blocks = std::array::from_fn(|_| Blocks::Fixed(block << 10));
             let settings = Settings { io_size, loops, blocks, ..Settings::default() };
-            let region = Region {
-                place: None,
-                size: Sectors(2 * size),
-                room: Sectors(2 * size),
-                is_whole: true,
-            };
+            let size = size << 10;
+            let region = Region { size, reach: size, room: size, ..Region::default() };
             let amount = total(&settings, [true, false, false], &region).expect("not too much");
             let told = (amount.bytes / (block << 10), amount.bytes % (block << 10));
-            assert_eq!(told, (wanted, 0), "{size}k {io_size:?} {loops} {block}k");
+            assert_eq!(told, (wanted, 0), "{size} {io_size:?} {loops} {block}k");
         }
         let most = Settings { io_size: Some(Size::Bytes(u64::MAX)), ..Settings::default() };
-        let region = Region { place: None, size: Sectors(16), room: Sectors(16), is_whole: true };
+        let region = Region { size: 8192, reach: 8192, ..Region::default() };
         assert_eq!(total(&most, [true, false, false], &region), None, "more than can be counted");
     }
 }

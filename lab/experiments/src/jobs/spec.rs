@@ -1,7 +1,7 @@
 //! A clone of a job as a client.
 
 use iofair_config::ConfigError;
-use iofair_config::fio::{self, Blocks, Engine, Job as FioJob, JobFile, Service, Settings, Size};
+use iofair_config::fio::{self, Blocks, Engine, Job as FioJob, JobFile, Service, Settings};
 use iofair_core::priority::{Class, Priority};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
@@ -98,7 +98,7 @@ pub(super) fn client(
             rate: None,
             fdatasync_every: match (settings.fsync, settings.fdatasync) {
                 // fio makes no sync otherwise.
-                _ if !settings.writes() => 0,
+                _ if !settings.writes() || settings.direction == fio::Direction::TrimWrite => 0,
                 (0, every) | (every, 0) => every,
                 (one, other) => one.min(other),
             },
@@ -204,9 +204,8 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
     }
     calls.turn = match (settings.modifier, settings.random, settings.identical) {
         _ if settings.takes_turns() => files(settings),
-        _ if settings.zone_gap() > 0 => Turn::Gap(gap(settings, &place.region)),
-        (None, ..) => Turn::Each,
-        (Some(_), false, _) => Turn::Gap(gap(settings, &place.region)),
+        _ if settings.has_gaps() => Turn::Gap(gap(settings, &place.region)),
+        (None, ..) | (_, false, _) => Turn::Each,
         (Some(number), true, false) => Turn::Run(number.unsigned_abs()),
         (Some(number), true, true) => Turn::Same(number.unsigned_abs()),
     };
@@ -217,6 +216,11 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
     calls.durable = settings.sync && settings.writes();
     calls.end_sync = settings.end_syncs.contains(&true) && settings.writes();
     calls.urgent = urgent(file, job)?;
+    let (passes, all) = (amount::passes(settings, &place.region), settings.blocks.iter());
+    if !passes.goes_on && passes.wanted < all.map(Blocks::least).min().unwrap_or(512) {
+        let option = if settings.io_size.is_some() { "io_size" } else { "size" };
+        return Err(file.error(job, option, "the size is smaller than a block"));
+    }
     if !settings.time_based {
         let amount = amount::total(settings, used, &place.region);
         let too_many = || file.error(job, "loops", "more bytes than can be counted");
@@ -226,16 +230,16 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
         let each = if settings.direction == fio::Direction::TrimWrite { 2 } else { 1 };
         calls.calls_max =
             settings.number_ios.map(|number| number.saturating_mul(settings.loops * each));
+        let is_before = |most: u64| amount.bytes / common < most;
+        calls.last_sync = amount.fails && calls.calls_max.is_none_or(is_before);
     }
     Ok(calls)
 }
 
 /// Part of its file that a job uses.
 fn reach(turn: Turn, region: &Region) -> Sectors {
-    match turn {
-        Turn::Gap(_) | Turn::Files(_) => region.room,
-        _ => region.size,
-    }
+    let bytes = if matches!(turn, Turn::Gap(_)) { region.room } else { region.reach };
+    Sectors(bytes / 512)
 }
 
 /// The turns of several files.
@@ -244,28 +248,16 @@ fn files(settings: &Settings) -> Turn {
     Turn::Files(Files { number: settings.nr_files, calls })
 }
 
-/// What follows a sequential call with a gap, or a zone, as in fio 3.33: behind the end of the whole file, calls wrap.
+/// What follows a sequential call with a gap, or a zone.
 fn gap(settings: &Settings, region: &Region) -> Gap {
-    let ends = !matches!(settings.io_size, Some(Size::Bytes(1..) | Size::Percent(_)));
-    let rounds = (!settings.time_based).then_some(if ends { settings.loops } else { u64::MAX });
-    match settings.modifier {
-        Some(bytes) => {
-            // A call that ends with the file ends the pass.
-            let room = region.room.bytes() as i64;
-            let block = match settings.blocks {
-                [Blocks::Fixed(read), Blocks::Fixed(write), _] if read == write => read as i64,
-                _ => 0,
-            };
-            let step = block.saturating_add(bytes).max(1);
-            let is_inside = (room - 1) / step * step + block < room;
-            let wraps = region.is_whole && is_inside;
-            Gap { sectors: bytes / 512, zone: 0, wraps, rounds }
-        }
-        None => {
-            let sectors = (settings.zone_gap() / 512) as i64;
-            Gap { sectors, zone: settings.zones.size / 512, wraps: true, rounds }
-        }
-    }
+    let passes = (!settings.time_based).then(|| amount::passes(settings, region));
+    let Region { offset: start, reach, room, .. } = *region;
+    let (sectors, zone) = match (settings.modifier, settings.direction) {
+        (Some(bytes), _) => (bytes / 512, 0),
+        (None, fio::Direction::Mixed) => (0, 0),
+        _ => ((settings.zone_gap() / 512) as i64, settings.zones.size / 512),
+    };
+    Gap { sectors, zone, start, reach, room, passes }
 }
 
 /// Calls of another priority: one of both directions, as far as the model has it.

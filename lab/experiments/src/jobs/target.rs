@@ -7,19 +7,22 @@
 use std::collections::BTreeMap;
 
 use iofair_config::ConfigError;
-use iofair_config::fio::{self, Job, JobFile, Size};
+use iofair_config::fio::{self, Blocks, Job, JobFile, Size};
 use iofair_core::unit::Sectors;
 
-/// The range that a clone uses.
-#[derive(Clone, Copy, Debug)]
+/// The range that a clone uses, as fio 3.33 computes it.
+#[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Region {
     /// Where it begins on the drive; `None`: a file of its own.
     pub(super) place: Option<Sectors>,
-    pub(super) size: Sectors,
-    /// How far calls with gaps go: to the end of a file with a `filesize`, or with zones; else as far as other calls.
-    pub(super) room: Sectors,
-    /// Whether this is the whole file.
-    pub(super) is_whole: bool,
+    /// Bytes before it in its file.
+    pub(super) offset: u64,
+    /// Bytes of a pass.
+    pub(super) size: u64,
+    /// Bytes, as far as calls go in all files together.
+    pub(super) reach: u64,
+    /// Bytes to the end of the file.
+    pub(super) room: u64,
 }
 
 /// The files of all jobs.
@@ -107,16 +110,17 @@ impl<'a> Targets<'a> {
         }
         Ok((this, errors))
     }
-    /// `filesize` of all files together.
+    /// `filesize`, of each file.
     fn made(&self, job: &Job) -> Result<Option<u64>, ConfigError> {
-        let bytes = |size: u64| Size::Bytes(size.saturating_mul(job.settings.nr_files));
-        let size = job.settings.file_size.map(bytes);
-        size.map(|size| self.resolve(job, "filesize", size, None)).transpose()
+        let (size, files) = (job.settings.file_size, job.settings.nr_files);
+        let all = size.map(|size| Size::Bytes(size.saturating_mul(files)));
+        let all = all.map(|all| self.resolve(job, "filesize", all, None)).transpose()?;
+        Ok(all.map(|all| all / files))
     }
     /// Where the file of a clone ends.
     fn file_end(&self, job: &Job, clone: u32) -> Result<u64, ConfigError> {
         match self.made(job)? {
-            Some(size) => Ok(size),
+            Some(size) => Ok(size * job.settings.nr_files),
             None => {
                 let size = self.size(job, "size", None)?;
                 Ok(self.offset(job, clone, Some(size))? + size)
@@ -126,47 +130,43 @@ impl<'a> Targets<'a> {
 
     /// The range of a clone.
     pub(super) fn region(&mut self, job: &Job, clone: u32) -> Result<Region, ConfigError> {
-        let refuse = |option: &str, message: &str| Err(self.file.error(job, option, message));
-        let Some(name) = name_of(job, clone) else {
-            let whole = self.made(job)?;
-            let mut size = match (whole, job.settings.size) {
-                (Some(whole), None | Some(Size::Bytes(0))) => whole,
-                (whole, _) => self.size(job, "size", whole)?,
-            };
-            let offset = self.offset(job, clone, whole.or(Some(size)))?;
-            let room = whole.map_or(size, |whole| whole.saturating_sub(offset));
-            size = size.min(room);
-            let [size, room] = [size, room].map(Sectors::from_bytes_ceil);
-            return Ok(Region { place: None, size, room, is_whole: offset == 0 });
+        let settings = &job.settings;
+        let name = name_of(job, clone);
+        let shared = name.as_ref().map(|name| self.index.get(name).map(|at| &self.shared[*at]));
+        // Where the file is, and where it ends if that does not follow from `size`.
+        let made = self.made(job)?;
+        let (base, end) = match shared {
+            None => (None, made),
+            Some(Some((_, end, base))) => (Some(*base), Some(*end)),
+            Some(None) => (Some(0), Some(made.unwrap_or(self.capacity).min(self.capacity))),
         };
-        let shared = self.index.get(&name).map(|at| &self.shared[*at]);
-        let (base, whole) = match shared {
-            Some((_, size, place)) => (*place, *size),
-            None => (0, job.settings.file_size.unwrap_or(self.capacity).min(self.capacity)),
-        };
+        let is_device = shared.is_some_and(|shared| shared.is_none());
         // Percentages are of the file as the job would make it, which another one may make longer.
-        let made = match (shared, job.settings.file_size) {
-            (Some(_), None) => self.size(job, "size", None)?,
-            _ => whole,
-        };
-        let offset = self.offset(job, clone, Some(made))?;
-        if offset >= whole {
-            return refuse("offset", "the offset lies behind the end");
-        }
-        let size = match job.settings.size {
-            _ if job.settings.fill_device => whole - offset,
+        let whole = if is_device { end } else { made };
+        let given = match settings.size {
+            _ if settings.fill_device && is_device => None,
+            None | Some(Size::Bytes(0)) if whole.is_some() => None,
             // As with fio, a drive may be smaller than asked for.
-            Some(Size::Bytes(size @ 1..)) if shared.is_none() => size.min(whole - offset),
-            Some(Size::Bytes(1..) | Size::Percent(_)) => {
-                self.size(job, "size", Some(whole))?.min(whole - offset)
-            }
-            _ => whole - offset,
+            Some(Size::Bytes(size)) if is_device => Some(size.min(self.capacity)),
+            _ => Some(self.size(job, "size", whole)?),
         };
-        let place = Some(Sectors((base + offset) / 512));
-        let goes_on = job.settings.file_size.is_some() || job.settings.zone_gap() > 0;
-        let room = if goes_on { whole - offset } else { size };
-        let (size, is_whole) = (Sectors(size / 512), room == whole);
-        Ok(Region { place, size, room: Sectors(room / 512), is_whole })
+        let offset = self.offset(job, clone, whole.or(given))?;
+        let files = settings.nr_files;
+        let left = |end: u64| end.checked_sub(offset).filter(|left| *left > 0);
+        let behind = || self.file.error(job, "offset", "the offset lies behind the end");
+        // `filesize` says what a file has, and `size` only how much of it a pass uses.
+        let reach = match (made, given) {
+            (Some(end), _) => left(end).ok_or_else(behind)? * files,
+            (None, Some(size)) => size,
+            (None, None) => left(end.unwrap_or(0)).ok_or_else(behind)?,
+        };
+        let room = match end {
+            Some(end) if files == 1 => left(end).ok_or_else(behind)?,
+            _ => reach,
+        };
+        let size = given.map_or(reach, |size| size.min(reach));
+        let place = base.map(|base| Sectors((base + offset) / 512));
+        Ok(Region { place, offset, size, reach: reach.min(room), room })
     }
 
     /// `size`; a percentage is one of `whole`, if there is a whole.
@@ -188,10 +188,15 @@ impl<'a> Targets<'a> {
         let settings = &job.settings;
         let first = self.resolve(job, "offset", settings.offset, whole)?;
         let more = self.resolve(job, "offset_increment", settings.offset_increment, whole)?;
-        let least = settings.blocks.iter().map(|blocks| blocks.least()).min().unwrap_or(512);
         let offset = more.checked_mul(u64::from(clone)).and_then(|more| more.checked_add(first));
+        let is_part = |size| matches!(size, Size::Percent(_));
+        let block = match is_part(settings.offset) || is_part(settings.offset_increment) {
+            true => settings.blocks.iter().map(Blocks::least).min().unwrap_or(512),
+            false => 1,
+        };
+        let offset = offset.and_then(|offset| offset.checked_next_multiple_of(block));
         let too_far = || self.file.error(job, "offset_increment", "the offset is out of range");
-        Ok(offset.ok_or_else(too_far)? / least * least)
+        offset.ok_or_else(too_far)
     }
     fn resolve(
         &self,

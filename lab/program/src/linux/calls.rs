@@ -18,7 +18,9 @@ pub(super) fn access(job: &Job) -> String {
         Mix::TrimsThenWrites => "trimwrite",
     };
     match job.calls.turn {
-        Turn::Each | Turn::Files(_) => format!("{random}{what}"),
+        Turn::Each | Turn::Files(_) | Turn::Gap(Gap { sectors: 0, .. }) => {
+            format!("{random}{what}")
+        }
         Turn::Run(calls) | Turn::Same(calls) => format!("{random}{what}:{calls}"),
         Turn::Gap(gap) => format!("{random}{what}:{}", gap.sectors * 512),
     }
@@ -71,13 +73,13 @@ pub(super) fn arguments(job: &Job) -> Vec<String> {
         }
         .map(|text| format!("--random_distribution={text}")),
     );
-    all.extend(match turn {
-        // The end of a pass ends them before their bytes are done.
-        Turn::Gap(Gap { wraps: false, rounds: Some(rounds), .. }) if *rounds < u64::MAX => {
-            Some(format!("--loops={rounds}"))
-        }
-        _ => bytes_max.map(|bytes| format!("--io_size={bytes}")),
-    });
+    if let Turn::Gap(Gap { passes: Some(passes), .. }) = turn {
+        // The end of a pass may end them before their bytes are done.
+        all.push(format!("--loops={}", passes.number));
+        all.extend(passes.goes_on.then(|| format!("--io_size={}", passes.wanted)));
+    } else {
+        all.extend(bytes_max.map(|bytes| format!("--io_size={bytes}")));
+    }
     all.extend(calls_max.map(|calls| format!("--number_ios={calls}")));
     all.extend(think_every.map(|calls| format!("--thinktime_blocks={calls}")));
     all.extend(orders(job));
@@ -144,7 +146,8 @@ mod tests {
                 "rw=randrw / rwmixread=70 / rate=1m,500k",
                 &["randrw", "--rwmixread=70", "--rate=1048576,512000,"][..],
             ),
-            ("rw=read:4k", &["read:4096", "--bs=4096", "--io_size=1048576"]),
+            ("rw=read:4k", &["read:4096", "--bs=4096", "--loops=1"]),
+            ("rw=read", &["read", "--io_size=1048576"]),
             ("rw=randread:8 / rw_sequencer=identical", &["randread:8", "--rw_sequencer=identical"]),
             (
                 "rw=randwrite / bssplit=4k/50:8k/50",

@@ -145,9 +145,10 @@ impl Base {
         self.tally.restart(ramp_end);
         start
     }
-    /// Whether no sync follows, since the last call is complete, as in fio.
+    /// Whether no sync follows, since the last call is complete: fio makes one only where it would make a further call.
     pub(super) fn is_after_last_call(&self, now: Instant) -> bool {
-        self.step.is_some() && (self.pacer.is_exhausted() || self.pacer.stop() <= now)
+        let is_exhausted = self.pacer.is_exhausted() && !self.job.calls.last_sync;
+        self.step.is_some() && (is_exhausted || self.pacer.stop() <= now)
     }
     /// The file is opened or read again from its beginning: drops its cached pages if the job says so.
     pub(crate) fn invalidate(&self, engine: &Engine<'_>, cache: &mut Cache) {

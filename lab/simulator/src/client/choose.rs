@@ -21,6 +21,9 @@ pub(crate) struct Chooser {
     order: Option<Order>,
     /// Whether the present call is the first of another round through all blocks.
     began_anew: bool,
+    /// Bytes of the present pass, and of all passes before it.
+    pass: u64,
+    done: u64,
 }
 
 /// The calls of one direction.
@@ -95,6 +98,8 @@ impl Chooser {
             trimmed: None,
             order,
             began_anew: false,
+            pass: 0,
+            done: 0,
         }
     }
 
@@ -145,9 +150,10 @@ impl Chooser {
         if let Some(range) = self.trimmed.take().filter(|_| direction == Direction::Write) {
             return Some(range);
         }
-        let offset = match self.sequential {
-            true => self.in_sequence(direction)?,
-            false => self.offset(direction, random),
+        let offset = match self.turn {
+            Turn::Gap(gap) => self.with_gap(direction, gap)?,
+            _ if self.sequential => self.in_sequence(direction),
+            _ => self.offset(direction, random),
         };
         let side = &mut self.sides[direction.index()];
         // A call ends at the end of the file.
@@ -160,41 +166,40 @@ impl Chooser {
                 _ => offset + length,
             };
         }
+        self.pass += length.bytes();
         if self.mix == Mix::TrimsThenWrites {
             self.trimmed = Some((offset, length));
         }
         Some((offset, length))
     }
-    /// Where a sequential call goes; `None` if it cannot be made, and the last round has ended with it.
-    fn in_sequence(&mut self, direction: Direction) -> Option<Sectors> {
+    /// Where a sequential call goes.
+    fn in_sequence(&mut self, direction: Direction) -> Sectors {
         let side = &mut self.sides[direction.index()];
         let (end, least, size) = (side.position, side.least, self.size);
-        let fits = |place: &Sectors| *place + least <= size;
-        let gap = match &mut self.turn {
-            Turn::Gap(gap) => gap,
-            Turn::Files(files) => {
-                let place = files.place(end.0 / least.0, least, size);
-                side.position = place.map_or(Sectors::ZERO, |_| end);
-                return Some(place.unwrap_or(Sectors::ZERO));
-            }
-            _ => return Some(Some(end).filter(fits).unwrap_or(Sectors::ZERO)),
+        let Turn::Files(files) = &self.turn else {
+            return if end + least <= size { end } else { Sectors::ZERO };
         };
-        let after = |place: Sectors| place.0.checked_add_signed(gap.sectors).map(Sectors);
-        let next = match gap.sectors {
-            _ if end == Sectors::ZERO => Some(Sectors::ZERO),
-            ..0 => after(end).or(after(size)).filter(fits).or(Some(Sectors::ZERO)),
-            _ if gap.is_in_zone(end) => Some(end).filter(fits),
-            _ if gap.zone == 0 && end >= size => gap.rounds.is_none().then_some(Sectors::ZERO),
-            _ if after(end).is_none_or(|place| place >= size) => gap.wraps.then_some(Sectors::ZERO),
-            _ => after(end).filter(fits),
-        };
-        if next.is_none() {
-            let left = gap.rounds.map(|rounds| rounds.saturating_sub(1));
-            gap.rounds = left;
-            (left != Some(0)).then_some(())?;
-            self.sides.iter_mut().for_each(|side| side.position = Sectors::ZERO);
+        let place = files.place(end.0 / least.0, least, size);
+        side.position = place.map_or(Sectors::ZERO, |_| end);
+        place.unwrap_or(Sectors::ZERO)
+    }
+    /// Where a call goes that does not follow the last one; `None` if the last pass has ended.
+    fn with_gap(&mut self, direction: Direction, gap: Gap) -> Option<Sectors> {
+        let side = &self.sides[direction.index()];
+        let is_full = gap.passes.is_some_and(|passes| self.pass >= passes.bytes);
+        let fits = |place: &Sectors| *place + side.least <= self.size;
+        let next = || gap.after(side.position).filter(fits);
+        if let Some(place) = (!is_full).then(next).flatten() {
+            return Some(place);
         }
-        Some(next.unwrap_or(Sectors::ZERO))
+        self.done += self.pass;
+        if let Turn::Gap(Gap { passes: Some(passes), .. }) = &mut self.turn {
+            passes.end(self.pass, self.done).then_some(())?;
+        }
+        self.pass = 0;
+        self.sides.iter_mut().for_each(|side| side.position = Sectors::ZERO);
+        let side = &self.sides[direction.index()];
+        gap.after(Sectors::ZERO).filter(|place| *place + side.least <= self.size)
     }
     fn offset(&mut self, direction: Direction, random: &mut Random) -> Sectors {
         let size = self.size;
@@ -219,9 +224,37 @@ impl Chooser {
 }
 
 impl Gap {
-    /// Whether a call with this end is followed directly.
-    fn is_in_zone(&self, end: Sectors) -> bool {
-        self.zone > 0 && end.0 % self.zone.saturating_add_signed(self.sectors) != self.zone
+    /// Where the call begins that follows one with this end, as with fio 3.33. Where fio compares a distance from the first call
+    /// with a place in the file, so does this.
+    fn after(&self, end: Sectors) -> Option<Sectors> {
+        let [start, reach, room] = [self.start, self.reach, self.room].map(|bytes| bytes as i64);
+        let mut place = end.bytes() as i64;
+        let gap = self.sectors.saturating_mul(512);
+        let found = |place: i64| Some(Sectors(place as u64 / 512));
+        if self.zone > 0 {
+            let stride = self.zone.saturating_add_signed(self.sectors);
+            if end > Sectors::ZERO && end.0 % stride == self.zone % stride {
+                place = Some(place.saturating_add(gap)).filter(|place| *place < room).unwrap_or(0);
+            }
+            return found(place).filter(|_| place < room);
+        }
+        if place >= reach && self.passes.is_none() {
+            place = 0;
+        }
+        let top = reach.min(start + room);
+        if place >= room {
+            return None;
+        }
+        if place == 0 && start > 0 && gap < 0 {
+            place = top - start;
+        }
+        if place != 0 && gap != 0 {
+            place = place.saturating_add(gap);
+            if !(0..start + room).contains(&place) {
+                place = if gap > 0 { start } else { top + gap };
+            }
+        }
+        found(place).filter(|_| (0..reach.min(room)).contains(&place))
     }
 }
 
@@ -248,8 +281,15 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Pattern;
+    use crate::scenario::{Passes, Pattern};
     use crate::testing::{job, kib};
+
+    /// A pass of any length through a file of 64k.
+    const GAP: Gap = {
+        let passes = Passes { number: 1, bytes: u64::MAX, wanted: 0, goes_on: false, most: 0 };
+        let reach = 64 << 10;
+        Gap { sectors: 0, zone: 0, start: 0, reach, room: reach, passes: Some(passes) }
+    };
 
     fn chooser(pattern: Pattern, calls: Calls, size: Sectors) -> (Chooser, Random) {
         let mut random = Random::new(1, 9);
@@ -310,7 +350,7 @@ mod tests {
         let sequential = Pattern::SequentialRead;
         assert_eq!(offsets(sequential, Turn::Each, 3), [0, 4, 8]);
         assert_eq!(offsets(sequential, Turn::Each, 17)[16], 0, "the end of the file");
-        let back = Turn::Gap(Gap { sectors: -16, zone: 0, wraps: true, rounds: Some(1) });
+        let back = Turn::Gap(Gap { sectors: -16, ..GAP });
         let backwards = offsets(sequential, back, 18);
         let wanted = [0, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0, 56, 52];
         assert_eq!(backwards, wanted, "as fio 3.33 does it");
@@ -327,18 +367,24 @@ mod tests {
     #[test]
     fn gaps_of_a_mix_are_fios() {
         const PASS: &str = "r0 r3 r6 w0 r9 r12 w3 w6 w9 r15 w12";
-        for (gap, blocks, wraps, rounds, log) in [
+        let passes = |number, size| {
+            Some(Passes { number, bytes: size, wanted: size, goes_on: false, most: 4096 })
+        };
+        for (gap, blocks, start, number, log) in [
             // Sizes of 124k, and of 64k twice: the last call ends with the file.
-            (2, 31, true, Some(1), "r0 r3 r6 w0 r9 r12 w3 r15 r18 r21 w6 r24 w9 r27 r30 r!"),
-            (2, 16, true, Some(2), &[PASS, PASS, "r!"].join(" ")),
+            (2, 31, 0, 1, "r0 r3 r6 w0 r9 r12 w3 r15 r18 r21 w6 r24 w9 r27 r30 r!"),
+            (2, 16, 0, 2, &[PASS, PASS, "r!"].join(" ")),
             // 128k: a call behind r30 would begin behind the end.
-            (2, 32, true, Some(1), "r0 r3 r6 r9 r12 r15 r18 w0 r21 r24 r27 r30 r0 w3 r3"),
+            (2, 32, 0, 1, "r0 r3 r6 r9 r12 r15 r18 w0 r21 r24 r27 r30 r0 w3 r3"),
             // The same of a part of a file: --offset=64k.
-            (2, 32, false, Some(1), "r0 r3 r6 r9 r12 r15 r18 w0 r21 r24 r27 r30 w3 r!"),
+            (2, 32, 16, 1, "r0 r3 r6 r9 r12 r15 r18 w0 r21 r24 r27 r30 w3 r!"),
             // --time_based
-            (2, 16, true, None, "r0 r3 r6 w0 r9 r12 w3 r15 r0 r3 w6 r6 w9 r9 w12 w15 r12 w0"),
+            (2, 16, 0, 0, "r0 r3 r6 w0 r9 r12 w3 r15 r0 r3 w6 r6 w9 r9 w12 w15 r12 w0"),
         ] {
-            let turn = Turn::Gap(Gap { sectors: gap * 8, zone: 0, wraps, rounds });
+            let (size, start) = (blocks << 12, start << 12);
+            let passes = passes(number, size).filter(|_| number > 0);
+            let gap = Gap { sectors: gap * 8, zone: 0, start, reach: size, room: size, passes };
+            let turn = Turn::Gap(gap);
             let mix = Mix::ReadsAndWrites { reads: 50 };
             let calls = Calls { turn, mix, ..Calls::default() };
             let (mut chooser, mut random) =
@@ -357,11 +403,11 @@ mod tests {
     /// files of 256k and of 250k.
     #[test]
     fn zones_are_fios() {
-        for (blocks, rounds, log) in [
-            (64, Some(1), &[0, 1, 2, 3, 12, 13, 14, 15, 24, 25, 26, 27, 36, 37, 38, 39, 48][..]),
-            (62, Some(1), &[0, 1, 2, 3, 12, 13, 14, 15, 24, 25, 26, 27, 36, 37, 38, 39, 48]),
+        for (blocks, log) in [
+            (64, &[0, 1, 2, 3, 12, 13, 14, 15, 24, 25, 26, 27, 36, 37, 38, 39, 48][..]),
+            (62, &[0, 1, 2, 3, 12, 13, 14, 15, 24, 25, 26, 27, 36, 37, 38, 39, 48]),
         ] {
-            let gap = Gap { sectors: 64, zone: 32, wraps: true, rounds };
+            let gap = Gap { sectors: 64, zone: 32, room: blocks << 12, ..GAP };
             let calls = Calls { turn: Turn::Gap(gap), ..Calls::default() };
             let (mut chooser, mut random) =
                 chooser(Pattern::SequentialRead, calls, kib(4 * blocks));

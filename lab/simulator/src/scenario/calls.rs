@@ -106,18 +106,46 @@ pub struct Files {
     pub calls: u64,
 }
 
-/// What is between sequential calls of a direction, and what follows the last one.
+/// What is between sequential calls of a direction, and what follows the last one. As with fio, where calls begin in a file
+/// decides where they go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// From the end of a call to the next one. Backwards, calls go on at the end of the file after its beginning.
+    /// From the end of a call to the next one.
     pub sectors: i64,
     /// Contiguous sectors before a gap; 0: those of one call.
     pub zone: u64,
-    /// Whether a call that would begin behind the end of the file goes to its beginning; otherwise it cannot be made.
-    pub wraps: bool,
-    /// A call that cannot be made ends a round, and all directions start again; after this number of rounds the job
-    /// ends. `None`: it goes on, and a direction whose last call ended with the file starts again on its own.
-    pub rounds: Option<u64>,
+    /// Bytes of the file before the first call.
+    pub start: u64,
+    /// Bytes from there in which calls begin.
+    pub reach: u64,
+    /// Bytes from there to the end of the file.
+    pub room: u64,
+    /// The end of the job; `None`: it goes on, and a direction whose last call reached the end starts again on its own.
+    pub passes: Option<Passes>,
+}
+
+/// Passes through a file. One ends with a call that cannot be made, and then all directions start again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passes {
+    /// How many there are at least.
+    pub number: u64,
+    /// A pass also ends after this number of bytes.
+    pub bytes: u64,
+    /// Bytes of a job that makes one pass.
+    pub wanted: u64,
+    /// Whether further passes are made to reach them, as long as a call of `most` bytes is left.
+    pub goes_on: bool,
+    /// See above.
+    pub most: u64,
+}
+
+impl Passes {
+    /// A pass with the first number of bytes ends, the second one with those before it: whether a further one begins.
+    pub(crate) fn end(&mut self, pass: u64, done: u64) -> bool {
+        self.number = self.number.saturating_sub(1);
+        let left = self.wanted.saturating_sub(done);
+        pass > 0 && (self.number > 0 || (self.goes_on && left >= self.most))
+    }
 }
 
 /// The search for the largest number of calls in flight at which latencies stay low.
@@ -166,6 +194,8 @@ pub struct Calls {
     pub durable: bool,
     /// The job ends with an `fsync`.
     pub end_sync: bool,
+    /// A regular sync may follow the last call.
+    pub last_sync: bool,
     /// The job ends when it gets less than this.
     pub least_rate: Option<LeastRate>,
     /// Calls of another priority.

@@ -373,7 +373,8 @@ fn sizes_of_files_are_used() {
     let fill = "[a]\nfilename=/dev/x\noffset=90%\nfill_device=1\nrw=write\nbs=1m\nsize=1m\n";
     let capacity = profile::load(DRIVE, 0).unwrap().facts().capacity.bytes();
     let spec = &experiment(fill, &Overrides::default()).variants[0].clients[0];
-    assert!(spec.file_size.bytes() >= capacity / 10, "to the end of the drive");
+    // fio rounds an offset in percent up to a block.
+    assert!(spec.file_size.bytes() + (1 << 20) >= capacity / 10, "to the end of the drive");
     let error = refused("[a]\nrw=write\n[b]\nfill_device=1\n[c]\nrw=read\n");
     for part in [
         "job.fio:1:1: job `a` has no `size`",
