@@ -428,7 +428,7 @@ fn needs_clients_drawn_jobs_are_those_of_fio() {
         let (mut jobs, mut refused) = (Vec::new(), 0);
         while jobs.len() < 200 {
             let Some(job) = drawn_job(&mut random, engine) else { continue };
-            match iofair_simulator::jobs::parse("a.fio", &format!("[a]\n{job}"), &overrides) {
+            match iofair_experiments::jobs::parse("a.fio", &format!("[a]\n{job}"), &overrides) {
                 Ok(_) => jobs.push(job),
                 Err(_) => refused += 1,
             }
