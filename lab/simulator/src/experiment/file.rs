@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use iofair_config::Spanned;
-use iofair_config::contracts::{ClassName, Low, Max};
+use iofair_config::contracts::keys::{ClassName, Keys, beside};
 use iofair_config::units::{Bytes, Rate, Scalar, Time};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::host_file::HostFile;
 use super::origin::Basis;
@@ -132,26 +132,20 @@ pub enum ControlName {
 
 /// A group of its own, besides those that clients bring.
 #[derive(Clone, Deserialize, Debug)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct GroupFile {
     /// Its path.
     pub name: Spanned<String>,
-    /// Guaranteed rate.
-    pub min: Option<Rate>,
-    /// Guaranteed I/Os a second.
-    pub min_iops: Option<u64>,
-    /// What it reaches with the drive to itself.
-    pub alone: Option<Rate>,
-    /// Share.
-    pub weight: Option<u32>,
-    /// Ceiling.
-    pub max: Option<Max>,
-    /// Low limit.
-    pub low: Option<Low>,
-    /// Latency wanted.
-    pub latency: Option<Time>,
-    /// Class among its siblings.
-    pub class: Option<ClassName>,
+    /// Keys of its contract.
+    #[serde(skip)]
+    pub contract: Keys,
+}
+
+impl<'de> Deserialize<'de> for GroupFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (group, contract) = beside(deserializer, |own| Self::deserialize(own))?;
+        Ok(Self { contract, ..group })
+    }
 }
 
 /// What a client does.
@@ -182,7 +176,7 @@ pub enum JobFile {
 
 /// A client, or changes to one (in a variant or a sweep, where `name` is absent).
 #[derive(Clone, Default, Deserialize, Debug)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct ClientFile {
     /// Its name.
     pub name: Option<Spanned<String>>,
@@ -240,20 +234,16 @@ pub struct ClientFile {
     pub class: Option<ClassName>,
     /// Level in the class, 0 to 7.
     pub level: Option<u8>,
-    /// The group's guaranteed rate.
-    pub min: Option<Rate>,
-    /// The group's guaranteed I/Os a second.
-    pub min_iops: Option<u64>,
-    /// What the group reaches with the drive to itself.
-    pub alone: Option<Rate>,
-    /// The group's share.
-    pub weight: Option<u32>,
-    /// The group's ceiling.
-    pub max: Option<Max>,
-    /// The group's low limit.
-    pub low: Option<Low>,
-    /// The group's latency.
-    pub latency: Option<Time>,
+    /// Keys of the group's contract, but for the class.
+    #[serde(skip)]
+    pub contract: Keys,
+}
+
+impl<'de> Deserialize<'de> for ClientFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (client, contract) = beside(deserializer, |own| Self::deserialize(own))?;
+        Ok(Self { contract, ..client })
+    }
 }
 
 impl ClientFile {
@@ -289,13 +279,7 @@ impl ClientFile {
             metadata: a.metadata.or(b.metadata),
             class: a.class.or(b.class),
             level: a.level.or(b.level),
-            min: a.min.or(b.min),
-            min_iops: a.min_iops.or(b.min_iops),
-            alone: a.alone.or(b.alone),
-            weight: a.weight.or(b.weight),
-            max: a.max.or(b.max),
-            low: a.low.or(b.low),
-            latency: a.latency.or(b.latency),
+            contract: a.contract.or(&b.contract),
         }
     }
 }
@@ -336,25 +320,7 @@ pub struct ChangeFile {
     pub speed: Option<Spanned<String>>,
     /// Other contracts of clients' groups from then on, by client.
     #[serde(default)]
-    pub client: BTreeMap<Spanned<String>, ContractFile>,
-}
-
-/// Keys of a contract that may change.
-#[derive(Clone, Copy, Deserialize, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct ContractFile {
-    /// Guaranteed rate.
-    pub min: Option<Rate>,
-    /// Guaranteed I/Os a second.
-    pub min_iops: Option<u64>,
-    /// Share.
-    pub weight: Option<u32>,
-    /// Ceiling.
-    pub max: Option<Max>,
-    /// Low limit.
-    pub low: Option<Low>,
-    /// Latency wanted.
-    pub latency: Option<Time>,
+    pub client: BTreeMap<Spanned<String>, Keys>,
 }
 
 /// One key through several values; several sweeps multiply.
