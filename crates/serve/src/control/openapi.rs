@@ -10,7 +10,7 @@ use iofair_core::key::{FIELDS, Field, Unit, inside, tops};
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value as Json, json};
 
-use operations::{Content, Good, OPERATIONS, OTHER_PROBLEMS, Operation, PROBLEMS, parameter};
+use operations::{Good, JSON, OPERATIONS, OTHER_PROBLEMS, Operation, PROBLEMS, parameter};
 
 use super::app::changes::DryRun;
 use super::audit::Line;
@@ -239,17 +239,17 @@ fn content(kind: &str, schema: &Json) -> Json {
 }
 
 fn response(good: &Good) -> Json {
-    let content = match good.content {
-        Content::Text(kind) => content(kind, &json!({ "type": "string" })),
-        Content::Json([]) => {
-            content("application/json", &json!({ "type": "object", "additionalProperties": true }))
+    let schema = match good.schemas {
+        [] if good.content_type == JSON => {
+            json!({ "type": "object", "additionalProperties": true })
         }
-        Content::Json([schema]) => content("application/json", &reference(schema)),
-        Content::Json(schemas) => {
-            let any: Vec<Json> = schemas.iter().map(|schema| reference(schema)).collect();
-            content("application/json", &json!({ "anyOf": any }))
+        [] => json!({ "type": "string" }),
+        [schema] => reference(schema),
+        schemas => {
+            json!({ "anyOf": schemas.iter().map(|name| reference(name)).collect::<Vec<_>>() })
         }
     };
+    let content = content(good.content_type, &schema);
     let mut response = json!({ "description": good.description, "content": content });
     if good.tagged {
         let tag = json!({ "description": "The revision", "schema": { "type": "string" } });
@@ -262,15 +262,18 @@ fn problem(operation: &Operation, status: u16) -> Json {
     let other = OTHER_PROBLEMS.iter().find(|other| (other.0, other.1) == (operation.id, status));
     let usual = || PROBLEMS.iter().find(|problem| problem.0 == status).expect("a known status").1;
     let description = other.map_or_else(usual, |other| other.2);
-    json!({ "description": description, "content": content("application/json", &reference("Problem")) })
+    json!({ "description": description, "content": content(JSON, &reference("Problem")) })
 }
 
 fn paths() -> Json {
     let mut paths = json!({});
     for operation in OPERATIONS {
-        let good = operation.good.iter().map(|good| (good.status, response(good)));
-        let bad = operation.bad.iter().map(|status| (*status, problem(operation, *status)));
-        let responses = good.chain(bad).map(|(status, response)| (status.to_string(), response));
+        let good = [operation.good].into_iter().chain(operation.also);
+        let good = good.map(|good| (good.status, response(&good)));
+        let problems = operation.problems.iter();
+        let problems = problems.map(|status| (*status, problem(operation, *status)));
+        let responses = good.chain(problems);
+        let responses = responses.map(|(status, response)| (status.to_string(), response));
         let mut written = json!({
             "operationId": operation.id,
             "summary": operation.summary,
@@ -281,7 +284,7 @@ fn paths() -> Json {
             written["parameters"] = all.collect();
         }
         if let Some(schema) = operation.body {
-            let content = content("application/json", &reference(schema));
+            let content = content(JSON, &reference(schema));
             let required = operation.id != "drain";
             written["requestBody"] = json!({ "required": required, "content": content });
         }

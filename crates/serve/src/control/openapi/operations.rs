@@ -11,302 +11,226 @@ pub(super) struct Operation {
     pub(super) parameters: &'static [&'static str],
     /// The schema of the body.
     pub(super) body: Option<&'static str>,
-    /// What goes well.
-    pub(super) good: &'static [Good],
-    /// Status codes with a [`Problem`].
-    pub(super) bad: &'static [u16],
+    pub(super) good: Good,
+    /// Another response without an error.
+    pub(super) also: Option<Good>,
+    /// Status codes with a `Problem`.
+    pub(super) problems: &'static [u16],
 }
 
-/// A response without an error.
+/// The response without an error.
+#[derive(Clone, Copy)]
 pub(super) struct Good {
     pub(super) status: u16,
     pub(super) description: &'static str,
     /// Whether it has the revision as its ETag.
     pub(super) tagged: bool,
-    pub(super) content: Content,
+    pub(super) content_type: &'static str,
+    /// One of these schemas; JSON without any is an object.
+    pub(super) schemas: &'static [&'static str],
 }
 
-pub(super) enum Content {
-    Json(&'static [&'static str]),
-    /// Another type.
-    Text(&'static str),
+impl Good {
+    /// With the revision.
+    const fn done(schemas: &'static [&'static str]) -> Self {
+        Self { status: 200, description: "Done", tagged: true, content_type: JSON, schemas }
+    }
 }
 
-const fn done(schemas: &'static [&'static str]) -> Good {
-    Good { status: 200, description: "Done", tagged: true, content: Content::Json(schemas) }
+const fn operation(method: &'static str, [path, id, summary]: [&'static str; 3]) -> Operation {
+    let good = Good::done(&[]);
+    let (parameters, problems): (&[&str], &[u16]) = (&[], &[]);
+    let (body, also) = (None, None);
+    Operation { method, path, id, summary, parameters, body, good, also, problems }
 }
-const fn created(schemas: &'static [&'static str]) -> Good {
-    let description = "Created (only with If-None-Match: *)";
-    Good { status: 201, description, ..done(schemas) }
+const fn get(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
+    operation("get", [path, id, summary])
 }
-const fn untagged(status: u16, description: &'static str, content: Content) -> Good {
-    Good { status, description, tagged: false, content }
+const fn put(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
+    operation("put", [path, id, summary])
+}
+const fn patch(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
+    operation("patch", [path, id, summary])
+}
+const fn post(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
+    operation("post", [path, id, summary])
+}
+const fn delete(path: &'static str, id: &'static str, summary: &'static str) -> Operation {
+    operation("delete", [path, id, summary])
+}
+
+impl Operation {
+    const fn with(self, parameters: &'static [&'static str]) -> Self {
+        Self { parameters, ..self }
+    }
+    const fn body(self, schema: &'static str) -> Self {
+        Self { body: Some(schema), ..self }
+    }
+    const fn done(self, schemas: &'static [&'static str]) -> Self {
+        Self { good: Good::done(schemas), ..self }
+    }
+    const fn created(self, schemas: &'static [&'static str]) -> Self {
+        let description = "Created (only with If-None-Match: *)";
+        self.also(Good { status: 201, description, ..Good::done(schemas) })
+    }
+    const fn also(self, good: Good) -> Self {
+        Self { also: Some(good), ..self }
+    }
+    const fn untagged(
+        self,
+        status: u16,
+        description: &'static str,
+        content_type: &'static str,
+        schemas: &'static [&'static str],
+    ) -> Self {
+        Self { good: Good { status, description, tagged: false, content_type, schemas }, ..self }
+    }
+    const fn problems(self, problems: &'static [u16]) -> Self {
+        Self { problems, ..self }
+    }
 }
 
 const CHANGE: &[u16] = &[400, 403, 404, 409, 412, 415, 422, 429, 503];
 const CREATION: &[u16] = &[400, 403, 409, 412, 415, 422, 429, 503];
+pub(super) const JSON: &str = "application/json";
 const TRACE: &str = "application/octet-stream";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// A server that is not healthy.
+const SICK: Good = Good {
+    status: 503,
+    description: "No",
+    tagged: false,
+    content_type: JSON,
+    schemas: &["Health"],
+};
+
 pub(super) const OPERATIONS: &[Operation] = &[
-    Operation {
-        method: "get",
-        path: "/v1/status",
-        id: "status",
-        summary: "The state of the server",
-        parameters: &[],
-        body: None,
-        good: &[done(&["Status"])],
-        bad: &[405],
-    },
-    Operation {
-        method: "get",
-        path: "/v1/groups",
-        id: "listGroups",
-        summary: "All groups",
-        parameters: &["limit", "after"],
-        body: None,
-        good: &[done(&["Groups"])],
-        bad: &[400, 405],
-    },
-    Operation {
-        method: "get",
-        path: "/v1/groups/{name}",
-        id: "getGroup",
-        summary: "One group",
-        parameters: &[],
-        body: None,
-        good: &[done(&["OneGroup"])],
-        bad: &[404],
-    },
-    Operation {
-        method: "put",
-        path: "/v1/groups/{name}",
-        id: "putGroup",
-        summary: "Creates or replaces a group; missing keys are removed",
-        parameters: &["If-Match", "If-None-Match", "dry_run"],
-        body: Some("Contract"),
-        good: &[done(&["OneGroup", "DryRun"]), created(&["OneGroup"])],
-        bad: CREATION,
-    },
-    Operation {
-        method: "patch",
-        path: "/v1/groups/{name}",
-        id: "patchGroup",
-        summary: "Changes some keys of a group",
-        parameters: &["If-Match", "dry_run"],
-        body: Some("Contract"),
-        good: &[done(&["OneGroup", "DryRun"])],
-        bad: CHANGE,
-    },
-    Operation {
-        method: "delete",
-        path: "/v1/groups/{name}",
-        id: "deleteGroup",
-        summary: "Removes a group",
-        parameters: &["If-Match", "dry_run"],
-        body: None,
-        good: &[done(&["Revised", "DryRun"])],
-        bad: CHANGE,
-    },
-    Operation {
-        method: "get",
-        path: "/v1/volumes",
-        id: "listVolumes",
-        summary: "All volumes",
-        parameters: &["limit", "after"],
-        body: None,
-        good: &[done(&["Volumes"])],
-        bad: &[400, 405],
-    },
-    Operation {
-        method: "get",
-        path: "/v1/volumes/{name}",
-        id: "getVolume",
-        summary: "One volume",
-        parameters: &[],
-        body: None,
-        good: &[done(&["OneVolume"])],
-        bad: &[404],
-    },
-    Operation {
-        method: "put",
-        path: "/v1/volumes/{name}",
-        id: "putVolume",
-        summary: "Creates or replaces a volume; missing keys are removed",
-        parameters: &["If-Match", "If-None-Match", "shrink", "take_over", "dry_run"],
-        body: Some("Settings"),
-        good: &[done(&["OneVolume", "DryRun"]), created(&["OneVolume"])],
-        bad: CREATION,
-    },
-    Operation {
-        method: "patch",
-        path: "/v1/volumes/{name}",
-        id: "patchVolume",
-        summary: "Changes some keys of a volume",
-        parameters: &["If-Match", "shrink", "take_over", "dry_run"],
-        body: Some("Settings"),
-        good: &[done(&["OneVolume", "DryRun"])],
-        bad: CHANGE,
-    },
-    Operation {
-        method: "delete",
-        path: "/v1/volumes/{name}",
-        id: "deleteVolume",
-        summary: "Removes a volume",
-        parameters: &["If-Match", "data", "dry_run"],
-        body: None,
-        good: &[done(&["Revised", "DryRun"])],
-        bad: CHANGE,
-    },
-    Operation {
-        method: "get",
-        path: "/v1/stack",
-        id: "getStack",
-        summary: "The policies and their parameters",
-        parameters: &[],
-        body: None,
-        good: &[done(&["OneStack"])],
-        bad: &[405],
-    },
-    Operation {
-        method: "put",
-        path: "/v1/stack",
-        id: "putStack",
-        summary: "Changes the stack; waiting requests are handed over to the new one",
-        parameters: &["If-Match", "dry_run"],
-        body: Some("NewStack"),
-        good: &[done(&["OneStack", "DryRun"])],
-        bad: CREATION,
-    },
-    Operation {
-        method: "post",
-        path: "/v1/drain",
-        id: "drain",
-        summary: "Accepts no new clients and requests, completes all requests in flight, then holds, resumes or ends",
-        parameters: &[],
-        body: Some("Then"),
-        good: &[untagged(200, "Drained", Content::Json(&["State"]))],
-        bad: &[400, 403, 409, 415, 429, 503],
-    },
-    Operation {
-        method: "post",
-        path: "/v1/resume",
-        id: "resume",
-        summary: "Resumes after a drain with `hold`",
-        parameters: &[],
-        body: None,
-        good: &[untagged(200, "Serving", Content::Json(&["State"]))],
-        bad: &[400, 403, 405, 415, 429, 503],
-    },
-    Operation {
-        method: "post",
-        path: "/v1/reload",
-        id: "reload",
-        summary: "Applies the edits of the contract file",
-        parameters: &["dry_run"],
-        body: None,
-        good: &[done(&["Revised", "DryRun"])],
-        bad: &[400, 403, 405, 415, 422, 429, 503],
-    },
-    Operation {
-        method: "get",
-        path: "/v1/openapi.json",
-        id: "openapi",
-        summary: "This file",
-        parameters: &[],
-        body: None,
-        good: &[untagged(200, "OpenAPI 3.1", Content::Json(&[]))],
-        bad: &[405],
-    },
-    Operation {
-        method: "get",
-        path: "/v1/groups/{name}/why",
-        id: "why",
-        summary: "What holds a group back right now, and which rule",
-        parameters: &[],
-        body: None,
-        good: &[done(&["Why"])],
-        bad: &[404, 405],
-    },
-    Operation {
-        method: "get",
-        path: "/v1/live",
-        id: "live",
-        summary: "Current counters of all groups, for live views",
-        parameters: &["limit", "after"],
-        body: None,
-        good: &[done(&["Live"])],
-        bad: &[400, 405],
-    },
-    Operation {
-        method: "get",
-        path: "/metrics",
-        id: "metrics",
-        summary: "The server's counters for Prometheus",
-        parameters: &["detail"],
-        body: None,
-        good: &[untagged(200, "Text format 0.0.4", Content::Text(METRICS))],
-        bad: &[400, 405],
-    },
-    Operation {
-        method: "get",
-        path: "/healthz",
-        id: "health",
-        summary: "Checks whether the reactor runs; with `?ready`, also whether clients are served",
-        parameters: &["ready"],
-        body: None,
-        good: &[
-            untagged(200, "Yes", Content::Json(&["Health"])),
-            untagged(503, "No", Content::Json(&["Health"])),
-        ],
-        bad: &[405],
-    },
-    Operation {
-        method: "get",
-        path: "/v1/audit",
-        id: "getAudit",
-        summary: "The last lines of the audit log, oldest first",
-        parameters: &["last"],
-        body: None,
-        good: &[untagged(200, "Done", Content::Json(&["Audit"]))],
-        bad: &[400, 404, 405],
-    },
-    Operation {
-        method: "post",
-        path: "/v1/recordings",
-        id: "startRecording",
-        summary: "Begins to record the requests of clients. One recording at a time; it ends by itself 60 s \
-             after the last call.",
-        parameters: &[],
-        body: None,
-        good: &[untagged(201, "Recording", Content::Json(&["Recording"]))],
-        bad: &[403, 405, 409, 429, 503],
-    },
-    Operation {
-        method: "get",
-        path: "/v1/recordings/{recording}",
-        id: "takeRecording",
-        summary: "Returns the next bytes of the trace, at most 256 KiB",
-        parameters: &["from"],
-        body: None,
-        good: &[untagged(
-            200,
-            "A part of the trace; empty if nothing is new",
-            Content::Text(TRACE),
-        )],
-        bad: &[400, 404, 429, 503],
-    },
-    Operation {
-        method: "delete",
-        path: "/v1/recordings/{recording}",
-        id: "endRecording",
-        summary: "Ends the recording, and returns the rest of the trace",
-        parameters: &["from"],
-        body: None,
-        good: &[untagged(200, "The rest of the trace", Content::Text(TRACE))],
-        bad: &[400, 403, 404, 405, 429, 503],
-    },
+    get("/v1/status", "status", "The state of the server").done(&["Status"]).problems(&[405]),
+    get("/v1/groups", "listGroups", "All groups")
+        .with(&["limit", "after"])
+        .done(&["Groups"])
+        .problems(&[400, 405]),
+    get("/v1/groups/{name}", "getGroup", "One group").done(&["OneGroup"]).problems(&[404]),
+    put("/v1/groups/{name}", "putGroup", "Creates or replaces a group; missing keys are removed")
+        .with(&["If-Match", "If-None-Match", "dry_run"])
+        .body("Contract")
+        .done(&["OneGroup", "DryRun"])
+        .created(&["OneGroup"])
+        .problems(CREATION),
+    patch("/v1/groups/{name}", "patchGroup", "Changes some keys of a group")
+        .with(&["If-Match", "dry_run"])
+        .body("Contract")
+        .done(&["OneGroup", "DryRun"])
+        .problems(CHANGE),
+    delete("/v1/groups/{name}", "deleteGroup", "Removes a group")
+        .with(&["If-Match", "dry_run"])
+        .done(&["Revised", "DryRun"])
+        .problems(CHANGE),
+    get("/v1/volumes", "listVolumes", "All volumes")
+        .with(&["limit", "after"])
+        .done(&["Volumes"])
+        .problems(&[400, 405]),
+    get("/v1/volumes/{name}", "getVolume", "One volume").done(&["OneVolume"]).problems(&[404]),
+    put(
+        "/v1/volumes/{name}",
+        "putVolume",
+        "Creates or replaces a volume; missing keys are removed",
+    )
+    .with(&["If-Match", "If-None-Match", "shrink", "take_over", "dry_run"])
+    .body("Settings")
+    .done(&["OneVolume", "DryRun"])
+    .created(&["OneVolume"])
+    .problems(CREATION),
+    patch("/v1/volumes/{name}", "patchVolume", "Changes some keys of a volume")
+        .with(&["If-Match", "shrink", "take_over", "dry_run"])
+        .body("Settings")
+        .done(&["OneVolume", "DryRun"])
+        .problems(CHANGE),
+    delete("/v1/volumes/{name}", "deleteVolume", "Removes a volume")
+        .with(&["If-Match", "data", "dry_run"])
+        .done(&["Revised", "DryRun"])
+        .problems(CHANGE),
+    get("/v1/stack", "getStack", "The policies and their parameters")
+        .done(&["OneStack"])
+        .problems(&[405]),
+    put(
+        "/v1/stack",
+        "putStack",
+        "Changes the stack; waiting requests are handed over to the new one",
+    )
+    .with(&["If-Match", "dry_run"])
+    .body("NewStack")
+    .done(&["OneStack", "DryRun"])
+    .problems(CREATION),
+    post(
+        "/v1/drain",
+        "drain",
+        "Accepts no new clients and requests, completes all requests in flight, then holds, \
+         resumes or ends",
+    )
+    .body("Then")
+    .untagged(200, "Drained", JSON, &["State"])
+    .problems(&[400, 403, 409, 415, 429, 503]),
+    post("/v1/resume", "resume", "Resumes after a drain with `hold`")
+        .untagged(200, "Serving", JSON, &["State"])
+        .problems(&[400, 403, 405, 415, 429, 503]),
+    post("/v1/reload", "reload", "Applies the edits of the contract file")
+        .with(&["dry_run"])
+        .done(&["Revised", "DryRun"])
+        .problems(&[400, 403, 405, 415, 422, 429, 503]),
+    get("/v1/openapi.json", "openapi", "This file")
+        .untagged(200, "OpenAPI 3.1", JSON, &[])
+        .problems(&[405]),
+    get("/v1/groups/{name}/why", "why", "What holds a group back right now, and which rule")
+        .done(&["Why"])
+        .problems(&[404, 405]),
+    get("/v1/live", "live", "Current counters of all groups, for live views")
+        .with(&["limit", "after"])
+        .done(&["Live"])
+        .problems(&[400, 405]),
+    get("/metrics", "metrics", "The server's counters for Prometheus")
+        .with(&["detail"])
+        .untagged(200, "Text format 0.0.4", METRICS, &[])
+        .problems(&[400, 405]),
+    get(
+        "/healthz",
+        "health",
+        "Checks whether the reactor runs; with `?ready`, also whether clients are \
+         served",
+    )
+    .with(&["ready"])
+    .untagged(200, "Yes", JSON, &["Health"])
+    .also(SICK)
+    .problems(&[405]),
+    get("/v1/audit", "getAudit", "The last lines of the audit log, oldest first")
+        .with(&["last"])
+        .untagged(200, "Done", JSON, &["Audit"])
+        .problems(&[400, 404, 405]),
+    post(
+        "/v1/recordings",
+        "startRecording",
+        "Begins to record the requests of clients. One recording at a time; it ends \
+         by itself 60 s after the last call.",
+    )
+    .untagged(201, "Recording", JSON, &["Recording"])
+    .problems(&[403, 405, 409, 429, 503]),
+    get(
+        "/v1/recordings/{recording}",
+        "takeRecording",
+        "Returns the next bytes of the trace, at most 256 KiB",
+    )
+    .with(&["from"])
+    .untagged(200, "A part of the trace; empty if nothing is new", TRACE, &[])
+    .problems(&[400, 404, 429, 503]),
+    delete(
+        "/v1/recordings/{recording}",
+        "endRecording",
+        "Ends the recording, and returns the rest of the trace",
+    )
+    .with(&["from"])
+    .untagged(200, "The rest of the trace", TRACE, &[])
+    .problems(&[400, 403, 404, 405, 429, 503]),
 ];
 
 /// Descriptions of errors, by status.
