@@ -92,13 +92,7 @@ fn envelopes() -> Vec<(&'static str, Json)> {
     let mut notes = list(json!({ "type": "string" }));
     notes["description"] = "After a change: what the operator should know; absent: nothing".into();
     vec![
-        (
-            "Revision",
-            text(
-                "Identifies the text of the contract file; it does not change with a restart. Also sent as ETag. \
-                 With If-Match, a change is refused if the file has changed since.",
-            ),
-        ),
+        ("Revision", text(REVISION)),
         ("Revised", object(&[revision()])),
         ("State", object(&[("state", state.clone())])),
         ("Contract", contract()),
@@ -324,6 +318,8 @@ fn document() -> String {
     serde_json::to_string_pretty(&document).expect("JSON") + "\n"
 }
 
+const REVISION: &str = "Identifies the text of the contract file; it does not change with a restart. Also sent as ETag. \
+    With If-Match, a change is refused if the file has changed since.";
 const SETTINGS: &str = "A volume with the keys of the contract file: group, size, read_only and more. In a \
     PATCH, null removes a key.";
 const STACK: &str = "<policy>-<scheduler>, as in max+prop-bfq";

@@ -267,76 +267,24 @@ pub(super) const OTHER_PROBLEMS: [(&str, u16, &str); 8] = [
 
 /// A parameter: where it is, what it means, its schema.
 pub(super) fn parameter(name: &str) -> Json {
+    let text = || json!({ "type": "string" });
     let (place, description, schema) = match name {
-        "limit" => (
-            "query",
-            "Number of entries; default 1000, at most 10000",
-            json!({"type": "integer", "minimum": 1}),
-        ),
-        "after" => (
-            "query",
-            "Only entries after this name: `next` of the previous page",
-            json!({"type": "string"}),
-        ),
         "name" => (
             "path",
             "A name. Slashes in a group's path may be written as %2F or as they are.",
-            json!({"type": "string"}),
+            text(),
         ),
+        "recording" => ("path", "The recording, as the call that began it returned it", text()),
         "If-Match" => (
             "header",
             "Refuses the call (412) unless the contract file still has this revision",
-            json!({"type": "string"}),
+            text(),
         ),
-        "If-None-Match" => {
-            ("header", "`*`: refuses the call (412) if the name exists", json!({"type": "string"}))
+        "If-None-Match" => ("header", "`*`: refuses the call (412) if the name exists", text()),
+        name => {
+            let (description, schema) = query(name);
+            ("query", description, schema)
         }
-        "dry_run" => (
-            "query",
-            "`true`: makes all checks and reports what would change. Nothing changes, and the audit log has no entry.",
-            json!({"type": "boolean"}),
-        ),
-        "shrink" => (
-            "query",
-            "`true`: the volume may shrink; data beyond the new size is lost.",
-            json!({"type": "string", "enum": ["true"]}),
-        ),
-        "take_over" => (
-            "query",
-            "`true`: the volume may be created in another group than the one for which its data was kept.",
-            json!({"type": "string", "enum": ["true"]}),
-        ),
-        "data" => (
-            "query",
-            "`delete`: also deletes its data (a volume of a pool, or NAME.img of a directory), after completing \
-                 the requests in flight and disconnecting its clients. Without it, the data is kept for the \
-                 volume's group, and clients may continue until they disconnect.",
-            json!({"type": "string", "enum": ["keep", "delete"]}),
-        ),
-        "detail" => (
-            "query",
-            "Level of detail; default: `detail` of [metrics]",
-            json!({"type": "string", "enum": ["none", "groups", "volumes"]}),
-        ),
-        "ready" => (
-            "query",
-            "Without a value. A server that drains is not ready.",
-            json!({"type": "boolean"}),
-        ),
-        "last" => {
-            ("query", "Number of lines; default 20", json!({"type": "integer", "minimum": 1}))
-        }
-        "recording" => (
-            "path",
-            "The recording, as the call that began it returned it",
-            json!({"type": "string"}),
-        ),
-        "from" => (
-            "query",
-            "Number of bytes of the trace that the caller has. The server forgets them.",
-            json!({"type": "integer", "minimum": 0}),
-        ),
-        name => panic!("no parameter {name}"),
     };
     let mut parameter =
         json!({ "name": name, "in": place, "description": description, "schema": schema });
@@ -344,4 +292,48 @@ pub(super) fn parameter(name: &str) -> Json {
         parameter["required"] = true.into();
     }
     parameter
+}
+
+/// A parameter of the query: what it means, its schema.
+fn query(name: &str) -> (&'static str, Json) {
+    match name {
+        "limit" => (
+            "Number of entries; default 1000, at most 10000",
+            json!({"type": "integer", "minimum": 1}),
+        ),
+        "after" => {
+            ("Only entries after this name: `next` of the previous page", json!({"type": "string"}))
+        }
+        "dry_run" => (
+            "`true`: makes all checks and reports what would change. Nothing changes, and the audit log has no entry.",
+            json!({"type": "boolean"}),
+        ),
+        "shrink" => (
+            "`true`: the volume may shrink; data beyond the new size is lost.",
+            json!({"type": "string", "enum": ["true"]}),
+        ),
+        "take_over" => (
+            "`true`: the volume may be created in another group than the one for which its data was kept.",
+            json!({"type": "string", "enum": ["true"]}),
+        ),
+        "data" => (
+            "`delete`: also deletes its data (a volume of a pool, or NAME.img of a directory), after completing \
+                 the requests in flight and disconnecting its clients. Without it, the data is kept for the \
+                 volume's group, and clients may continue until they disconnect.",
+            json!({"type": "string", "enum": ["keep", "delete"]}),
+        ),
+        "detail" => (
+            "Level of detail; default: `detail` of [metrics]",
+            json!({"type": "string", "enum": ["none", "groups", "volumes"]}),
+        ),
+        "ready" => {
+            ("Without a value. A server that drains is not ready.", json!({"type": "boolean"}))
+        }
+        "last" => ("Number of lines; default 20", json!({"type": "integer", "minimum": 1})),
+        "from" => (
+            "Number of bytes of the trace that the caller has. The server forgets them.",
+            json!({"type": "integer", "minimum": 0}),
+        ),
+        name => panic!("no parameter {name}"),
+    }
 }
