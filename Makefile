@@ -12,7 +12,7 @@ IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 LAB = "$${CARGO_TARGET_DIR:-target}/release/iofair-lab"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench measured evidence reproduce ranges robust live truth drawn python kubernetes package deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench keys measured evidence reproduce ranges robust live truth drawn python kubernetes package deb clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -91,6 +91,12 @@ bench: ## benchmarks beside other software; writes docs/performance.md and lab/d
 	IOFAIR_BENCH_PAGE="$(CURDIR)/lab/docs/performance.md" cargo bench --locked --workspace --exclude iofair-serve --bench '*'
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
 	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
+
+keys: ## what follows from the table of contract keys: the OpenAPI document, Helm chart, C header, public items
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-serve --lib openapi
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-csi --bins helm_chart
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-capi --test header
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy interface
 
 measured: ## measure the numbers that pages name; writes reproduction/measured.csv, the pages of policies and reproduction/promise.md
 	@scripts/setup demo

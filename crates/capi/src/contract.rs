@@ -1,10 +1,9 @@
 //! Contracts in C: zero means "not set".
 
 use iofair_core::bounds::WEIGHT_DEFAULT;
-use iofair_core::contract::{self, Burst, Limits, Total};
+use iofair_core::contract;
+use iofair_core::key::Field;
 use iofair_core::priority::Class;
-use iofair_core::request::Direction;
-use iofair_core::time::Nanos;
 
 use crate::error::Failure;
 
@@ -53,10 +52,6 @@ pub struct Contract {
     pub reserved: [u64; 4],
 }
 
-fn set(value: u64) -> Option<u64> {
-    Some(value).filter(|value| *value > 0)
-}
-
 pub(crate) fn class(number: u32) -> Result<Class, Failure> {
     match number {
         IOFAIR_CLASS_BEST_EFFORT => Ok(Class::BestEffort),
@@ -66,58 +61,74 @@ pub(crate) fn class(number: u32) -> Result<Class, Failure> {
     }
 }
 
+/// The field of each key that is not `class` or `weight`.
+type Amount = fn(&mut Contract) -> &mut u64;
+const AMOUNTS: [(&str, Amount); 12] = [
+    ("min", |contract| &mut contract.min_bytes_per_s),
+    ("min_iops", |contract| &mut contract.min_ios_per_s),
+    ("alone", |contract| &mut contract.alone_bytes_per_s),
+    ("max.read", |contract| &mut contract.max_read_bytes_per_s),
+    ("max.write", |contract| &mut contract.max_write_bytes_per_s),
+    ("max.total", |contract| &mut contract.max_total_bytes_per_s),
+    ("max.read_iops", |contract| &mut contract.max_read_ios_per_s),
+    ("max.write_iops", |contract| &mut contract.max_write_ios_per_s),
+    ("max.total_iops", |contract| &mut contract.max_total_ios_per_s),
+    ("max.burst", |contract| &mut contract.max_burst_bytes),
+    ("max.burst_requests", |contract| &mut contract.max_burst_ios),
+    ("latency", |contract| &mut contract.latency_ns),
+];
+
+/// Each field with its key.
+fn amounts() -> impl Iterator<Item = (&'static Field, Amount)> {
+    AMOUNTS.iter().filter_map(|(key, amount)| Some((Field::named(key)?, *amount)))
+}
+
 impl Contract {
     pub(crate) fn check(&self) -> Result<contract::Contract, Failure> {
         if self.reserved != [0; 4] {
             return Err(Failure::argument("a reserved field of the contract is not zero"));
         }
-        Ok(contract::Contract {
-            min: set(self.min_bytes_per_s),
-            min_iops: set(self.min_ios_per_s),
-            alone: set(self.alone_bytes_per_s),
-            low: contract::Low::default(),
-            weight: if self.weight == 0 { WEIGHT_DEFAULT } else { self.weight },
-            max: Limits {
-                bytes_per_s: [self.max_read_bytes_per_s, self.max_write_bytes_per_s].map(set),
-                iops: [self.max_read_ios_per_s, self.max_write_ios_per_s].map(set),
-                total: Total {
-                    bytes_per_s: set(self.max_total_bytes_per_s),
-                    iops: set(self.max_total_ios_per_s),
-                },
-                burst: Burst {
-                    bytes: set(self.max_burst_bytes),
-                    requests: set(self.max_burst_ios),
-                },
-            },
-            latency: set(self.latency_ns).map(Nanos),
-            class: class(self.sched_class)?,
-        })
+        let weight = if self.weight == 0 { WEIGHT_DEFAULT } else { self.weight };
+        let class = class(self.sched_class)?;
+        let mut contract = contract::Contract { weight, class, ..Default::default() };
+        let mut written = *self;
+        for (field, amount) in amounts() {
+            let value = *amount(&mut written);
+            field.set(&mut contract, Some(value).filter(|value| *value > 0));
+        }
+        Ok(contract)
     }
 }
 
 impl From<&contract::Contract> for Contract {
     fn from(contract: &contract::Contract) -> Self {
-        let [read, write] = Direction::BOTH.map(|direction| direction as usize);
-        Self {
-            min_bytes_per_s: contract.min.unwrap_or(0),
-            min_ios_per_s: contract.min_iops.unwrap_or(0),
-            alone_bytes_per_s: contract.alone.unwrap_or(0),
-            max_read_bytes_per_s: contract.max.bytes_per_s[read].unwrap_or(0),
-            max_write_bytes_per_s: contract.max.bytes_per_s[write].unwrap_or(0),
-            max_read_ios_per_s: contract.max.iops[read].unwrap_or(0),
-            max_write_ios_per_s: contract.max.iops[write].unwrap_or(0),
-            max_total_bytes_per_s: contract.max.total.bytes_per_s.unwrap_or(0),
-            max_total_ios_per_s: contract.max.total.iops.unwrap_or(0),
-            max_burst_bytes: contract.max.burst.bytes.unwrap_or(0),
-            max_burst_ios: contract.max.burst.requests.unwrap_or(0),
-            latency_ns: contract.latency.map_or(0, |latency| latency.0),
-            weight: contract.weight,
-            sched_class: match contract.class {
-                Class::BestEffort => IOFAIR_CLASS_BEST_EFFORT,
-                Class::RealTime => IOFAIR_CLASS_REALTIME,
-                Class::Idle => IOFAIR_CLASS_IDLE,
-            },
-            reserved: [0; 4],
+        let sched_class = match contract.class {
+            Class::BestEffort => IOFAIR_CLASS_BEST_EFFORT,
+            Class::RealTime => IOFAIR_CLASS_REALTIME,
+            Class::Idle => IOFAIR_CLASS_IDLE,
+        };
+        let mut written = Self { weight: contract.weight, sched_class, ..Self::default() };
+        for (field, amount) in amounts() {
+            *amount(&mut written) = field.get(contract).unwrap_or(0);
         }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iofair_core::key::FIELDS;
+
+    use super::*;
+
+    /// Goal: C programs can set every key that the server's policies enforce. Method: the table of keys beside the fields.
+    #[test]
+    fn every_key_has_a_field() {
+        let others = ["weight", "class"];
+        let keys =
+            FIELDS.iter().filter(|field| field.top() != "low" && !others.contains(&field.name));
+        let named: Vec<&str> = amounts().map(|(field, _)| field.name).collect();
+        assert_eq!(named, keys.map(|field| field.name).collect::<Vec<_>>());
+        assert_eq!(named.len(), AMOUNTS.len());
     }
 }

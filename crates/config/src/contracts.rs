@@ -57,7 +57,7 @@
 //!
 //! Paths are relative to the file's directory.
 //!
-//! `raw` is the file as serde sees it, `check` turns it into `contents`, `enforced` refuses keys of groups that the stack
+//! `raw` is the file as serde sees it, [`keys`] reads the keys of a contract, `check` turns it into `contents`, `enforced` refuses keys of groups that the stack
 //! does not enforce, `access` says who may connect to a
 //! Unix socket, `listen` who may open what, [`admission`] says which minimums can be kept and turns them into weights
 //! where a stack has only weights, and [`edit`] changes a file as a person would. [`host`]
@@ -76,6 +76,7 @@ pub mod faults;
 mod guests;
 pub mod host;
 mod inside;
+pub mod keys;
 mod listen;
 mod paths;
 mod raw;
@@ -91,13 +92,11 @@ use iofair_core::policy::Table;
 use crate::{ConfigError, Source};
 
 pub use access::Access;
-pub use check::{check_alone, check_burst};
+pub use check::{Refused, check_alone, check_burst};
 pub use contents::{Back, Contracts, Drive, Group, Ublk, Volume};
 pub use control::{Admin, Control, ControlTls, Detail, Metrics, Who};
 pub use guests::GuestMemory;
 pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};
-// Experiments spell classes and ceilings the same way.
-pub use raw::{ClassName, Low, Max};
 pub use reaches::Reaches;
 
 impl Contracts {

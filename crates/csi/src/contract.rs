@@ -5,11 +5,15 @@
 
 use std::collections::HashMap;
 
+use iofair_core::key::{Key, tops};
 use serde_json::{Map, Value as Json, json};
 use tonic::Status;
 
-/// Keys of contracts that classes may set.
-const KEYS: [&str; 6] = ["min", "min_iops", "weight", "max", "latency", "class"];
+/// Keys of contracts that classes may set: those that the server's policies enforce.
+fn keys() -> impl Iterator<Item = &'static str> {
+    let enforced = |word: &&str| Key::ALL.iter().any(|key| key.word() == *word && *key != Key::Low);
+    tops().filter(enforced)
+}
 /// Parameters that Kubernetes adds itself begin so.
 const KUBERNETES: &str = "csi.storage.k8s.io/";
 /// The namespace of the claim, if the provisioner passes it (`--extra-create-metadata`).
@@ -29,10 +33,10 @@ pub(crate) fn contract(parameters: &HashMap<String, String>) -> Result<Json, Sta
             Some((name, inner)) => (name, Some(inner)),
             None => (key.as_str(), None),
         };
-        if !KEYS.contains(&name) {
+        if !keys().any(|known| known == name) {
             let message = format!(
                 "parameter \"{key}\" is unknown; allowed: {}, max.read and others of `max`",
-                KEYS.join(", ")
+                keys().collect::<Vec<_>>().join(", ")
             );
             return Err(Status::invalid_argument(message));
         }
@@ -61,6 +65,8 @@ pub(crate) fn group(all: &str, parameters: &HashMap<String, String>, volume: &st
 
 #[cfg(test)]
 mod tests {
+    use iofair_core::key::{Field, inside};
+
     use super::*;
 
     fn parameters(pairs: &[(&str, &str)]) -> HashMap<String, String> {
@@ -91,6 +97,28 @@ mod tests {
         let both = parameters(&[("max", "10MB/s"), ("max.read", "5MB/s")]);
         let error = contract(&both).expect_err("which one holds?");
         assert!(error.message().contains("exclude each other"), "{error}");
+    }
+
+    /// Goal: the Helm chart takes the parameters that the driver takes. Method: the schema of its values; IOFAIR_BLESS=1 writes
+    /// it.
+    #[test]
+    fn the_helm_chart_knows_the_keys() {
+        const PATH: &str = "../../packaging/helm/iofair/values.schema.json";
+        let inside = |top: &str| inside(top).filter_map(Field::inner).collect::<Vec<_>>();
+        let key = |top: &'static str| match inside(top).as_slice() {
+            [] => top.to_string(),
+            inner => format!("{top}(\\\\.({}))?", inner.join("|")),
+        };
+        let pattern = format!("^({})$", keys().map(key).collect::<Vec<_>>().join("|"));
+        let line = format!("      \"propertyNames\": {{\"pattern\": \"{pattern}\"}},");
+        let schema = std::fs::read_to_string(PATH).expect("the schema");
+        let is_pattern = |line: &&str| line.trim_start().starts_with("\"propertyNames\"");
+        let known = schema.lines().find(is_pattern).expect("the line of the keys");
+        if std::env::var_os("IOFAIR_BLESS").is_some() {
+            std::fs::write(PATH, schema.replace(known, &line)).expect("written");
+            return;
+        }
+        assert_eq!(known, line, "IOFAIR_BLESS=1 cargo test -p iofair-csi helm_chart writes it");
     }
 
     /// Goal: a volume of a namespace is in the namespace's group.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Consent to changes that cannot be undone or that need permission; each list names volumes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Consent {
     /// May shrink; data beyond the new size is lost.
     pub shrink: Vec<String>,

@@ -1,9 +1,9 @@
 //! A client as it is written: the keys of a client of an experiment, and of an expected load.
 
 use iofair_config::Spanned;
-use iofair_config::contracts::{ClassName, Low, Max};
+use iofair_config::contracts::keys::{ClassName, Keys, beside};
 use iofair_config::units::{Bytes, Rate, Time};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// What a client does.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, Debug)]
@@ -33,7 +33,7 @@ pub enum JobFile {
 
 /// A client, or changes to one (in a variant or a sweep, where `name` is absent).
 #[derive(Clone, Default, Deserialize, Debug)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct ClientFile {
     /// Its name.
     pub name: Option<Spanned<String>>,
@@ -91,20 +91,16 @@ pub struct ClientFile {
     pub class: Option<ClassName>,
     /// Level in the class, 0 to 7.
     pub level: Option<u8>,
-    /// The group's guaranteed rate.
-    pub min: Option<Rate>,
-    /// The group's guaranteed I/Os a second.
-    pub min_iops: Option<u64>,
-    /// What the group reaches with the drive to itself.
-    pub alone: Option<Rate>,
-    /// The group's share.
-    pub weight: Option<u32>,
-    /// The group's ceiling.
-    pub max: Option<Max>,
-    /// The group's low limit.
-    pub low: Option<Low>,
-    /// The group's latency.
-    pub latency: Option<Time>,
+    /// Keys of the group's contract, but for the class.
+    #[serde(skip)]
+    pub contract: Keys,
+}
+
+impl<'de> Deserialize<'de> for ClientFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (client, contract) = beside(deserializer, |own| Self::deserialize(own))?;
+        Ok(Self { contract, ..client })
+    }
 }
 
 impl ClientFile {
@@ -140,13 +136,7 @@ impl ClientFile {
             metadata: a.metadata.or(b.metadata),
             class: a.class.or(b.class),
             level: a.level.or(b.level),
-            min: a.min.or(b.min),
-            min_iops: a.min_iops.or(b.min_iops),
-            alone: a.alone.or(b.alone),
-            weight: a.weight.or(b.weight),
-            max: a.max.or(b.max),
-            low: a.low.or(b.low),
-            latency: a.latency.or(b.latency),
+            contract: a.contract.or(&b.contract),
         }
     }
 }

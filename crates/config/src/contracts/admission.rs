@@ -157,19 +157,19 @@ impl Contracts {
     fn unattainable(&self, error: &Unattainable) -> ConfigError {
         let group = self.groups.iter().find(|group| group.name == error.group());
         let group = group.expect("only groups of the file ask for something");
-        let span = match error {
-            Unattainable::Latency { .. } => &group.latency_span,
+        let key = match error {
+            Unattainable::Latency { .. } => Key::Latency,
             Unattainable::Minimum { in_ios: true, .. }
-            | Unattainable::Inside { in_ios: true, .. } => &group.min_iops_span,
-            _ => &group.min_span,
+            | Unattainable::Inside { in_ios: true, .. } => Key::MinIops,
+            _ => Key::Min,
         };
-        let span = span.as_ref().unwrap_or(&group.span);
+        let span = group.keys.span(key.word()).unwrap_or_else(|| group.span.clone());
         let mut allowed = error.fitting().to_string();
         if matches!(error, Unattainable::Minimum { .. }) && group.contract.alone.is_none() {
             allowed += "; more if the group says what its clients reach with the drive to themselves, \
                         alone = \"...MB/s\"";
         }
-        self.source.error(span.clone(), error.to_string()).allowed(allowed)
+        self.source.error(span, error.to_string()).allowed(allowed)
     }
     /// [`admitted`] for the groups of the file; without a worst case if there is no [`Self::asks_worst_case`].
     pub fn admitted(&self, worst_case: Option<u64>) -> Result<Admitted, Refusal> {

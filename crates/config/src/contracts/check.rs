@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use iofair_core::bounds::{WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN};
-use iofair_core::contract::{Burst, Contract, Limits, Low, Rate};
+use iofair_core::contract::{Burst, Contract, Rate};
 use iofair_core::controller::{Stack, StackError};
+use iofair_core::key::{Field, Key, Unit, inside};
 use iofair_core::params::ParameterError;
 use iofair_core::policy::Table;
 use iofair_core::time::Nanos;
@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::enforced::{Unenforced, unenforced};
 use super::faults::{self, Faults};
+use super::keys::Keys;
 use super::{
     Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, inside, listen,
     paths, raw, reaches,
@@ -313,150 +314,142 @@ fn groups(
         }
         groups.push(Group {
             name: name.clone(),
-            contract: contract(source, group)?,
+            contract: contract(source, &group.keys)?,
             clients: listen::clients(source, &group.clients, listen)?,
             connections: listen::group_connections(source, group.connections.as_ref())?,
             span: group.name.span(),
-            min_span: group.min.as_ref().map(Spanned::span),
-            min_iops_span: group.min_iops.as_ref().map(Spanned::span),
-            latency_span: group.latency.as_ref().map(Spanned::span),
+            keys: group.keys.clone(),
         });
     }
     inside::check(source, written, &groups)?;
     Ok(groups)
 }
 
-pub(super) fn contract(source: &Source, group: &raw::Group) -> Result<Contract, ConfigError> {
-    let weight = group.weight.as_ref().map_or(Ok(WEIGHT_DEFAULT), |written| {
-        let weight = u32::try_from(*written.get_ref()).ok();
-        weight.filter(|weight| (WEIGHT_MIN..=WEIGHT_MAX).contains(weight)).ok_or_else(|| {
-            let message = format!("weight {} is out of range", written.get_ref());
-            let allowed = format!("{WEIGHT_MIN} to {WEIGHT_MAX}");
-            source.error(written.span(), message).allowed(allowed)
-        })
-    })?;
-    let min = group.min.as_ref().map(|min| min.get_ref().0);
-    if let Some(min) = group.min.as_ref().filter(|min| min.get_ref().0 == 0) {
-        let message = "a guarantee of nothing";
-        return Err(source.error(min.span(), message).allowed("more than 0B/s, or no min at all"));
+/// The contract that these keys say.
+pub(super) fn contract(source: &Source, keys: &Keys) -> Result<Contract, ConfigError> {
+    let contract = keys.contract();
+    let refuse = |top: &str, Refused { message, allowed }| {
+        let span = keys.span(top).expect("only what is written is refused");
+        source.error(span, message).allowed(allowed)
+    };
+    for (field, value) in keys.written() {
+        if !field.unit.range().contains(&value) {
+            return Err(refuse(field.top(), nothing(field)));
+        }
     }
-    let min_iops = group.min_iops.as_ref().map(|iops| {
-        let rate = u64::try_from(*iops.get_ref()).ok().filter(|rate| *rate > 0);
-        let message = || format!("a guarantee of {} I/Os a second", iops.get_ref());
-        rate.ok_or_else(|| source.error(iops.span(), message()).allowed("1 or more"))
-    });
-    let min_iops = min_iops.transpose()?;
-    let alone = group.alone.as_ref().map(|alone| alone.get_ref().0);
-    if let Some(written) = &group.alone {
-        check_alone(alone, min)
-            .map_err(|(message, allowed)| source.error(written.span(), message).allowed(allowed))?;
+    let checks: [(&str, Check); 3] =
+        [("alone", check_alone), ("max", check_max), ("low", check_low)];
+    for (top, check) in checks.into_iter().filter(|(top, _)| keys.span(top).is_some()) {
+        check(&contract).map_err(|refused| refuse(top, refused))?;
     }
-    let mut limits = Limits::default();
-    if let Some(max) = &group.max {
-        limits = max.get_ref().0;
-        check_max(&limits, min, min_iops)
-            .map_err(|(message, allowed)| source.error(max.span(), message).allowed(allowed))?;
-    }
-    let mut low = Low::default();
-    if let Some(written) = &group.low {
-        low = written.get_ref().0;
-        check_low(&low, min)
-            .map_err(|(message, allowed)| source.error(written.span(), message).allowed(allowed))?;
-    }
-    if let Some(latency) = group.latency.as_ref().filter(|l| l.get_ref().nanos().0 == 0) {
-        let message = "a latency of nothing";
-        return Err(source.error(latency.span(), message).allowed("more than 0ms"));
-    }
-    Ok(Contract {
-        min,
-        min_iops,
-        alone,
-        low,
-        weight,
-        max: limits,
-        latency: group.latency.as_ref().map(|latency| latency.get_ref().nanos()),
-        class: group.class.as_ref().map(|class| class.get_ref().class()).unwrap_or_default(),
-    })
+    Ok(contract)
 }
 
-/// What is wrong with what a group reaches alone, and what is allowed.
-pub fn check_alone(alone: Option<u64>, min: Option<u64>) -> Result<(), (String, String)> {
-    match (alone, min) {
+/// What is wrong with a key, and what is allowed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// What is wrong.
+    pub message: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+impl Refused {
+    fn new(message: impl Into<String>, allowed: impl Into<String>) -> Self {
+        Self { message: message.into(), allowed: allowed.into() }
+    }
+}
+
+/// A rule about a key and others of the same contract.
+type Check = fn(&Contract) -> Result<(), Refused>;
+
+/// A value of zero.
+fn nothing(field: &Field) -> Refused {
+    let (message, allowed) = match (field.enforced_as, field.unit) {
+        (Some(Key::Min), _) => ("a guarantee of nothing", "more than 0B/s, or no min at all"),
+        (Some(Key::MinIops), _) => ("a guarantee of 0 I/Os a second", "1 or more"),
+        (Some(Key::Max | Key::MaxTotal), _) => {
+            ("a ceiling of 0 would stop the group", "more than 0")
+        }
+        (Some(Key::MaxBurst), _) => ("a burst of nothing", "1 or more; 1 spaces requests evenly"),
+        (Some(Key::Low), Unit::Time) => ("a threshold of nothing", "more than 0us"),
+        (Some(Key::Low), _) => ("a guarantee of nothing", "more than 0"),
+        (Some(Key::Latency), _) => ("a latency of nothing", "more than 0ms"),
+        _ => ("a rate of nothing", "more than 0B/s"),
+    };
+    Refused::new(message, allowed)
+}
+
+/// Checks what a group reaches alone.
+pub fn check_alone(contract: &Contract) -> Result<(), Refused> {
+    match (contract.alone, contract.min) {
         (None, _) => Ok(()),
-        (Some(0), _) => Err(("a rate of nothing".into(), "more than 0B/s".into())),
+        (Some(0), _) => Err(Refused::new("a rate of nothing", "more than 0B/s")),
         (Some(_), None) => {
             let message = "it says how much of the drive a min takes, and there is none";
-            Err((message.into(), "a min beside it, or no alone".into()))
+            Err(Refused::new(message, "a min beside it, or no alone"))
         }
         (Some(alone), Some(min)) if alone < min => {
             let message = format!("min {} is more than it reaches alone", Rate(min));
-            Err((message, format!("at least {}", Rate(min))))
+            Err(Refused::new(message, format!("at least {}", Rate(min))))
         }
         _ => Ok(()),
     }
 }
 
-/// What is wrong with ceilings, and what is allowed.
-fn check_max(
-    limits: &Limits,
-    min: Option<u64>,
-    min_iops: Option<u64>,
-) -> Result<(), (String, String)> {
-    check_burst(limits)?;
-    let mut rates = limits.byte_rates().chain(limits.request_rates()).peekable();
-    if rates.peek().is_none() {
-        let allowed = "read, write, total, read_iops, write_iops, total_iops";
-        return Err(("no limit in it".into(), allowed.into()));
+/// The limits that a table may have.
+fn limits(table: &str) -> String {
+    let limits = inside(table).filter(|field| field.is_limit()).filter_map(Field::inner);
+    limits.collect::<Vec<_>>().join(", ")
+}
+
+/// Checks ceilings.
+fn check_max(contract: &Contract) -> Result<(), Refused> {
+    check_burst(contract)?;
+    let max = &contract.max;
+    if max.byte_rates().chain(max.request_rates()).next().is_none() {
+        return Err(Refused::new("no limit in it", limits("max")));
     }
-    if rates.any(|limit| limit == 0) {
-        return Err(("a ceiling of 0 would stop the group".into(), "more than 0".into()));
-    }
-    match (limits.byte_rates().min(), min) {
-        (Some(max), Some(min)) if max < min => {
-            let message = format!("max {} is below min {}", Rate(max), Rate(min));
-            return Err((message, format!("at least {}", Rate(min))));
+    match (max.byte_rates().min(), contract.min) {
+        (Some(ceiling), Some(min)) if ceiling < min => {
+            let message = format!("max {} is below min {}", Rate(ceiling), Rate(min));
+            return Err(Refused::new(message, format!("at least {}", Rate(min))));
         }
         _ => {}
     }
-    match (limits.request_rates().min(), min_iops) {
-        (Some(max), Some(min)) if max < min => {
-            let message = format!("max {max} requests a second is below min_iops {min}");
-            Err((message, format!("at least {min}")))
+    match (max.request_rates().min(), contract.min_iops) {
+        (Some(ceiling), Some(min)) if ceiling < min => {
+            let message = format!("max {ceiling} requests a second is below min_iops {min}");
+            Err(Refused::new(message, format!("at least {min}")))
         }
         _ => Ok(()),
     }
 }
 
-/// What is wrong with the bursts of ceilings, and what is allowed.
-pub fn check_burst(limits: &Limits) -> Result<(), (String, String)> {
-    let Burst { bytes, requests } = limits.burst;
+/// Checks the bursts of ceilings.
+pub fn check_burst(contract: &Contract) -> Result<(), Refused> {
+    let Burst { bytes, requests } = contract.max.burst;
     if bytes == Some(0) || requests == Some(0) {
-        let message = "a burst of nothing";
-        return Err((message.into(), "1 or more; 1 spaces requests evenly".into()));
+        return Err(Refused::new("a burst of nothing", "1 or more; 1 spaces requests evenly"));
     }
-    if bytes.is_some() && limits.byte_rates().next().is_none() {
+    if bytes.is_some() && contract.max.byte_rates().next().is_none() {
         let message = "burst is for ceilings in bytes a second, and there is none";
-        return Err((message.into(), "read, write or total beside it, or no burst".into()));
+        return Err(Refused::new(message, "read, write or total beside it, or no burst"));
     }
-    if requests.is_some() && limits.request_rates().next().is_none() {
+    if requests.is_some() && contract.max.request_rates().next().is_none() {
         let message = "burst_requests is for ceilings in requests a second, and there is none";
         let allowed = "read_iops, write_iops or total_iops beside it, or no burst_requests";
-        return Err((message.into(), allowed.into()));
+        return Err(Refused::new(message, allowed));
     }
     Ok(())
 }
 
-/// What is wrong with low limits, and what is allowed.
-fn check_low(low: &Low, min: Option<u64>) -> Result<(), (&'static str, &'static str)> {
-    let mut all = low.limits.bytes_per_s.iter().chain(&low.limits.iops).flatten().peekable();
-    if all.peek().is_none() && min.is_none() {
-        return Err(("no limit in it", "read, write, read_iops, write_iops, or a min beside it"));
-    }
-    if all.any(|limit| *limit == 0) {
-        return Err(("a guarantee of nothing", "more than 0"));
-    }
-    if [low.latency, low.idle].iter().flatten().any(|time| time.0 == 0) {
-        return Err(("a threshold of nothing", "more than 0us"));
+/// Checks low limits.
+fn check_low(contract: &Contract) -> Result<(), Refused> {
+    let is_set = |field: &Field| field.is_limit() && field.get(contract).is_some();
+    if contract.min.is_none() && !inside("low").any(is_set) {
+        let allowed = format!("{}, or a min beside it", limits("low"));
+        return Err(Refused::new("no limit in it", allowed));
     }
     Ok(())
 }

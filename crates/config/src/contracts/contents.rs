@@ -14,6 +14,7 @@ use super::access::{Access, HOST_GROUPS};
 use super::control::{ADMINS, Admin, Control, Metrics};
 use super::faults::Faults;
 use super::guests::GuestMemory;
+use super::keys::Keys;
 use super::listen::{ANY_CLIENT, Entry, Listen};
 use super::reaches::Reaches;
 use crate::name::ancestors;
@@ -99,9 +100,7 @@ pub struct Group {
     /// NBD connections at once to the volumes of this group and below, if that is limited.
     pub connections: Option<u32>,
     pub(super) span: Range<usize>,
-    pub(super) min_span: Option<Range<usize>>,
-    pub(super) min_iops_span: Option<Range<usize>>,
-    pub(super) latency_span: Option<Range<usize>>,
+    pub(super) keys: Keys,
 }
 
 /// One volume.

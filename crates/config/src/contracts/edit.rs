@@ -4,12 +4,12 @@
 //! A change gives a new text, and the text is checked like any other. So a change is refused with the
 //! same words as a file that a person got wrong: the place it would have, and what is allowed.
 
-use iofair_core::key::Key;
+use iofair_core::key::{Field, Key, inside};
 use iofair_core::policy::Table as Policies;
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::enforced::{Unenforced, place};
+use super::enforced::{Unenforced, whole};
 use super::{Contracts, check};
 use crate::{ConfigError, Source};
 
@@ -18,9 +18,6 @@ mod tests;
 
 /// Most names that an error about an unknown one lists.
 const NAMED_MAX: usize = 16;
-
-/// Keys of `max` that are ceilings.
-const RATES: [&str; 6] = ["read", "write", "total", "read_iops", "write_iops", "total_iops"];
 
 /// Keys of a group, a volume or a policy, spelled as in the file.
 pub type Keys = Map<String, Json>;
@@ -274,16 +271,18 @@ fn forget(document: &mut DocumentMut, unenforced: &[Unenforced]) {
     let list = tables(document, Kind::Group);
     for Unenforced { group, key, .. } in unenforced {
         let Some(table) = list.iter_mut().find(|table| name_of(table) == group) else { continue };
-        let (word, inner) = place(*key);
-        match table.get_mut(word).and_then(Item::as_table_like_mut).filter(|_| !inner.is_empty()) {
-            Some(of) => {
-                inner.iter().for_each(|word| drop(of.remove(word)));
+        let top = whole(*key).word();
+        match table.get_mut(top).and_then(Item::as_table_like_mut) {
+            Some(written) if whole(*key) != *key => {
+                let gone = inside(top).filter(|field| field.enforced_as == Some(*key));
+                gone.filter_map(Field::inner).for_each(|inner| drop(written.remove(inner)));
                 // A burst of ceilings that are gone, or a table without any.
-                if !of.iter().any(|(word, _)| RATES.contains(&word)) {
-                    table.remove(word);
+                let limits = inside(top).filter(|field| field.is_limit());
+                if !limits.filter_map(Field::inner).any(|inner| written.contains_key(inner)) {
+                    table.remove(top);
                 }
             }
-            None => drop(table.remove(word)),
+            _ => drop(table.remove(top)),
         }
         if *key == Key::Min {
             table.remove("alone");

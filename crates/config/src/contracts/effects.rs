@@ -8,8 +8,10 @@
 use std::collections::BTreeMap;
 
 use iofair_core::attainable::load;
-use iofair_core::contract::{Contract, Limits, Rate};
-use iofair_core::key::Key;
+use iofair_core::contract::{Contract, Rate};
+use iofair_core::key::{FIELDS, Field, Key, Unit};
+use iofair_core::time::Nanos;
+use iofair_core::unit::Size;
 
 use super::Contracts;
 use super::admission::{Admitted, Basis, Known, claimants, shares};
@@ -126,87 +128,48 @@ fn cut(mut found: Vec<Effect>, what: &str) -> Vec<Effect> {
 /// Promises and limits that are there no more, or are smaller.
 fn lost(before: State<'_>, after: State<'_>) -> Vec<Effect> {
     let now = by_name(after.groups);
+    let (limits, promises): (Vec<_>, Vec<_>) = FIELDS.iter().partition(|field| field.is_limit());
     let mut found = Vec::new();
     for (name, old) in before.groups {
         let Some(new) = now.get(name.as_str()) else { continue };
-        let promises = [
-            minimum(old.min.map(Rate), new.min.map(Rate)),
-            minimum(old.min_iops.map(Ios), new.min_iops.map(Ios)),
-            old.latency.filter(|old| new.latency.is_none_or(|new| new > *old)).map(|old| match new
-                .latency
-            {
-                Some(new) => format!("has reads completed within {new} instead of {old}"),
-                None => format!("no longer has reads completed within {old}"),
-            }),
-        ];
-        let effect = |text| Effect {
+        let fields = promises.iter().chain(&limits);
+        found.extend(fields.filter_map(|field| lost_value(field, old, new)).map(|text| Effect {
             about: About::Contract,
             group: Some(name.clone()),
             text: format!("group \"{name}\" {text}"),
-        };
-        let low = limits(&old.low.limits, &new.low.limits)
-            .map(|limit| format!("no longer has a low limit of {limit}"));
-        let max =
-            limits(&old.max, &new.max).map(|limit| format!("is no longer limited to {limit}"));
-        found.extend(promises.into_iter().flatten().chain(low).chain(max).map(effect));
+        }));
     }
     cut(found, "lose promises or limits")
 }
 
-/// The limits that are there no more, one by one.
-fn limits(old: &Limits, new: &Limits) -> impl Iterator<Item = String> + use<> {
-    let rates = |limits: &Limits| {
-        let [reads, writes] = limits.bytes_per_s;
-        [(reads, "of reads"), (writes, "of writes"), (limits.total.bytes_per_s, "in all")]
-    };
-    let ios = |limits: &Limits| {
-        let [reads, writes] = limits.iops;
-        [
-            (reads, "reads a second"),
-            (writes, "writes a second"),
-            (limits.total.iops, "requests a second"),
-        ]
-    };
-    type Limit = (Option<u64>, &'static str);
-    let lost =
-        |((old, what), (new, _)): (Limit, Limit)| Some((old.filter(|_| new.is_none())?, what));
-    let rates = rates(old).into_iter().zip(rates(new)).filter_map(lost);
-    let ios = ios(old).into_iter().zip(ios(new)).filter_map(lost);
-    let rates = rates.map(|(rate, what)| format!("{} {what}", Rate(rate)));
-    rates.chain(ios.map(|(count, what)| format!("{count} {what}"))).collect::<Vec<_>>().into_iter()
-}
-
-/// A rate in I/Os.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Ios(u64);
-
-impl std::fmt::Display for Ios {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} I/Os a second", self.0)
-    }
-}
-
-trait Amount: std::fmt::Display + Copy {
-    fn number(self) -> u64;
-}
-impl Amount for Rate {
-    fn number(self) -> u64 {
-        self.0
-    }
-}
-impl Amount for Ios {
-    fn number(self) -> u64 {
-        self.0
-    }
-}
-
-fn minimum<T: Amount>(old: Option<T>, new: Option<T>) -> Option<String> {
-    match (old?, new) {
-        (old, None) => Some(format!("is no longer guaranteed {old}")),
-        (old, Some(new)) if new.number() < old.number() => {
-            Some(format!("is guaranteed {new} instead of {old}"))
+/// What a group has no more of a key, if it has less.
+fn lost_value(field: &Field, old: &Contract, new: &Contract) -> Option<String> {
+    let (old, new) = (field.get(old)?, field.get(new));
+    let text = |value| field.shown.replace("{}", &amount(field.unit, value));
+    match (field.enforced_as?, new) {
+        (Key::Min | Key::MinIops, None) => Some(format!("is no longer guaranteed {}", text(old))),
+        (Key::Min | Key::MinIops, Some(new)) if new < old => {
+            Some(format!("is guaranteed {} instead of {}", text(new), text(old)))
         }
+        (Key::Latency, None) => Some(format!("no longer has reads completed within {}", text(old))),
+        (Key::Latency, Some(new)) if new > old => {
+            Some(format!("has reads completed within {} instead of {}", text(new), text(old)))
+        }
+        (Key::Low, None) if field.is_limit() => {
+            Some(format!("no longer has a low limit of {}", text(old)))
+        }
+        (Key::Max | Key::MaxTotal, None) => Some(format!("is no longer limited to {}", text(old))),
         _ => None,
+    }
+}
+
+/// A number with its unit.
+fn amount(unit: Unit, value: u64) -> String {
+    match unit {
+        Unit::Rate => Rate(value).to_string(),
+        Unit::Time => Nanos(value).to_string(),
+        Unit::Size => Size(value).to_string(),
+        Unit::Count | Unit::Weight | Unit::Class => value.to_string(),
     }
 }
 

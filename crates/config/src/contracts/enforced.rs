@@ -8,25 +8,21 @@
 
 use std::ops::Range;
 
-use iofair_core::contract::Limits;
 use iofair_core::controller::Stack;
 use iofair_core::key::Key;
 use iofair_core::params::Values;
 use iofair_core::policy::{Role, Row};
 
 use super::{Contracts, raw};
-use crate::{ConfigError, Spanned};
+use crate::ConfigError;
 
 /// Keys that an error names.
 const NAMED_MAX: usize = 8;
 
-/// Where a key is in the table of a group: the keys of a table inside, or itself.
-pub(super) const fn place(key: Key) -> (&'static str, &'static [&'static str]) {
-    match key {
-        Key::MaxTotal => ("max", &["total", "total_iops"]),
-        Key::MaxBurst => ("max", &["burst", "burst_requests"]),
-        other => (other.word(), &[]),
-    }
+/// The key of a group that a key is, or is a part of.
+pub(super) fn whole(key: Key) -> Key {
+    let table = key.word().split('.').next().unwrap_or_default();
+    Key::ALL.into_iter().find(|whole| whole.word() == table).unwrap_or(key)
 }
 
 /// Whether a policy enforces a key with its own defaults.
@@ -87,29 +83,19 @@ pub(super) struct Unenforced {
 
 /// Every key that this stack does not enforce, in the order of the file's groups.
 pub(super) fn unenforced(written: &[raw::Group], stack: &Stack) -> Vec<Unenforced> {
-    let of = |group: &raw::Group| {
-        let max = group.max.as_ref();
-        let part = |has: fn(&Limits) -> bool| max.filter(|max| has(&max.get_ref().0));
-        // Where the whole of `max` is not enforced, its parts need no mention.
-        let part = |has| part(has).filter(|_| stack.enforces(Key::Max));
-        let spans = [
-            group.min.as_ref().map(Spanned::span),
-            group.min_iops.as_ref().map(Spanned::span),
-            group.weight.as_ref().map(Spanned::span),
-            max.map(Spanned::span),
-            part(Limits::has_total).map(Spanned::span),
-            part(Limits::has_burst).map(Spanned::span),
-            group.low.as_ref().map(Spanned::span),
-            group.latency.as_ref().map(Spanned::span),
-            group.class.as_ref().map(Spanned::span),
-        ];
-        let written = Key::ALL.into_iter().zip(spans);
-        let missed = written.filter(|(key, _)| !stack.enforces(*key));
-        let name = group.name.get_ref().clone();
-        let found = missed.filter_map(|(key, span)| Some((key, span?)));
+    let in_group = |group: &raw::Group| {
+        let is_written =
+            |key: Key| group.keys.written().any(|(field, _)| field.enforced_as == Some(key));
+        let missed = Key::ALL.into_iter().filter(|key| !stack.enforces(*key)).filter(|key| {
+            // Where the whole of `max` is not enforced, its parts need no mention.
+            let whole = whole(*key);
+            whole == *key || is_written(*key) && stack.enforces(whole)
+        });
+        let found = missed.filter_map(|key| Some((key, group.keys.span(whole(key).word())?)));
+        let name = group.name.get_ref();
         found.map(|(key, span)| Unenforced { group: name.clone(), key, span }).collect::<Vec<_>>()
     };
-    written.iter().flat_map(of).collect()
+    written.iter().flat_map(in_group).collect()
 }
 
 /// The error about keys that are not enforced: it stands at the first and names the others.

@@ -22,6 +22,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use iofair_core::contract::{Contract, Refusal};
+use iofair_core::key::{Field, Key, inside};
 use serde::Deserialize;
 
 use super::{admission, check, raw};
@@ -236,7 +237,7 @@ fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<HostGroup>, Con
             return Err(source.error(group.name.span(), message).allowed("one [[group]] a name"));
         }
         supported(source, group)?;
-        let contract = check::contract(source, group)?;
+        let contract = check::contract(source, &group.keys)?;
         groups.push(HostGroup { name: name.clone(), contract, span: group.name.span() });
     }
     Ok(groups)
@@ -255,18 +256,17 @@ fn supported(source: &Source, group: &raw::Group) -> Result<(), ConfigError> {
     if let Some(count) = &group.connections {
         return refuse(count.span(), "connections");
     }
-    if let Some(low) = &group.low {
-        return refuse(low.span(), "low");
-    }
-    if let Some(min) = &group.min_iops {
-        return refuse(min.span(), "min_iops");
-    }
-    if let Some(max) = &group.max {
-        let limits = max.get_ref().0;
-        if limits.total != Default::default() || limits.burst != Default::default() {
-            let message = "Linux limits reads and writes each, with a burst of its own";
-            let error = source.error(max.span(), message);
-            return Err(error.allowed("read, write, read_iops, write_iops"));
+    for (field, _) in group.keys.written() {
+        let span = || group.keys.span(field.top()).expect("it is written");
+        match field.enforced_as {
+            Some(Key::Low | Key::MinIops) => return refuse(span(), field.top()),
+            Some(Key::MaxTotal | Key::MaxBurst) => {
+                let message = "Linux limits reads and writes each, with a burst of its own";
+                let allowed = inside("max").filter(|field| field.enforced_as == Some(Key::Max));
+                let allowed: Vec<&str> = allowed.filter_map(Field::inner).collect();
+                return Err(source.error(span(), message).allowed(allowed.join(", ")));
+            }
+            _ => {}
         }
     }
     Ok(())

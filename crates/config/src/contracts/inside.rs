@@ -6,7 +6,7 @@ use iofair_core::contract::Rate;
 
 use super::{Group, raw};
 use crate::name::ancestors;
-use crate::{ConfigError, Source, Spanned};
+use crate::{ConfigError, Source};
 
 /// The least of a group's rates, and the sum of the minimums inside it.
 struct Room<'a> {
@@ -49,7 +49,6 @@ pub(super) fn check(
             }
         }
     }
-    let max = |group: &raw::Group| group.max.as_ref().map(Spanned::span);
     for (group, written) in groups.iter().zip(written) {
         let Some(room) = rooms.get(group.name.as_str()) else { continue };
         if room.minimums > room.ceiling {
@@ -59,7 +58,7 @@ pub(super) fn check(
                 Rate(room.minimums),
                 room.example
             );
-            let at = max(written).unwrap_or_else(|| written.name.span());
+            let at = written.keys.span("max").unwrap_or_else(|| written.name.span());
             return Err(source
                 .error(at, message)
                 .allowed(format!("at least {}", Rate(room.minimums))));

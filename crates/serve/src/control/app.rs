@@ -1,6 +1,6 @@
 //! The meaning of each call. This file knows no socket: a [`Call`] comes in, an [`ApiResponse`] goes out.
 
-mod changes;
+pub(super) mod changes;
 mod end;
 
 use std::collections::BTreeMap;

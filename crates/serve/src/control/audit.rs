@@ -48,33 +48,43 @@ pub(super) struct Audit {
 
 /// What is asked for.
 #[derive(Clone, Default, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Asked {
+    /// Part of the call.
     pub(super) method: String,
+    /// Part of the call.
     pub(super) path: String,
+    /// Part of the call.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) query: String,
-    /// The edit, or as much of it as fits.
+    /// The call's body, or the beginning of a long one.
     #[serde(skip_serializing_if = "Json::is_null")]
     pub(super) edit: Json,
 }
 
 /// One line.
 #[derive(Serialize)]
-struct Line<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AuditLine"))]
+pub(super) struct Line<'a> {
+    /// UTC.
     time: String,
+    /// The same for the begin and the end of a change; counted from 1 since the server's start.
     number: u64,
+    #[cfg_attr(test, schemars(extend("enum" = ["begin", "end", "refused"])))]
     event: &'a str,
     #[serde(flatten)]
     author: &'a Author,
     #[serde(flatten)]
     asked: &'a Asked,
-    /// Of the contract file before.
+    /// Revision of the contract file before the change.
     revision: &'a str,
-    /// Of the contract file after.
+    /// Revision of the contract file after the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     new_revision: Option<&'a str>,
+    /// HTTP status of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
+    /// `done`, or the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'a str>,
 }

@@ -28,12 +28,14 @@ pub(super) struct Files {
 
 /// A file that somebody removed, moved or cut off while it was served.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Removed {
+    /// Where it was.
     path: PathBuf,
     /// The only volume in it; absent: all volumes are.
     #[serde(skip_serializing_if = "Option::is_none")]
     volume: Option<String>,
-    /// What happened, and what saves the data.
+    /// What happened, with the command that saves the data.
     text: String,
 }
 

@@ -69,11 +69,15 @@ impl Caller {
 
 /// Who made a change, for the audit log.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Author {
     /// `unix`, `tls`, `tcp`, `signal`, or `start`.
+    #[cfg_attr(test, schemars(extend("enum" = ["unix", "tls", "tcp", "signal", "start"])))]
     pub(super) source: &'static str,
+    /// User id of a caller over the Unix socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     uid: Option<u32>,
+    /// The user's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +85,7 @@ pub(super) struct Author {
     /// Names in the certificate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     certificate: Vec<String>,
+    /// The address of a caller over TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<SocketAddr>,
 }

@@ -262,6 +262,7 @@ fn in_order(copied: Vec<Copied>, total: u64, shares: bool) -> Vec<GroupMoment> {
 
 /// The numbers that `iofair top` shows, as JSON.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Live {
     pub(super) revision: String,
     uptime_seconds: f64,
@@ -270,36 +271,47 @@ pub(super) struct Live {
     requests_in_flight: usize,
     drive_commands: u32,
     drive_depth: u32,
+    /// Time in which the drive had a command.
     drive_busy_seconds: f64,
+    /// Processor time of the reactor thread.
     reactor_busy_seconds: f64,
-    /// Longest time in each bucket of `steps`; the last bucket has no bound.
+    /// Longest time in each bucket of the steps; the last bucket has no bound.
     bucket_bounds_seconds: Vec<f64>,
     groups: Vec<LiveGroup>,
-    /// The last group of this page, when there are more.
+    /// The start of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct LiveGroup {
     name: String,
+    /// In force.
     weight: u32,
     min_bytes_per_second: Option<u64>,
     min_ios_per_second: Option<u64>,
+    /// Share of the drive by class and weight: among the groups that were busy in the last second, or among all if it
+    /// was not; null if the stack does not share by weight.
     share_promised: Option<f64>,
+    /// Share of all bytes of the last second.
     share_got: f64,
     #[serde(flatten)]
     usage: Usage,
     steps: [LiveStep; 3],
-    /// What holds it back, as `/v1/groups/NAME/why` says it, unless it has no request in flight.
+    /// Why requests of volumes directly in it wait, if any do.
     why: Option<String>,
 }
 
 /// Times that pieces of requests spent in one step, since the start.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct LiveStep {
+    #[cfg_attr(test, schemars(extend("enum" = ["held", "queued", "drive"])))]
     step: &'static str,
+    /// Sum.
     seconds: f64,
+    /// Count for each bucket.
     counts: [u64; BUCKETS],
 }
 

@@ -15,7 +15,8 @@
 //!
 //! [`Control`] is the interface for programs. `http` turns connections into calls of `app`, which knows no sockets.
 //! `gate` decides who may do what; `slots`, `rate` and `limits` bound it; `audit` logs changes. `resources` defines
-//! the JSON of groups, volumes and the server, `monitor` the live page for browsers, and `docs/openapi.json` documents the interface.
+//! the JSON of groups, volumes and the server, `monitor` the live page for browsers, and `openapi` writes
+//! `docs/openapi.json`, which documents the interface.
 
 mod app;
 mod audit;
@@ -34,6 +35,8 @@ mod live;
 mod metrics;
 mod monitor;
 mod notes;
+#[cfg(test)]
+mod openapi;
 mod page;
 mod pages;
 mod problem;

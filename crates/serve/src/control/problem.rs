@@ -14,33 +14,39 @@ pub(super) type Result<T, E = Problem> = std::result::Result<T, E>;
 
 /// Why a call was refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Error"))]
 pub(super) struct Problem {
     #[serde(skip)]
     pub(super) status: u16,
-    /// One word for programs.
+    /// One word that identifies the kind of error.
+    #[cfg_attr(test, schemars(extend("enum" = ["bad-request", "missing", "exists", "conflict", "changed-meanwhile", "infeasible", "no-space", "refused", "fixed", "ended", "system", "method", "origin", "too-slow", "too-large", "not-json", "not-drained", "zeroing", "forbidden", "host", "too-many", "busy", "audit", "bug"])))]
     kind: &'static str,
-    /// What is wrong.
+    /// The problem.
     message: String,
-    /// What would have been accepted.
+    /// The allowed values.
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<Box<str>>,
-    /// The known word nearest to what was written.
+    /// The most similar known word.
     #[serde(skip_serializing_if = "Option::is_none")]
     nearest: Option<Box<str>>,
-    /// Where in the file it would have been wrong.
+    /// Absent: it is not about a line of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<Box<Place>>,
     /// Volumes that need consent, by the word of the query that gives it.
     #[serde(skip_serializing_if = "Option::is_none")]
     consent: Option<Box<Consent>>,
-    /// All of it for people.
+    /// The complete text.
     text: String,
 }
 
+/// The place of an error in the contract file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Place {
     file: String,
+    /// Counted from 1.
     line: usize,
+    /// Counted from 1.
     column: usize,
     /// The line itself.
     written: String,

@@ -8,7 +8,8 @@ use iofair_config::contracts::edit::Kind;
 use iofair_config::contracts::effects::Effect;
 use iofair_config::contracts::{self, Contracts};
 use iofair_core::attainable::{Attainable, SMALL_READ};
-use iofair_core::contract::{BURST_DEFAULT, Burst, Contract, Limits};
+use iofair_core::contract::{BURST_DEFAULT, Contract};
+use iofair_core::key::{Field, Unit, inside};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
@@ -21,53 +22,72 @@ use crate::server::View;
 
 /// The whole server.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Status {
     pub(super) revision: String,
+    /// Version of the program.
     pub(super) version: &'static str,
+    /// The server's state.
+    #[cfg_attr(test, schemars(extend("enum" = ["serving", "draining", "drained"])))]
     pub(super) state: &'static str,
+    /// The contract file.
     pub(super) file: PathBuf,
+    /// The back end.
     pub(super) drive: String,
+    /// The stack in force.
     pub(super) stack: String,
+    /// The rate against which minimums are checked under stacks that translate them into weights.
     pub(super) worst_case_bytes_per_second: Option<u64>,
+    /// The rates that the drive reaches, if minimums are checked against them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reaches: Option<Reaches>,
+    /// Where NBD clients connect.
     pub(super) listen_unix: Option<PathBuf>,
+    /// Where NBD clients connect.
     pub(super) listen_tcp: Option<String>,
-    /// Where the volumes are files.
+    /// Directory with a file per volume; absent: there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fuse_mount: Option<PathBuf>,
-    /// Room for new volumes; absent if it is unknown now.
+    /// Room for new volumes. Files count with their full size, also if they are sparse; absent: it cannot be told now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) free_bytes: Option<u64>,
-    /// Files that somebody removed while they are served.
+    /// Files that somebody removed, moved or truncated while they are served; absent: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) removed_files: Vec<Removed>,
     pub(super) uptime_seconds: f64,
+    /// In the contract file.
     pub(super) groups: usize,
+    /// In the contract file.
     pub(super) volumes: usize,
-    /// Open now.
+    /// Open connections.
     pub(super) connections: usize,
-    /// Requests inside now.
+    /// Requests in flight.
     pub(super) pending: usize,
-    /// Commands that the drive has now.
+    /// Commands at the drive now.
     pub(super) in_flight: u32,
-    /// Part of the time in which the drive had a command.
+    /// Fraction of the time in which the drive had a command.
     pub(super) utilisation: f64,
-    /// Free room of a pool that must be zeroed before a volume gets it.
+    /// Free space of a pool that must be zeroed before reuse; absent if the server has no pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) dirty_bytes: Option<u64>,
-    /// What of a pool was zeroed since the start.
+    /// Bytes of a pool zeroed since the start; absent if the server has no pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zeroed_bytes: Option<u64>,
 }
 
 /// What the drive reaches.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Reaches {
+    /// Large reads.
     read_bytes_per_second: u64,
+    /// Large writes with a full write cache.
     write_bytes_per_second: u64,
+    /// Random reads of 4 KiB with queue depth 1.
     random_bytes_per_second: u64,
+    /// Random requests of 4 KiB at a high queue depth: reads or writes, the smaller rate.
     small_requests_per_second: Option<u64>,
+    /// 99th percentile of the time of such a read beside writes.
     latency_seconds: Option<f64>,
 }
 
@@ -83,13 +103,17 @@ impl From<Attainable> for Reaches {
     }
 }
 
-/// One group.
+/// A group. Without a contract, it only exists as a part of other groups' paths.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Group {
+    /// Its path.
     pub(super) name: String,
     /// As written in the file; absent: it only exists as a part of other groups' paths.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(extend("$ref" = "#/components/schemas/Contract")))]
     contract: Option<Map<String, Json>>,
+    /// The contract in force.
     in_force: InForce,
     /// Volumes directly in it.
     volumes: Vec<String>,
@@ -98,48 +122,61 @@ pub(super) struct Group {
     usage: Option<Usage>,
 }
 
-/// What the written contract comes to.
+/// The contract in force.
 #[derive(Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct InForce {
-    /// After minimums became weights.
+    /// The effective weight, after minimums were translated into weights.
     weight: u32,
-    /// Part of the drive when every group wants it; `None` if the stack does not share by weight.
+    /// Share of the drive while all groups are busy; null if the stack does not share by weight.
     share: Option<f64>,
+    /// Guaranteed minimum.
     min_bytes_per_second: Option<u64>,
+    /// Guaranteed minimum of I/Os of at most 16 KiB each.
     min_ios_per_second: Option<u64>,
+    /// The ceilings in force.
     ceilings: Vec<Ceiling>,
 }
 
 /// One of a group's ceilings.
-#[derive(Clone, Copy, PartialEq, Serialize)]
+#[derive(Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Ceiling {
-    /// `reads`, `writes`, or `total`: both together.
-    of: &'static str,
+    /// `total`: reads and writes together.
+    #[cfg_attr(test, schemars(extend("enum" = ceilings_of())))]
+    of: String,
     /// `bytes` or `requests`.
+    #[cfg_attr(test, schemars(extend("enum" = ["bytes", "requests"])))]
     unit: &'static str,
+    #[cfg_attr(test, schemars(range(min = 1)))]
     per_second: u64,
-    /// What may pass at once, in the same unit; absent: time slices as in blk-throttle.
+    /// The burst that may pass at once, in the same unit; absent: time slices as in blk-throttle.
     #[serde(skip_serializing_if = "Option::is_none")]
     burst: Option<u64>,
 }
 
 /// A group that a change would give something else.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Changed {
     name: String,
-    /// Absent: there is no such group.
+    /// The contract in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<InForce>,
+    /// The contract in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<InForce>,
 }
 
 /// Something that a change takes away.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct GivenUp {
-    /// `share`, `contract`, `room` or `data`.
+    /// share: a group's part of the drive; contract: a promise or a limit; room: what minimums leave to share; data:
+    /// a volume's data.
+    #[cfg_attr(test, schemars(extend("enum" = ["share", "contract", "room", "data"])))]
     about: &'static str,
-    /// The group that loses; absent: it is not one group.
+    /// The group that loses, or whose volume does; absent if it is not one group.
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<String>,
     text: String,
@@ -186,31 +223,41 @@ impl From<Effect> for GivenUp {
 
 /// One volume.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Volume {
+    /// Name of the export.
     pub(super) name: String,
     /// As written in the file.
+    #[cfg_attr(test, schemars(extend("$ref" = "#/components/schemas/Settings")))]
     settings: Map<String, Json>,
     size_bytes: u64,
+    /// Open connections.
     connections: u32,
+    /// Completed since the start.
     requests: u64,
+    /// Completed since the start.
     bytes: u64,
+    /// Failed requests since the start.
     failed: u64,
-    /// Path of the block device that it is.
+    /// Its block device on the server's host, if it has `ublk`.
     #[serde(skip_serializing_if = "Option::is_none")]
     block_device: Option<PathBuf>,
 }
 
-/// The stack.
+/// The policies, from the first throttle to the scheduler.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Stack {
+    /// As in the contract file.
     name: String,
-    /// From the first throttle to the scheduler, with every parameter in force.
     stages: Vec<Stage>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Stage {
     policy: &'static str,
+    /// All parameters in force.
     parameters: BTreeMap<&'static str, String>,
 }
 
@@ -257,28 +304,35 @@ impl InForce {
             share,
             min_bytes_per_second: contract.min,
             min_ios_per_second: contract.min_iops,
-            ceilings: ceilings(&contract.max),
+            ceilings: ceilings(contract),
         }
     }
 }
 
-fn ceilings(max: &Limits) -> Vec<Ceiling> {
-    let exact = max.has_total() || max.has_burst();
-    let ceiling = |of, unit, per_second: Option<u64>, burst: Option<u64>| {
-        let per_second = per_second?;
+fn ceilings(contract: &Contract) -> Vec<Ceiling> {
+    let exact = contract.max.has_total() || contract.max.has_burst();
+    let ceiling = |field: &Field| {
+        let per_second = field.get(contract)?;
+        let (unit, burst) = match field.unit {
+            Unit::Rate => ("bytes", contract.max.burst.bytes),
+            _ => ("requests", contract.max.burst.requests),
+        };
         let burst = burst.unwrap_or_else(|| BURST_DEFAULT.units_floor(per_second));
-        Some(Ceiling { of, unit, per_second, burst: exact.then_some(burst) })
+        Some(Ceiling { of: limited(field)?, unit, per_second, burst: exact.then_some(burst) })
     };
-    let Burst { bytes, requests } = max.burst;
-    let all = [
-        ceiling("reads", "bytes", max.bytes_per_s[0], bytes),
-        ceiling("writes", "bytes", max.bytes_per_s[1], bytes),
-        ceiling("total", "bytes", max.total.bytes_per_s, bytes),
-        ceiling("reads", "requests", max.iops[0], requests),
-        ceiling("writes", "requests", max.iops[1], requests),
-        ceiling("total", "requests", max.total.iops, requests),
-    ];
-    all.into_iter().flatten().collect()
+    inside("max").filter(|field| field.is_limit()).filter_map(ceiling).collect()
+}
+
+/// What a ceiling is about: `reads` for `max.read_iops`.
+fn limited(field: &Field) -> Option<String> {
+    let word = field.inner()?.split('_').next()?;
+    Some(if word == "total" { word.into() } else { format!("{word}s") })
+}
+
+/// What ceilings are about.
+#[cfg(test)]
+fn ceilings_of() -> BTreeSet<String> {
+    inside("max").filter(|field| field.is_limit()).filter_map(limited).collect()
 }
 
 /// Groups, and the stack that they are in.

@@ -9,29 +9,42 @@ use crate::reactor::Seen;
 
 /// Numbers of one group. Counts are of volumes directly in it, since the server started or the group was made.
 #[derive(Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Usage {
-    /// In the last second, groups in it included.
+    /// In the last second, including groups inside it.
     bytes_per_second: u64,
-    /// Processor time of the last second in per cent of one core, groups in it included.
+    /// Processor time of the last second in per cent of one core, including groups inside it.
     pub(super) cpu_percent: f64,
-    /// Now, groups in it included.
+    /// Now, including groups inside it.
     requests_in_flight: u64,
-    /// Request slots that it holds now.
+    /// Request slots held now by volumes directly in it.
     pub(super) request_slots: u64,
-    /// Bytes of payload that its clients hold now beyond what each may hold in any case.
+    /// Payload held now by clients of volumes directly in it, beyond 128 KiB each.
     pub(super) memory_bytes: u64,
+    /// Processor time spent on volumes directly in it since the start; all counters refer to these volumes and this
+    /// time.
     cpu_seconds: f64,
-    /// Reads, then the rest; so are bytes.
+    /// Completed: reads, then all others.
     requests: [u64; 2],
+    /// Bytes of these requests.
     bytes: [u64; 2],
+    /// Completed.
     flushes: u64,
+    /// Completed; also counted in `requests`.
     trims: u64,
+    /// Completed; also counted in `requests`.
     zeroes: u64,
+    /// Block-status requests.
     block_statuses: u64,
+    /// Failed and refused requests.
     failed: u64,
+    /// Requests that a front end refused.
     refused: u64,
+    /// Times that a client had to wait for a request slot, memory or another block-status request.
     stalls: u64,
+    /// Calls to the control socket that named it or a volume directly in it.
     control_calls: u64,
+    /// Seconds in which its minimum was not kept.
     broken_promise_seconds: u64,
 }
 

@@ -18,38 +18,40 @@ use crate::reactor::handle::ReactorHandle;
 
 /// What holds a group back.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Why {
     pub(super) revision: String,
     group: String,
-    /// In one line: what matters most.
+    /// The most important reason, in one line.
     pub(super) answer: String,
-    /// Requests inside, of the group and of those in it.
+    /// Requests in flight of the group and the groups inside it.
     requests: usize,
-    /// Commands that the drive has, of everybody, and how many it takes.
+    /// Commands of all groups at the drive.
     drive_commands: u32,
+    /// Queue depth of the drive.
     drive_depth: u32,
-    /// Where the requests are; what matters most comes first.
     waits: Vec<Wait>,
 }
 
-/// The requests at one place.
+/// The requests in one place; the most important place comes first.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Wait {
-    /// A throttle's short name, `tag`, the scheduler's name, `flush`, or `drive`.
+    /// A throttle's short name, tag, the scheduler's name, flush, or drive.
     place: String,
     requests: usize,
-    /// How long the oldest has been there.
+    /// Waiting time of the oldest request.
     oldest_seconds: f64,
-    /// The rule that the policy gave last, with its numbers.
+    /// The policy's last rule, with its numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
-    /// In how long the next one may go, if the policy knows.
+    /// Time until the next one may go, if the policy knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     until_seconds: Option<f64>,
-    /// Whose turn it is.
+    /// The client or group in service.
     #[serde(skip_serializing_if = "Option::is_none")]
     serves: Option<String>,
-    /// All of it for people.
+    /// The complete text.
     text: String,
 }
 

@@ -1,14 +1,18 @@
 //! What changes during a run, from the keys of a file.
 
 use iofair_config::{ConfigError, Source, Spanned};
+use iofair_core::key::tops;
 use iofair_simulator::client_file::ClientFile;
 use iofair_simulator::scenario::{Change, What};
 
 use super::contract::client_contract;
-use super::file::{ChangeFile, ContractFile, ExperimentFile, VariantFile};
+use super::file::{ChangeFile, ExperimentFile, VariantFile};
 
 /// Fastest that a drive may become, in percent: a guard against a slip of the pen.
 const SPEED_MAX: u32 = 1_000;
+
+/// Keys of a contract that stay as they are.
+const FIXED: [&str; 2] = ["alone", "class"];
 
 /// The changes of a variant, or those of the file where it has none, in order of time.
 pub(super) fn changes(
@@ -39,7 +43,13 @@ pub(super) fn changes(
                 let message = "the contract of a `group` that has a path does not change";
                 return Err(source.error(name.span(), message));
             }
-            *client = with(keys, client);
+            if let Some(fixed) = keys.tops().find(|key| FIXED.contains(key)) {
+                let message = format!("`{fixed}` does not change during a run");
+                let known = tops().filter(|key| !FIXED.contains(key));
+                let error = source.error(name.span(), message);
+                return Err(error.allowed(known.collect::<Vec<_>>().join(", ")));
+            }
+            client.contract = keys.or(&client.contract);
             let contract = client_contract(source, client)?;
             let count = client.count.unwrap_or(1);
             for index in 0..count {
@@ -57,12 +67,6 @@ pub(super) fn changes(
         }
     }
     Ok(changes)
-}
-
-/// A client with other keys of its contract.
-fn with(keys: &ContractFile, client: &ClientFile) -> ClientFile {
-    let ContractFile { min, min_iops, weight, max, low, latency } = *keys;
-    ClientFile { min, min_iops, weight, max, low, latency, ..ClientFile::default() }.or(client)
 }
 
 fn percent(source: &Source, speed: &Spanned<String>) -> Result<u32, ConfigError> {

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use iofair_config::Spanned;
-use iofair_config::contracts::{ClassName, Low, Max};
+use iofair_config::contracts::keys::{Keys, beside};
 use iofair_config::units::{Bytes, Rate, Time};
 use iofair_simulator::client_file::ClientFile;
 use iofair_simulator::host_file::HostFile;
 use iofair_simulator::machine::ParameterFile;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::origin::Basis;
 use super::quantity::Units;
@@ -131,26 +131,20 @@ pub enum ControlName {
 
 /// A group of its own, besides those that clients bring.
 #[derive(Clone, Deserialize, Debug)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct GroupFile {
     /// Its path.
     pub name: Spanned<String>,
-    /// Guaranteed rate.
-    pub min: Option<Rate>,
-    /// Guaranteed I/Os a second.
-    pub min_iops: Option<u64>,
-    /// What it reaches with the drive to itself.
-    pub alone: Option<Rate>,
-    /// Share.
-    pub weight: Option<u32>,
-    /// Ceiling.
-    pub max: Option<Max>,
-    /// Low limit.
-    pub low: Option<Low>,
-    /// Latency wanted.
-    pub latency: Option<Time>,
-    /// Class among its siblings.
-    pub class: Option<ClassName>,
+    /// Keys of its contract.
+    #[serde(skip)]
+    pub contract: Keys,
+}
+
+impl<'de> Deserialize<'de> for GroupFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (group, contract) = beside(deserializer, |own| Self::deserialize(own))?;
+        Ok(Self { contract, ..group })
+    }
 }
 
 /// The experiment with some keys changed.
@@ -189,25 +183,7 @@ pub struct ChangeFile {
     pub speed: Option<Spanned<String>>,
     /// Other contracts of clients' groups from then on, by client.
     #[serde(default)]
-    pub client: BTreeMap<Spanned<String>, ContractFile>,
-}
-
-/// Keys of a contract that may change.
-#[derive(Clone, Copy, Deserialize, Debug)]
-#[serde(deny_unknown_fields)]
-pub struct ContractFile {
-    /// Guaranteed rate.
-    pub min: Option<Rate>,
-    /// Guaranteed I/Os a second.
-    pub min_iops: Option<u64>,
-    /// Share.
-    pub weight: Option<u32>,
-    /// Ceiling.
-    pub max: Option<Max>,
-    /// Low limit.
-    pub low: Option<Low>,
-    /// Latency wanted.
-    pub latency: Option<Time>,
+    pub client: BTreeMap<Spanned<String>, Keys>,
 }
 
 /// One key through several values; several sweeps multiply.

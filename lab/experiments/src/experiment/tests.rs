@@ -85,7 +85,7 @@ fn mistakes_are_shown_with_their_line() {
         ("time = \"2s\"", "time = \"0s\"", "time = \"2s\"", "no time"),
         ("\"none-none\", ", "\"none-nome\", ", "stacks =", "no scheduler"),
         ("[stack.again]", "[stack.agian]", "[stack.again]", "not among"),
-        ("weight = 300", "weight = 3000", "name = \"target\"", "weight 3000"),
+        ("weight = 300", "weight = 3000", "weight = 300", "weight 3000"),
         ("min = \"10MB/s\"", "alone = \"1MB/s\"", "name = \"target\"", "there is none"),
         ("weight = 300", "alone = \"1MB/s\"", "name = \"target\"", "more than it reaches"),
         ("weight = 300", "depth = 4", "name = \"target\"", "`depth` above 1"),

@@ -10,7 +10,7 @@
 use iofair_config::fio::{Blocks, Direction, Settings, Size};
 
 use super::target::Region;
-use crate::scenario::Passes;
+use iofair_simulator::scenario::Passes;
 
 /// Amount of a job's I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

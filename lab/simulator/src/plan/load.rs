@@ -291,15 +291,9 @@ fn refused(keys: &ClientFile) -> Option<&'static str> {
         ("stop", keys.stop.is_some()),
         ("class", keys.class.is_some()),
         ("level", keys.level.is_some()),
-        ("min", keys.min.is_some()),
-        ("min_iops", keys.min_iops.is_some()),
-        ("alone", keys.alone.is_some()),
-        ("weight", keys.weight.is_some()),
-        ("max", keys.max.is_some()),
-        ("low", keys.low.is_some()),
-        ("latency", keys.latency.is_some()),
     ];
-    any.into_iter().find(|(_, is_there)| *is_there).map(|(key, _)| key)
+    let own = any.into_iter().find(|(_, is_there)| *is_there).map(|(key, _)| key);
+    own.or_else(|| keys.contract.tops().next())
 }
 
 #[cfg(test)]

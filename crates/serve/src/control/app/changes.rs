@@ -27,15 +27,16 @@ const ZEROING_MAX: Duration = Duration::from_secs(40);
 
 /// What a change would do.
 #[derive(Serialize)]
-struct DryRun {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(in crate::control) struct DryRun {
     dry_run: bool,
     /// Of the file, which stays as it is.
     revision: String,
-    /// Lines that would go and come.
+    /// Lines that would be removed from (`-`) and added to (`+`) the contract file.
     lines: Vec<String>,
-    /// Groups that would get something else.
+    /// Groups whose contract in force would change.
     groups: Vec<resources::Changed>,
-    /// What would be lost.
+    /// What the change would take away.
     gives_up: Vec<resources::GivenUp>,
 }
 

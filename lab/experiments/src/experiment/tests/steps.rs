@@ -43,6 +43,7 @@ fn wrong_changes_are_refused() {
         ("client.nobody.min = \"1MB/s\"", "nobody"),
         ("client.target.job = \"read\"", "unknown key"),
         ("client.target.weight = 0", "weight 0"),
+        ("client.target.class = \"idle\"", "allowed: min, min_iops, weight, max, low, latency"),
         ("", "nothing changes"),
     ] {
         let error = with(&format!("[[variant.change]]\nat = \"2s\"\n{keys}\n")).expect_err(keys);
