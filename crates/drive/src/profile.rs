@@ -274,7 +274,12 @@ fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Profile, Profi
         change(&mut table, changes)
             .map_err(|what| ProfileError::Change { profile: name.to_owned(), what })?;
     }
-    let mut file: File = table.clone().try_into().map_err(malformed)?;
+    // As a text again: to read tables too would take 300 KB of code. Nobody wrote this text, so no error shows it.
+    let merged = toml::to_string(&table).expect("it was read from a text");
+    let mut file: File = toml::from_str(&merged).map_err(|mut error| {
+        error.set_input(None);
+        malformed(error)
+    })?;
     fitted::lines(&mut file.fitted_on, text);
     let mut numbers = Vec::new();
     collect("", &table, &mut numbers);

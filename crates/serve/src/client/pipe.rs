@@ -11,7 +11,7 @@ use super::protocol::{
 };
 
 /// What a payload is made of.
-static ZEROES: [u8; 256 << 10] = [0; 256 << 10];
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 /// Slices of one call.
 const SLICES: usize = 32;
 /// Bytes of a reply's head.
