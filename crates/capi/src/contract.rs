@@ -121,6 +121,21 @@ mod tests {
 
     use super::*;
 
+    /// Goal: the contract that is read is the one that was written. Method: every field another value, there and back.
+    #[test]
+    fn contracts_survive() {
+        let sched_class = IOFAIR_CLASS_IDLE;
+        let mut written = Contract { weight: 100, sched_class, ..Contract::default() };
+        for (value, (_, amount)) in (1..).zip(AMOUNTS) {
+            *amount(&mut written) = value;
+        }
+        for (value, (key, amount)) in (1..).zip(AMOUNTS) {
+            assert_eq!(*amount(&mut written), value, "{key} has a field of its own");
+        }
+        assert_eq!(Contract::from(&written.check().unwrap()), written);
+        assert_eq!(Contract::default().check().unwrap(), contract::Contract::default());
+    }
+
     /// Goal: C programs can set every key that the server's policies enforce. Method: the table of keys beside the fields.
     #[test]
     fn every_key_has_a_field() {

@@ -132,30 +132,6 @@ fn long_messages_are_cut() {
     assert_eq!(message(), "ab");
 }
 
-/// Goal: the contract that is read is the one that was written. Method: every field another value, there and back.
-#[test]
-fn contracts_survive() {
-    let written = Contract {
-        min_bytes_per_s: 1,
-        min_ios_per_s: 2,
-        alone_bytes_per_s: 3,
-        max_read_bytes_per_s: 4,
-        max_write_bytes_per_s: 5,
-        max_read_ios_per_s: 6,
-        max_write_ios_per_s: 7,
-        max_total_bytes_per_s: 8,
-        max_total_ios_per_s: 9,
-        max_burst_bytes: 10,
-        max_burst_ios: 11,
-        latency_ns: 12,
-        weight: 13,
-        sched_class: IOFAIR_CLASS_IDLE,
-        reserved: [0; 4],
-    };
-    assert_eq!(Contract::from(&written.check().unwrap()), written);
-    assert_eq!(Contract::default().check().unwrap(), iofair_core::contract::Contract::default());
-}
-
 /// Small random numbers, the same in every run.
 struct Random(u64);
 
