@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use iofair_core::contract::{Contract, Refusal};
-use iofair_core::key::{Field, Key, inside};
+use iofair_core::key::{Field, Key, inside, tops};
 use serde::Deserialize;
 
 use super::{admission, check, raw};
@@ -245,10 +245,14 @@ fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<HostGroup>, Con
 
 /// Refuses keys of a group that no controller of the kernel enforces.
 fn supported(source: &Source, group: &raw::Group) -> Result<(), ConfigError> {
-    const ALLOWED: &str = "name, min, alone, weight, max, latency, class";
+    let is_refused = |key: Key| matches!(key, Key::Low | Key::MinIops);
     let refuse = |span: Range<usize>, key: &str| {
         let message = format!("`{key}` is only enforced by iofair's own server");
-        Err(source.error(span, message).allowed(ALLOWED))
+        let others = Key::ALL.into_iter().filter(|key| is_refused(*key)).map(Key::word);
+        let others: Vec<&str> = others.collect();
+        let known = tops().filter(|top| !others.contains(top));
+        let allowed: Vec<&str> = ["name"].into_iter().chain(known).collect();
+        Err(source.error(span, message).allowed(allowed.join(", ")))
     };
     if let Some(client) = group.clients.first() {
         return refuse(client.span(), "clients");
@@ -259,7 +263,7 @@ fn supported(source: &Source, group: &raw::Group) -> Result<(), ConfigError> {
     for (field, _) in group.keys.written() {
         let span = || group.keys.span(field.top()).expect("it is written");
         match field.enforced_as {
-            Some(Key::Low | Key::MinIops) => return refuse(span(), field.top()),
+            Some(key) if is_refused(key) => return refuse(span(), field.top()),
             Some(Key::MaxTotal | Key::MaxBurst) => {
                 let message = "Linux limits reads and writes each, with a burst of its own";
                 let allowed = inside("max").filter(|field| field.enforced_as == Some(Key::Max));
@@ -323,6 +327,7 @@ mod tests {
             ("name = 'a'\nclients = ['uid:0']", "`clients` is only"),
             ("name = 'a'\nmin_iops = 5", "`min_iops` is only"),
             ("name = 'a'\nlow = '1MB/s'", "`low` is only"),
+            ("name = 'a'\nlow = '1MB/s'", "allowed: name, min, alone, weight, max, latency, class"),
             ("name = 'a'\nmax = { total = '5MB/s' }", "reads and writes each"),
             ("name = 'a'\nweight = 0", "weight 0 is out of range"),
             ("name = 'a'\n[[group]]\nname = 'a'", "there already"),
