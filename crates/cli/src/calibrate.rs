@@ -24,9 +24,9 @@ use serde::Serialize;
 use self::journal::Journal;
 use self::progress::Progress;
 use self::target::Target;
-use crate::failure::Usage;
+use crate::failure::{Usage, check_places};
 use crate::interrupt;
-use crate::output::{Output, check_places, say};
+use crate::output::{Output, say};
 use crate::stolen::{Disturbed, Ticks, least_disturbed};
 
 /// How often a row is measured while the host of this machine takes its processors away.
@@ -105,7 +105,6 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         crate::output::write(&job)?;
         return Ok(ExitCode::SUCCESS);
     }
-    check_places(args.out.iter().chain(&args.page))?;
     let out = args.out.as_deref().ok_or_else(|| Usage("--out is missing".into()))?;
     check_out(args, out)?;
     let interrupted = interrupt::flag()?;
@@ -163,15 +162,7 @@ fn check_out(args: &Args, out: &Path) -> Result<()> {
         bail!(Usage(format!("--page and --out {} are the same file", out.display())));
     }
     for path in [Some(out.to_owned()), journal, page].into_iter().flatten() {
-        if path.is_dir() {
-            bail!(Usage(format!("{} is a directory", path.display())));
-        }
-        let directory = path.parent().filter(|parent| *parent != Path::new(""));
-        if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
-            let message =
-                format!("{}: there is no directory {}", path.display(), directory.display());
-            bail!(Usage(message));
-        }
+        check_places([&path])?;
         if path.exists() && !args.force && !args.resume {
             let resume = match args.from {
                 Some(_) => "",

@@ -32,8 +32,8 @@ use self::outcome::{Outcome, Sample, StackOutcome};
 use self::plan::Plan;
 use self::site::Site;
 use self::temporary::Temporaries;
-use crate::failure::Usage;
-use crate::output::{Output, check_places, say};
+use crate::failure::{Usage, check_places};
+use crate::output::{Output, say};
 use crate::stolen::{Disturbed, undisturbed};
 
 /// Default stacks: no control, ceilings, shares, and our own.

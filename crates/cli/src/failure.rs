@@ -1,6 +1,6 @@
 //! How a failure is reported: the chain of causes on standard error, as text or with `--json` as a line of JSON, and the exit code.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use iofair_config::{ConfigError, shell};
@@ -21,6 +21,30 @@ impl std::fmt::Display for Usage {
     }
 }
 impl std::error::Error for Usage {}
+
+/// Checks before long work that its results have a place. Nothing is created.
+///
+/// # Errors
+/// The directory of a file is missing, the file is a directory, or `-`: results in files are not for standard output.
+pub fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Usage> {
+    for file in files {
+        let name = file.display();
+        let above = file.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = above.unwrap_or(Path::new("."));
+        let wrong = match file {
+            file if file.as_os_str() == "-" => {
+                "`-` is no file: name one; ./- is a file of this name".to_owned()
+            }
+            file if file.is_dir() => format!("cannot write {name}: it is a directory"),
+            _ if !above.is_dir() => {
+                format!("cannot write {name}: there is no directory {}", above.display())
+            }
+            _ => continue,
+        };
+        return Err(Usage(wrong));
+    }
+    Ok(())
+}
 
 /// What a server responded to a call that it refused.
 #[derive(Debug)]

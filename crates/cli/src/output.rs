@@ -2,9 +2,8 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use iofair_serve::log;
 use iofair_trace::printable;
@@ -80,23 +79,6 @@ impl std::error::Error for ReaderGone {}
 /// Writes a line to standard error. If that fails, or nobody reads it, the command goes on without the line.
 pub fn say(line: impl Display) {
     log::line(&line.to_string());
-}
-
-/// Checks before long work that its results have a place. Nothing is created.
-///
-/// # Errors
-/// The directory of a file is missing, the file is a directory, or `-`: results in files are not for standard output.
-pub fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
-    for file in files {
-        let name = file.display();
-        let is_file = file.as_os_str() != "-";
-        ensure!(is_file, "`-` is no file: name one; ./- is a file of this name");
-        ensure!(!file.is_dir(), "cannot write {name}: it is a directory");
-        let above = file.parent().filter(|above| !above.as_os_str().is_empty());
-        let above = above.unwrap_or(Path::new("."));
-        ensure!(above.is_dir(), "cannot write {name}: there is no directory {}", above.display());
-    }
-    Ok(())
 }
 
 /// A table in our style; `right` are the columns of numbers.

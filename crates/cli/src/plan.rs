@@ -17,9 +17,9 @@ use iofair_policies::TABLE;
 use iofair_simulator::plan::load::{NEIGHBOURS, Neighbours};
 use iofair_simulator::plan::{self, Loads, Plan, PlanError, Question, Runner};
 
-use crate::failure::Usage;
+use crate::failure::{Usage, check_places};
 use crate::interrupt;
-use crate::output::{Output, check_places, say, write};
+use crate::output::{Output, say, write};
 
 /// Arguments of `iofair plan`.
 #[derive(clap::Args)]

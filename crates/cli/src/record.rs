@@ -29,9 +29,9 @@ use iofair_trace::{Metadata, Source};
 use serde::Serialize;
 
 use crate::ctl::address::{Place, unreachable};
-use crate::failure::Usage;
+use crate::failure::{Usage, check_places};
 use crate::interrupt;
-use crate::output::{Output, check_places};
+use crate::output::Output;
 use device::{Device, Lines};
 
 /// Between two calls that found little.

@@ -15,9 +15,9 @@ use iofair_experiments::experiment::Runner;
 use iofair_experiments::scorecard::{self, DRIVES, Question, STACKS, Scorecard, ScorecardError};
 use iofair_simulator::scenario::Scenario;
 
-use iofair_cli::failure::Usage;
+use iofair_cli::failure::{Usage, check_places};
 use iofair_cli::interrupt;
-use iofair_cli::output::{Output, check_places, say, without_controls, write};
+use iofair_cli::output::{Output, say, without_controls, write};
 
 /// Arguments of `iofair-lab compare`.
 #[derive(clap::Args)]

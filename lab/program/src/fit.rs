@@ -10,9 +10,9 @@ use iofair_experiments::ranges;
 use iofair_reproduction::fit::{self, Target};
 use iofair_simulator::scenario::Scenario;
 
-use iofair_cli::failure::Usage;
+use iofair_cli::failure::{Usage, check_places};
 use iofair_cli::interrupt;
-use iofair_cli::output::{Output, check_places, say, write};
+use iofair_cli::output::{Output, say, write};
 
 /// Arguments of `iofair-lab fit`.
 #[derive(clap::Args)]

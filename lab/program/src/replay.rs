@@ -10,8 +10,8 @@ use iofair_core::unit::{self, UnitError};
 use iofair_experiments::replay::request::{self, Request, RequestError};
 use iofair_experiments::replay::{self, Mode};
 
-use iofair_cli::failure::Usage;
-use iofair_cli::output::{Output, check_places};
+use iofair_cli::failure::{Usage, check_places};
+use iofair_cli::output::Output;
 
 /// Arguments of `iofair-lab replay`.
 #[derive(clap::Args)]

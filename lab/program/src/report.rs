@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use iofair_experiments::report::{Saved, compare};
 
-use iofair_cli::failure::Usage;
-use iofair_cli::output::{Output, check_places};
+use iofair_cli::failure::{Usage, check_places};
+use iofair_cli::output::Output;
 
 /// Longest file that is read.
 const BYTES_MAX: u64 = 256 << 20;

@@ -22,8 +22,8 @@ use crate::measured;
 use crate::robust;
 use crate::toml_files::collect_toml;
 use crate::truth;
-use iofair_cli::failure::Usage;
-use iofair_cli::output::{Output, check_places, say, without_controls, write};
+use iofair_cli::failure::{Usage, check_places};
+use iofair_cli::output::{Output, say, without_controls, write};
 
 /// Arguments of `iofair-lab run`.
 #[derive(clap::Args)]
