@@ -105,7 +105,7 @@ enum Command {
     },
     /// Show the last changes: who made them, and their results.
     Audit {
-        /// Number of lines.
+        /// Number of lines: two for each change.
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         last: u16,
     },

@@ -34,7 +34,8 @@ pub enum What {
         /// Show these policies with all parameters.
         names: Vec<String>,
     },
-    /// List named stacks, for the key `stack` of a contract file or experiment.
+    /// List stacks with a short name, for the key `stack` of a contract file or experiment. All others are
+    /// THROTTLES-SCHEDULER, such as max-none or prop-bfq.
     Stacks,
     /// List profiles of drives that can be emulated. NAME:VARIANT selects a variant of a drive.
     Drives {

@@ -59,7 +59,7 @@ impl Refusal {
             "group",
             "their volume or its group has all connections that it may have (connections)",
         ),
-        (Self::Unknown, "unknown", "no such volume for them (names, unix, tcp)"),
+        (Self::Unknown, "unknown", "no such volume, or not for this client (clients, listen)"),
         (Self::Protocol, "protocol", "not the protocol of NBD"),
         (Self::Memory, "memory", "took no replies while their group waited for memory (memory)"),
         (Self::Vhost, "vhost", "monitors of virtual machines (vhost-user)"),
