@@ -296,6 +296,7 @@ fn info(job: &fio::Job, group: u32, depth: u32) -> JobInfo {
         latency: settings.latency_target.map(|target| {
             (target, settings.latency_window.unwrap_or_default(), settings.latency_per_million)
         }),
+        syncs: (settings.fsync, settings.fdatasync),
     }
 }
 
