@@ -184,6 +184,45 @@ fn errors_have_lines() {
         ("csv", "time_s,op,lba,len\n1,up,0,8\n", "broken:2: operation `up`: allowed are read"),
         ("csv", "time_s,op,lba,len\n1,R,x,8\n", "broken:2: offset `x`: not a number of bytes"),
         ("csv", "1,R,0,8\n", "broken:1: no column has the time; name it with --columns"),
+        (
+            "csv",
+            "time_ns,op,lba,len\n18446744073709551616,R,0,8\n",
+            "broken:2: time `18446744073709551616`: too large",
+        ),
+        (
+            "csv",
+            "time_us,op,lba,len\n18446744073709551615,R,0,8\n",
+            "broken:2: time `18446744073709551615`: too large",
+        ),
+        ("csv", "time_s,op,lba,len\n1e400,R,0,8\n", "broken:2: time `1e400`: too large"),
+        (
+            "csv",
+            "time_s,op,lba,len\n1,R,99999999999999999999,8\n",
+            "broken:2: offset `99999999999999999999`: too large",
+        ),
+        (
+            "csv",
+            "time_s,op,lba,len\n1,R,0xffffffffffffffff,8\n",
+            "broken:2: offset `0xffffffffffffffff`: too large",
+        ),
+        ("csv", "time_s,op,lba,len\n1,R,0xg,8\n", "broken:2: offset `0xg`: not a number of bytes"),
+        ("spc", "0,1,512,r,99999999999\n", "broken:1: timestamp `99999999999`: too large"),
+        (
+            "systor",
+            "Timestamp,Response\n1.5,99999999999,R,0,0,512\n",
+            "broken:2: response `99999999999`: too large",
+        ),
+        (
+            "disksim",
+            "99999999999999999 0 8 8 1\n",
+            "broken:1: arrival time `99999999999999999`: too large",
+        ),
+        (
+            "csv",
+            "time_s,op,lba,size,Size\n1,R,0,8,9\n",
+            "broken:2: 2 columns are called `size`: choose one by its number, as in --columns size=4",
+        ),
+        ("csv", "time_s,pid,op,lba,len,pid\n1,1,R,0,8,2\n", "broken:2: 2 columns are called `pid`"),
         ("blktrace", "aaaa", "broken"),
     ] {
         match from_text(text.as_bytes(), format) {
