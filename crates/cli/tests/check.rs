@@ -141,7 +141,7 @@ const BACKS: &[Case] = &[
         "not-a-file",
         &[POOL, LISTEN, VOLUME],
         |s| s.directory("pool.img", 0o777),
-        "neither a regular file",
+        "neither a regular file nor a block device; a directory is served with `back = \"directory:",
     ),
     (
         "other-pool",

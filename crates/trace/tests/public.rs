@@ -202,6 +202,56 @@ fn errors_have_lines() {
     assert!(error.starts_with(wanted) && error.ends_with("; the line is `hello`"), "{error}");
 }
 
+/// Goal: a number that is too large is called so, and two columns of one name are refused. Method: tables and the formats with decimal
+/// times; numbers beyond 64 bits.
+#[test]
+fn too_large_and_ambiguous_are_told() {
+    for (format, text, wanted) in [
+        (
+            "csv",
+            "time_ns,op,lba,len\n18446744073709551616,R,0,8\n",
+            "broken:2: time `18446744073709551616`: too large",
+        ),
+        (
+            "csv",
+            "time_us,op,lba,len\n18446744073709551615,R,0,8\n",
+            "broken:2: time `18446744073709551615`: too large",
+        ),
+        ("csv", "time_s,op,lba,len\n1e400,R,0,8\n", "broken:2: time `1e400`: too large"),
+        (
+            "csv",
+            "time_s,op,lba,len\n1,R,99999999999999999999,8\n",
+            "broken:2: offset `99999999999999999999`: too large",
+        ),
+        (
+            "csv",
+            "time_s,op,lba,len\n1,R,0xffffffffffffffff,8\n",
+            "broken:2: offset `0xffffffffffffffff`: too large",
+        ),
+        ("csv", "time_s,op,lba,len\n1,R,0xg,8\n", "broken:2: offset `0xg`: not a number of bytes"),
+        ("spc", "0,1,512,r,99999999999\n", "broken:1: timestamp `99999999999`: too large"),
+        (
+            "systor",
+            "Timestamp,Response\n1.5,99999999999,R,0,0,512\n",
+            "broken:2: response `99999999999`: too large",
+        ),
+        (
+            "disksim",
+            "99999999999999999 0 8 8 1\n",
+            "broken:1: arrival time `99999999999999999`: too large",
+        ),
+        (
+            "csv",
+            "time_s,op,lba,size,Size\n1,R,0,8,9\n",
+            "broken:2: 2 columns are called `size`: choose one by its number, as in --columns size=4",
+        ),
+        ("csv", "time_s,pid,op,lba,len,pid\n1,1,R,0,8,2\n", "broken:2: 2 columns are called `pid`"),
+    ] {
+        let error = from_text(text.as_bytes(), format).unwrap_err();
+        assert!(error.starts_with(wanted), "{format}: {error}");
+    }
+}
+
 /// Goal: no file crashes a reader. Method: every sample with random changes, read as every format.
 #[test]
 fn broken_samples_are_errors() {

@@ -186,6 +186,10 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             to.identical = word(value, &[("sequential", false), ("identical", true)])?
         }
         "bs" if value.contains('-') && !value.contains('(') => {
+            if read_ranges(value, base, &mut to.blocks.clone()).is_err() {
+                let bad = Bad::new(format!("`{value}` is neither a size nor a range"));
+                return Err(bad.allowed("a size, such as 4k, or bsrange=LOW-HIGH"));
+            }
             let bad = Bad::new(format!("`{value}` is a range; fio takes the first size alone"));
             return Err(bad.allowed(format!("bsrange={value}")));
         }
@@ -196,10 +200,7 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             let bad = Bad::new(format!("`{value}` is no range"));
             return Err(bad.allowed("LOW-HIGH, such as 4k-16k; `bs` has one size"));
         }
-        "bsrange" => for_directions(value, &mut to.blocks, |text| {
-            let (low, high) = range(text, |end| block(end, base))?;
-            Ok(if low == high { Blocks::Fixed(low) } else { Blocks::Range(low, high) })
-        })?,
+        "bsrange" => read_ranges(value, base, &mut to.blocks)?,
         "bssplit" => {
             for_directions(value, &mut to.blocks, |text| values::read_split(text, base))?;
         }
@@ -214,6 +215,14 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// `bsrange`: a range for each direction.
+fn read_ranges(value: &str, base: u64, to: &mut [Blocks; 3]) -> Result<(), Bad> {
+    for_directions(value, to, |text| {
+        let (low, high) = range(text, |end| block(end, base))?;
+        Ok(if low == high { Blocks::Fixed(low) } else { Blocks::Range(low, high) })
+    })
 }
 
 /// What of the page cache and of a drive's cache a job waits for.

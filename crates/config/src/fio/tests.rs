@@ -463,7 +463,7 @@ fn slips_are_refused() {
         ("bssplit=4k/60:8k/60", &["the percentages make 120"]),
         ("random_distribution=zipf:1.0", &["a theta of 1"]),
         ("rw=randread / random_distribution=zoned:60/10:30/20", &["90 % of the calls"]),
-        ("random_distribution=zipf:1.2:0.5", &["a base"]),
+        ("random_distribution=zipf:1.2:0.5", &["a center"]),
         ("cgroup_weight=200", &["job.fio:2:15: `cgroup_weight` needs a `cgroup`"]),
         ("cgroup=a/../b", &["is not the path of a group"]),
         ("filename=/dev/sda:b / direct=1 / rw=rw", &["several files"]),

@@ -282,13 +282,18 @@ pub(super) fn read_distribution(text: &str) -> Read<Distribution> {
     let value = |default: f64, low: f64, high: f64| match input {
         "" => Ok(default),
         _ if input.contains(':') => {
-            Err(Bad::unsupported("a base of the distribution is not supported").allowed(allowed))
+            Err(Bad::unsupported("a center of the distribution is not supported").allowed(allowed))
         }
-        _ => match input.parse::<f64>() {
-            Ok(value) if value > low && value < high => Ok(value),
-            _ => Err(Bad::new(format!("`{input}` is out of range for {kind}"))
-                .allowed(format!("more than {low} and less than {high}"))),
-        },
+        _ => {
+            match input.parse::<f64>() {
+                Ok(value) if value > low && value < high => Ok(value),
+                // fio drops what follows the number, and knows a center only after a colon.
+                Err(_) => Err(Bad::no_word(input, "number")
+                    .allowed("a number alone; a center is not supported")),
+                _ => Err(Bad::new(format!("`{input}` is out of range for {kind}"))
+                    .allowed(format!("more than {low} and less than {high}"))),
+            }
+        }
     };
     match kind {
         "random" if input.is_empty() => Ok(Distribution::Random),

@@ -194,6 +194,13 @@ pub(crate) fn open_or_create(
 ) -> Result<(Pool<FileMedium>, Storage), ServeError> {
     let may_create = contracts.drive.may_create;
     let what = || ServeError::system(path.display().to_string());
+    if path.is_dir() {
+        let message = format!(
+            "neither a regular file nor a block device; a directory is served with `back = \"directory:{}\"`",
+            path.display()
+        );
+        return Err(complain(path, message));
+    }
     check_kind(path, may_create)?;
     let new = !fs::exists(path).map_err(what())?;
     let (storage, medium) = match mode.trial() {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use iofair_core::time::{Instant, Nanos};
 
 use super::events::letters;
-use super::fields::{Fault, decimal, number};
+use super::fields::{Fault, decimal_of, number};
 use super::lines::{LineFormat, LineSource, Parsed, Plain};
 use crate::error::Result;
 use crate::input::Input;
@@ -86,9 +86,7 @@ impl Biosnoop {
 fn parse(line: &str, has_queue: bool, names: &mut Names) -> Result<Parsed, Fault> {
     let mut fields: Vec<&str> = line.split_whitespace().collect();
     let mut last = |name: &str| fields.pop().ok_or_else(|| format!("the {name} is missing"));
-    let millis = |name: &str, text: &str| {
-        decimal(text, MILLISECOND).ok_or_else(|| format!("{name} `{text}`: not a number of ms"))
-    };
+    let millis = |name: &str, text: &str| decimal_of(name, text, MILLISECOND, "number of ms");
     let latency = millis("latency", last("latency")?)?;
     let queue =
         if has_queue { millis("time in the queue", last("time in the queue")?)? } else { 0 };
@@ -97,7 +95,7 @@ fn parse(line: &str, has_queue: bool, names: &mut Names) -> Result<Parsed, Fault
     let kind = last("type")?;
     // In front of it: time, process, pid, and the disk unless there is none.
     let [time, process @ .., _] = &fields[..] else { return Err("the process is missing".into()) };
-    let at = decimal(time, 1_000_000_000).ok_or_else(|| format!("time `{time}`: not a number"))?;
+    let at = decimal_of("time", time, 1_000_000_000, "number")?;
     let is_pid = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let ends_with_pid = fields.last().is_some_and(|text| is_pid(text));
     let (process, disk) = match ends_with_pid {

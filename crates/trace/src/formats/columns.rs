@@ -316,13 +316,49 @@ impl Layout {
             count: (!header.is_empty()).then_some(header.len()),
         })
     }
+    /// Refuses a column that is used and has the name of another one, unless `columns` chose it.
+    pub(super) fn check_names(
+        &self,
+        header: &[&str],
+        columns: Option<&Columns>,
+    ) -> Result<(), Fault> {
+        let used = [
+            ("time", self.time.0),
+            ("op", self.operation.0),
+            ("offset", self.offset.0),
+            ("size", self.size.0),
+        ];
+        let latency = self.latency.map(|(index, _)| ("latency", index));
+        let volumes = self.volume.iter().map(|index| ("volume", *index));
+        let streams = self.stream.iter().map(|index| ("stream", *index));
+        for (field, index) in used.into_iter().chain(latency).chain(volumes).chain(streams) {
+            let Some(name) = header.get(index) else { continue };
+            let is_chosen = |place: &Place| match place {
+                Place::Number(number) => *number == index,
+                Place::Name(chosen) => {
+                    chosen == name && header.iter().filter(|other| *other == name).count() == 1
+                }
+            };
+            let same = header.iter().filter(|other| plain(other) == plain(name)).count();
+            let mut places = columns.iter().flat_map(|columns| &columns.list);
+            if same > 1 && !places.any(|(_, _, place)| is_chosen(place)) {
+                return Err(format!(
+                    "{same} columns are called `{name}`: choose one by its number, as in --columns {field}={}",
+                    index + 1
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name without case and punctuation.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 /// What a column with this name has, and its unit.
 fn meaning(name: &str) -> Option<(Field, Unit)> {
-    let plain = |text: &str| -> String {
-        text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-    };
     let known = |base: &str| NAMES.iter().find(|(known, _, _)| *known == base);
     let whole = plain(name);
     if let Some((_, field, unit)) = known(&whole) {

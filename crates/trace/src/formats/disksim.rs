@@ -1,12 +1,12 @@
 //! DiskSim's ASCII traces (DiskSim 4.0 reference manual, section 3.5), and those of MQSim, which look the same: arrival time,
-//! device, first sector, sectors, flags. DiskSim's times are milliseconds, and bit 0 of its flags, in hexadecimal, is a read;
+//! device, first sector, sectors, flags. DiskSim's times are milliseconds, and bit 0 of its flags, in hexadecimal_of, is a read;
 //! MQSim's times are nanoseconds unless its workload file says otherwise, and its last number is 1 for a read, 0 for a write.
 //! Times with a fraction are DiskSim's; a file with whole numbers only may be of either.
 
 use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 
-use super::fields::{Fault, Fields, decimal};
+use super::fields::{Fault, Fields, decimal_of};
 use super::lines::{LineFormat, Parsed, Plain};
 use crate::names::Names;
 
@@ -37,8 +37,7 @@ impl LineFormat for DiskSim {
     fn parse(&mut self, line: &str, names: &mut Names) -> Result<Parsed, Fault> {
         let mut fields = Fields::spaces(line);
         let text = fields.text("arrival time")?;
-        let at = decimal(text, MILLISECOND);
-        let at = at.ok_or_else(|| format!("arrival time `{text}`: not a number of ms"))?;
+        let at = decimal_of("arrival time", text, MILLISECOND, "number of ms")?;
         let flags = |text: &str| u32::from_str_radix(text, 16).ok().map(|flags| flags & 1 == 1);
         request(Nanos(at), &mut fields, names, flags)
     }

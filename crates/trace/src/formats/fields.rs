@@ -67,7 +67,7 @@ impl<'a> Fields<'a> {
     /// A time in seconds, with a fraction or without.
     pub(super) fn seconds(&mut self, name: &str) -> Result<Nanos, Fault> {
         let text = self.text(name)?;
-        seconds(text).ok_or_else(|| format!("{name} `{text}`: not a number of seconds"))
+        seconds_of(name, text)
     }
     /// Read or write.
     pub(super) fn direction(&mut self, name: &str) -> Result<Operation, Fault> {
@@ -99,8 +99,34 @@ pub(super) fn number(name: &str, text: &str) -> Result<u64, Fault> {
     text.parse().map_err(|_| format!("{name} `{text}`: too large"))
 }
 
+/// Why a number was refused, if it is one: it is too large.
+fn refused(name: &str, text: &str, is_number: bool, wanted: &str) -> Fault {
+    match is_number {
+        true => format!("{name} `{text}`: too large"),
+        false => format!("{name} `{text}`: not a {wanted}"),
+    }
+}
+
+/// Whether these are digits, with a fraction or without.
+fn is_digits(text: &str) -> bool {
+    let digits = text.replacen('.', "", 1);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// [`seconds`], or why not.
+pub(super) fn seconds_of(name: &str, text: &str) -> Result<Nanos, Fault> {
+    seconds(text).ok_or_else(|| refused(name, text, is_digits(text), "number of seconds"))
+}
+
+/// [`decimal`], or why not; `wanted` is what the text should be.
+pub(super) fn decimal_of(name: &str, text: &str, unit: u64, wanted: &str) -> Result<u64, Fault> {
+    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let is_number = is_digits(number) && is_digits(exponent);
+    decimal(text, unit).ok_or_else(|| refused(name, text, is_number, wanted))
+}
+
 /// Seconds as nanoseconds; digits beyond those are cut off.
-pub(super) fn seconds(text: &str) -> Option<Nanos> {
+fn seconds(text: &str) -> Option<Nanos> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {

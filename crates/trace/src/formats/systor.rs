@@ -2,7 +2,7 @@
 //! `Timestamp,Response,IOType,LUN,Offset,Size`, in seconds and bytes, after a line with these words. A response time may be
 //! missing, and so may the type of a request whose response was not seen.
 
-use super::fields::{Fault, Fields, direction, seconds};
+use super::fields::{Fault, Fields, direction, seconds_of};
 use super::lines::{LineFormat, Parsed, Plain};
 use crate::names::Names;
 
@@ -14,10 +14,7 @@ impl LineFormat for Systor {
         let at = fields.seconds("timestamp")?;
         let latency = match fields.optional().unwrap_or_default() {
             "" => None,
-            text => match seconds(text) {
-                None => return Err(format!("response `{text}`: not a number of seconds")),
-                known => known,
-            },
+            text => Some(seconds_of("response", text)?),
         };
         let operation = match fields.optional().unwrap_or_default() {
             "" => None,

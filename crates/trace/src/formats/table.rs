@@ -13,7 +13,7 @@ use iofair_core::time::Nanos;
 
 use super::columns::{Columns, Layout, Unit};
 use super::events::letters;
-use super::fields::{Fault, decimal};
+use super::fields::{Fault, decimal_of};
 use super::lines::{LineFormat, Parsed, Plain};
 use crate::names::Names;
 
@@ -67,6 +67,8 @@ pub(super) struct Table {
     columns: Option<Columns>,
     separator: Option<char>,
     layout: Option<Layout>,
+    /// Why a column that is used cannot be told from another one.
+    ambiguous: Option<Fault>,
     /// Of the times, once it is known.
     unit: Option<u64>,
     /// Whether a latency was seen that may have this unit.
@@ -121,7 +123,9 @@ impl Table {
             return Ok(false);
         }
         let header = split(line, self.separator);
-        self.layout = Some(Layout::new(&header, self.columns.as_ref())?);
+        let layout = Layout::new(&header, self.columns.as_ref())?;
+        self.ambiguous = layout.check_names(&header, self.columns.as_ref()).err();
+        self.layout = Some(layout);
         Ok(true)
     }
 }
@@ -192,19 +196,23 @@ fn operation(text: &str, unit: Unit) -> Result<Option<(Operation, Flags)>, Fault
 
 /// A number of bytes, from one of blocks; hexadecimal with `0x`.
 fn bytes(name: &str, text: &str, unit: u64) -> Result<u64, Fault> {
-    let wrong = || format!("{name} `{text}`: not a number of bytes or sectors");
-    let units = |count: u64| count.checked_mul(unit);
-    let number = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok().and_then(units),
-        None => decimal(text, unit),
+    let hexadecimal = text.strip_prefix("0x").filter(|digits| {
+        !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    });
+    let Some(digits) = hexadecimal else {
+        return decimal_of(name, text, unit, "number of bytes or sectors");
     };
-    number.ok_or_else(wrong)
+    let number = u64::from_str_radix(digits, 16).ok().and_then(|count| count.checked_mul(unit));
+    number.ok_or_else(|| format!("{name} `{text}`: too large"))
 }
 
 impl LineFormat for Table {
     fn parse(&mut self, line: &str, names: &mut Names) -> Result<Parsed, Fault> {
         if self.layout.is_none() && self.take_header(line)? {
             return Ok(Parsed::Nothing);
+        }
+        if let Some(fault) = &self.ambiguous {
+            return Err(fault.clone());
         }
         let layout = self.layout.as_ref().expect("it was just found");
         let mut fields = split(line, self.separator);
@@ -220,9 +228,8 @@ impl LineFormat for Table {
         let field = |name: &str, index: usize| {
             fields.get(index).copied().ok_or_else(|| format!("the {name} is missing"))
         };
-        let time = |name: &str, text: &str, unit: u64| {
-            decimal(text, unit).map(Nanos).ok_or_else(|| format!("{name} `{text}`: not a number"))
-        };
+        let time =
+            |name: &str, text: &str, unit: u64| decimal_of(name, text, unit, "number").map(Nanos);
         let text = field("time", layout.time.0)?;
         let unit = match (layout.time.1, self.unit) {
             (Unit::Time(nanos), _) | (_, Some(nanos)) => nanos,

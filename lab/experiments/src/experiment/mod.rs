@@ -51,14 +51,18 @@ pub fn parse(path: &str, text: &str, overrides: &Overrides) -> Result<Experiment
 
 /// Reads an experiment file, or a job file of fio.
 pub fn read(path: &Path, overrides: &Overrides) -> Result<Experiment, ConfigError> {
-    if jobs::is_job_file(path) {
-        if !overrides.sweeps.is_empty() {
-            let message = "a job file cannot be swept; sweeps are for experiment files";
-            return Err(ConfigError::whole_file(&path.display().to_string(), message));
-        }
-        return jobs::read(path, overrides);
+    let source = if jobs::is_job_file(path) { None } else { Some(Source::open(path)?) };
+    if let Some(source) = source.as_ref().filter(|source| !jobs::is_job_text(source.text())) {
+        return resolve(source, overrides);
     }
-    resolve(&Source::open(path)?, overrides)
+    if !overrides.sweeps.is_empty() {
+        let message = "a job file cannot be swept; sweeps are for experiment files";
+        return Err(ConfigError::whole_file(&path.display().to_string(), message));
+    }
+    match source {
+        Some(source) => jobs::parse(source.path(), source.text(), overrides),
+        None => jobs::read(path, overrides),
+    }
 }
 
 fn resolve(source: &Source, overrides: &Overrides) -> Result<Experiment, ConfigError> {

@@ -30,4 +30,19 @@ pub struct JobInfo {
     pub depth: u32,
     /// `latency_target`, `latency_window`, `latency_percentile` in millionths.
     pub latency: Option<(Nanos, Nanos, u32)>,
+    /// `fsync` and `fdatasync`: writes before each.
+    pub syncs: (u32, u32),
+}
+
+impl JobInfo {
+    /// How many of the syncs of a clone are `fsync`; a sync that is due as both is one.
+    pub(crate) fn fsyncs(&self, syncs: u64) -> u64 {
+        match self.syncs {
+            (0, _) => 0,
+            (fsync, fdatasync) if fdatasync > 0 && fdatasync < fsync => {
+                syncs * u64::from(fdatasync) / u64::from(fsync)
+            }
+            _ => syncs,
+        }
+    }
 }

@@ -48,6 +48,17 @@ pub fn is_job_file(path: &Path) -> bool {
     extension.is_some_and(|extension| ["fio", "job", "ini"].contains(&extension))
 }
 
+/// Whether a text is that of a job file, whatever its name: it has a direction without quotes, which TOML refuses.
+pub(crate) fn is_job_text(text: &str) -> bool {
+    let is_direction = |line: &str| {
+        line.split_once('=').is_some_and(|(name, value)| {
+            ["rw", "readwrite"].contains(&name.trim())
+                && value.trim_start().starts_with(|first: char| first.is_ascii_alphabetic())
+        })
+    };
+    text.lines().any(is_direction)
+}
+
 /// Reads a job file as an experiment.
 pub(crate) fn read(path: &Path, overrides: &Overrides) -> Result<Experiment, ConfigError> {
     let (options, overrides) = split(overrides);
@@ -296,6 +307,7 @@ fn info(job: &fio::Job, group: u32, depth: u32) -> JobInfo {
         latency: settings.latency_target.map(|target| {
             (target, settings.latency_window.unwrap_or_default(), settings.latency_per_million)
         }),
+        syncs: (settings.fsync, settings.fdatasync),
     }
 }
 

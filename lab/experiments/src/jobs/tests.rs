@@ -304,3 +304,28 @@ fn directions_make_the_whole() {
         (client.bytes, series)
     );
 }
+
+/// Goal: a job file is known by its text where its name does not tell. Method: a file without an extension and a pipe; an experiment
+/// file and one that is neither.
+#[test]
+fn job_files_are_known_by_their_text() {
+    let text = "[a]\nsize=1m\nrw = randread\n";
+    let named = experiment(text, &Overrides::default());
+    let path = std::env::temp_dir().join(format!("iofair-zjob-{}", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    let read = |path: &Path| crate::experiment::read(path, &Overrides::default());
+    assert_eq!(read(&path).unwrap().jobs, named.jobs);
+    let sweeps = Overrides { sweeps: vec!["drive=a,b".into()], ..Overrides::default() };
+    let error = crate::experiment::read(&path, &sweeps).unwrap_err().to_string();
+    assert!(error.contains("a job file cannot be swept"), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    std::io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
+    drop(writer);
+    let descriptor = std::os::fd::AsRawFd::as_raw_fd(&reader);
+    let piped = read(Path::new(&format!("/proc/self/fd/{descriptor}")));
+    assert_eq!(piped.unwrap().jobs, named.jobs);
+    for text in ["rw = 'read'\n", "job = \"read\"\n", "# no rw=read\n", "[a]\nsize=1m\n"] {
+        assert!(!is_job_text(text), "{text}");
+    }
+}

@@ -25,6 +25,8 @@ const NAMES: [&str; 3] = ["read", "write", "trim"];
 struct Entry<'a> {
     info: JobInfo,
     clients: Vec<&'a ClientOutcome>,
+    /// Calls of `fsync`; fio does not count those of `fdatasync`.
+    fsyncs: u64,
 }
 
 /// One run as fio's `json+` has it.
@@ -78,8 +80,13 @@ fn entries<'a>(results: &Results, outcome: &'a Outcome) -> Vec<Entry<'a>> {
             group_reporting: false,
             depth: 1,
             latency: None,
+            syncs: (0, 0),
         };
-        let entry = |client: &'a ClientOutcome| Entry { info: info(client), clients: vec![client] };
+        let entry = |client: &'a ClientOutcome| Entry {
+            info: info(client),
+            clients: vec![client],
+            fsyncs: 0,
+        };
         return outcome.clients.iter().map(entry).collect();
     };
     let mut clients = outcome.clients.iter();
@@ -88,9 +95,15 @@ fn entries<'a>(results: &Results, outcome: &'a Outcome) -> Vec<Entry<'a>> {
             let same = |entry: &&mut Entry<'a>| {
                 info.group_reporting && entry.info.group_reporting && entry.info.group == info.group
             };
+            let fsyncs = info.fsyncs(client.sync_latency.count());
             match entries.iter_mut().find(same) {
-                Some(entry) => entry.clients.push(client),
-                None => entries.push(Entry { info: info.clone(), clients: vec![client] }),
+                Some(entry) => {
+                    entry.clients.push(client);
+                    entry.fsyncs += fsyncs;
+                }
+                None => {
+                    entries.push(Entry { info: info.clone(), clients: vec![client], fsyncs });
+                }
             }
         }
     }
@@ -103,7 +116,7 @@ fn job(
     outcome: &Outcome,
     interval: Option<Nanos>,
 ) -> Value {
-    let Entry { info, clients } = entry;
+    let Entry { info, clients, fsyncs } = entry;
     let time = clients.iter().map(|client| client.time_in(outcome)).max().unwrap_or_default();
     let mut all = Histogram::new();
     let mut sync = Histogram::new();
@@ -130,7 +143,7 @@ fn job(
             clients.iter().map(|client| &client.directions[index]).collect();
         put(name, direction(&sides, time, interval));
     }
-    put("sync", json!({ "total_ios": sync.count(), "lat_ns": latencies(&sync, true) }));
+    put("sync", json!({ "total_ios": fsyncs, "lat_ns": latencies(&sync, true) }));
     put("job_runtime", (time.0 / 1_000_000).into());
     for (unit, scale, bounds) in [
         ("latency_ns", 1, &[2, 4, 10, 20, 50, 100, 250, 500, 750, 1000][..]),

@@ -32,6 +32,12 @@ fn errors_have_values_and_what_is_allowed() {
         "(4k",
         "4k)",
         "(1)2",
+        "4k-",
+        "-4k",
+        "4k-8k-",
+        "1.2/0.5",
+        "zipf:1.2/0.5",
+        "normal:10/0.5",
         "8/0",
         "2^70",
         "20000",
@@ -70,4 +76,35 @@ fn errors_have_values_and_what_is_allowed() {
         assert!(error.contains(option) && error.contains(&format!("{value}`")), "{error}");
     }
     assert!(refused("numjobs=20000").contains("option `numjobs=20000`: 20000 is out of range"));
+}
+
+/// Goal: what an error allows is allowed. Method: `bs` with a range, and with what is no range in `bsrange`, either.
+#[test]
+fn what_is_suggested_is_accepted() {
+    for range in ["4k-64k", "4k-8k,16k", "4k-8k,,1k-2k", "8k-4k"] {
+        assert!(refused(&format!("bs={range}")).contains(&format!("allowed: bsrange={range}")));
+        let file = parse("job.fio", &format!("[a]\nsize=1m\nbsrange={range}\n"), &variables(), &[]);
+        assert_eq!(file.expect("a file").problems, []);
+    }
+    for none in ["4k-", "-4k", "-", "4k-8k-16k", "4k-8q", "4k-100"] {
+        let error = refused(&format!("bs={none}"));
+        assert!(
+            error.contains(&format!("`{none}`")) && !error.contains(&format!("bsrange={none}"))
+        );
+        assert!(error.contains("allowed: a size, such as 4k, or bsrange=LOW-HIGH"), "{error}");
+    }
+    assert!(refused("bsrange=4k-").contains("option `bsrange=4k-`: a number is missing"));
+}
+
+/// Goal: a parameter with something behind it is not called out of range. Method: fio 3.33 reads `zipf:1.2/0.5` as `zipf:1.2`,
+/// and a center only behind a colon.
+#[test]
+fn a_center_is_not_supported() {
+    for kind in ["zipf", "pareto", "normal"] {
+        let error = refused(&format!("random_distribution={kind}:0.5/0.5"));
+        assert!(error.contains("`0.5/0.5` is not a number"), "{error}");
+        assert!(error.contains("allowed: a number alone; a center is not supported"), "{error}");
+        let error = refused(&format!("random_distribution={kind}:0.5:0.5"));
+        assert!(error.contains("a center of the distribution is not supported"), "{error}");
+    }
 }

@@ -42,6 +42,29 @@ fn syncs_are_as_many_as_fios() {
     }
 }
 
+/// Goal: `total_ios` of syncs has what fio 3.33 counts: each `fsync`, no `fdatasync`; their latencies have both. Method: jobs with
+/// one, the other and both, two of them in one reporting group.
+#[test]
+fn fdatasync_is_no_sync_in_fios_results() {
+    for (options, wanted) in [
+        ("fsync=16", (15, 15)),
+        ("fdatasync=16", (0, 15)),
+        ("fdatasync=16 / direct=1", (0, 15)),
+        ("fsync=32 / fdatasync=16", (7, 15)),
+        ("fsync=16 / fdatasync=32", (15, 15)),
+        ("fsync=16 / fdatasync=16", (15, 15)),
+        ("fsync=32 / fdatasync=16 / numjobs=2 / group_reporting", (14, 30)),
+        ("group_reporting / fsync=16 / [b] / group_reporting / fdatasync=16", (15, 30)),
+    ] {
+        let options = options.replace(" / ", "\n");
+        let results = results(&format!("[global]\nsize=1m\nrw=write\n[a]\n{options}\n"));
+        let told = report::fio_json(&results, 0, 0);
+        let sync = &serde_json::from_str::<serde_json::Value>(&told).unwrap()["jobs"][0]["sync"];
+        let counts = [&sync["total_ios"], &sync["lat_ns"]["N"]].map(|of| of.as_u64().unwrap());
+        assert_eq!((counts[0], counts[1]), wanted, "{options}");
+    }
+}
+
 /// Goal: `io_size` ends a job as in fio, also with percentages, and with sizes that differ. Method: calls and bytes that fio 3.33
 /// made; calls of several sizes reach what was asked and pass it by less than a call.
 #[test]
