@@ -4,12 +4,15 @@ pub(crate) mod address;
 mod show;
 pub(crate) mod words;
 
+use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use iofair_config::shell;
-use iofair_serve::Consent;
+use iofair_core::time::{Instant, Nanos};
 use iofair_serve::control::client::{Address, Call, call};
+use iofair_serve::{Clock, Consent};
 use serde_json::{Value as Json, json};
 
 use crate::failure::{Refused, Usage};
@@ -22,6 +25,9 @@ const CONSENT: [(&str, &str); 3] = [
     ("--shrink", "shrink=true"),
     ("--delete-data", "data=delete"),
 ];
+/// Between two looks at a server that ends, and how long that may take: more than the default `drain` of a drive.
+const PAUSE: Duration = Duration::from_millis(20);
+const END_MAX: Nanos = Nanos::from_secs(60);
 /// Number of items requested at once.
 const PAGE: usize = 10_000;
 
@@ -259,6 +265,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             };
             let done =
                 talk.request(&Call::new("POST", "/v1/drain").body(json!({ "then": then })))?;
+            if then == "end" {
+                talk.wait_for_end()?;
+            }
             output.print(&done, || format!("{}\n", show::word(&done["state"])))?;
         }
         Command::Resume => {
@@ -296,6 +305,25 @@ impl Talk {
         }
         let (error, status) = (json["error"].clone(), reply.status);
         Err(Refused { text: show::word(&error["text"]), error, status }.into())
+    }
+    /// Waits until the server, which ends, does not respond any more.
+    fn wait_for_end(&self) -> Result<()> {
+        let clock = Clock::start();
+        // A server that is busy may be late with a response.
+        let is_there = |reply: &io::Result<_>| match reply {
+            Ok(_) => true,
+            Err(error) => error.kind() == io::ErrorKind::TimedOut,
+        };
+        while is_there(&call(&self.address, &Call::new("GET", "/v1/status"))) {
+            if clock.now() > Instant::ZERO + END_MAX {
+                let seconds = END_MAX.0 / 1_000_000_000;
+                anyhow::bail!(
+                    "all requests are complete, but the server has not ended within {seconds} s"
+                );
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
     }
     /// A whole list, page by page.
     fn all(&self, kind: &str) -> Result<Json> {

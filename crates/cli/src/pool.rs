@@ -1,6 +1,7 @@
 //! `iofair pool`: pools on block devices, in files and in directories, while no server has them.
 
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -92,16 +93,13 @@ volumes are.")]
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let told = |error: ServeError| match error {
-        ServeError::Config(error) => error.into(),
-        error => anyhow!(error),
-    };
     let read = |path: &PathBuf| Contracts::open_with(&iofair_policies::TABLE, path);
     let of_directory = match &args.command {
         Command::Show { path } if path.is_dir() => Some(directory::show(path)),
         Command::Delete { path, volume, contracts } if path.is_dir() => {
             let contracts = contracts.as_ref().map(read).transpose()?;
-            Some(directory::delete(path, volume, contracts.as_ref()))
+            let deleted = directory::delete(path, volume, contracts.as_ref());
+            Some(Ok(deleted.map_err(told_of_delete)?))
         }
         _ => None,
     };
@@ -127,11 +125,31 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         }
         Command::Delete { path, volume, contracts } => {
             let contracts = contracts.as_ref().map(read).transpose()?;
-            admin::delete(path, volume, contracts.as_ref()).map_err(told)?
+            admin::delete(path, volume, contracts.as_ref()).map_err(told_of_delete)?
         }
     };
     output.print(&summary, || in_words(&summary))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn told(error: ServeError) -> anyhow::Error {
+    match error {
+        ServeError::Config(error) => error.into(),
+        error => anyhow!(error),
+    }
+}
+
+/// What is wrong with a deletion, and what a pool that a server has open needs.
+fn told_of_delete(error: ServeError) -> anyhow::Error {
+    match &error {
+        ServeError::System { error: cause, .. } if cause.kind() == ErrorKind::ResourceBusy => {
+            anyhow!(
+                "{error}; allowed: a pool that no server uses. On that server, create the volume again and remove it with \
+             --delete-data"
+            )
+        }
+        _ => told(error),
+    }
 }
 
 fn report_in_words(report: &Report) -> String {
@@ -188,4 +206,18 @@ fn in_words(summary: &Summary) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: who may not delete data because a server has the pool learns how to delete it there. Method: the error by hand.
+    #[test]
+    fn a_pool_that_is_served_names_the_next_step() {
+        let busy = |kind| ServeError::System { what: "p".into(), error: kind };
+        let busy = |kind: ErrorKind| told_of_delete(busy(kind.into())).to_string();
+        assert!(busy(ErrorKind::ResourceBusy).contains("--delete-data"));
+        assert!(!busy(ErrorKind::NotFound).contains("--delete-data"));
+    }
 }

@@ -32,7 +32,7 @@ use crate::ctl::address::{Place, unreachable};
 use crate::failure::{Usage, check_places};
 use crate::interrupt;
 use crate::output::Output;
-use device::{Device, Lines};
+use device::{Device, Lines, Readable};
 
 /// Between two calls that found little.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -88,6 +88,8 @@ struct Recorded {
     file: PathBuf,
     requests: u64,
     dropped: u64,
+    /// Lines of the kernel that could not be read.
+    unreadable: u64,
     streams: usize,
     bytes: u64,
     seconds: f64,
@@ -196,24 +198,34 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         None => record_server(args, file, &name),
     };
     let Ok(recorded) = result else {
-        let empty = std::fs::metadata(&args.file).is_ok_and(|found| found.len() == 0);
-        if empty {
+        if !holds_requests(&args.file) {
             // Nothing was recorded, so the name stays free.
             let _ = std::fs::remove_file(&args.file);
         }
         return result.map(|_| ExitCode::SUCCESS);
     };
     output.print(&recorded, || {
-        let Recorded { requests, dropped, streams, bytes, seconds, ended, .. } = &recorded;
+        let Recorded { requests, dropped, unreadable, streams, bytes, seconds, ended, .. } =
+            &recorded;
         let each = *bytes as f64 / (*requests).max(1) as f64;
+        let unreadable = match unreadable {
+            0 => String::new(),
+            lines => format!("{lines} lines of the kernel unreadable, "),
+        };
         format!(
-            "{name}: {requests} requests of {streams} {} in {seconds:.1} s, {dropped} dropped, {} ({each:.1} bytes \
+            "{name}: {requests} requests of {streams} {} in {seconds:.1} s, {dropped} dropped, {unreadable}{} ({each:.1} bytes \
              a request); ended {ended}\n",
             if args.device.is_some() { "processes" } else { "volumes" },
             BinarySize(*bytes)
         )
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a trace has a request that can be read.
+fn holds_requests(path: &Path) -> bool {
+    let reader = File::open(path).ok().and_then(|file| Reader::new(file, "").ok());
+    reader.is_some_and(|mut reader| matches!(reader.next_record(), Ok(Some(_))))
 }
 
 /// Copies a trace, without names and places if that is wanted. `full`: called once when the file has its size.
@@ -264,7 +276,7 @@ fn finish(
     writer.finish()?;
     let bytes = std::fs::metadata(&args.file)?.len();
     let (file, seconds) = (args.file.clone(), clock.now().0 as f64 / 1e9);
-    Ok(Recorded { file, requests, dropped, streams, bytes, seconds, ended })
+    Ok(Recorded { file, requests, dropped, unreadable: 0, streams, bytes, seconds, ended })
 }
 
 fn record_server(args: &Args, file: File, name: &str) -> Result<Recorded> {
@@ -283,14 +295,16 @@ fn record_device(args: &Args, file: File, name: &str, path: &Path) -> Result<Rec
     let clock = Clock::start();
     let device = Device::open(path)?;
     let (lines, end) = Lines::start(&device, args.duration)?;
-    let format = formats::TABLE.iter().find(|format| format.name == "blkparse");
+    let format = formats::TABLE.iter().find(|format| format.name == device::FORMAT);
     let format = format.expect("the table has it");
     let shown = device.path.display().to_string();
-    let mut events = format.open(vec![Input::new(Box::new(lines), &shown)?])?;
+    let source = format.open(vec![Input::new(Box::new(lines), &shown)?])?;
+    let mut events = Readable { source, unreadable: 0 };
     let (writer, full) =
         copy(args, device.metadata(), &mut events, (file, name), |_| end.request())?;
     let ended = full.unwrap_or_else(|| end.why());
-    finish(args, writer, events.streams().len(), end.lost(), (&clock, ended))
+    let recorded = finish(args, writer, events.streams().len(), end.lost(), (&clock, ended))?;
+    Ok(Recorded { unreadable: events.unreadable, ..recorded })
 }
 
 /// Takes names out of the metadata, and prepares to do so with the rest.
@@ -314,4 +328,29 @@ fn anonymiser(metadata: &mut Metadata) -> Result<Anonymiser> {
     }
     metadata.set(Metadata::ANONYMOUS, "yes");
     Ok(anonymiser)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iofair_core::request::{Flags, Operation};
+    use iofair_trace::{Record, Stream};
+
+    /// Goal: a recording that ended before its first request leaves the name free, and one with requests stays. Method: the file
+    /// of a writer before and after a request.
+    #[test]
+    fn a_trace_without_requests_holds_none() {
+        let path = std::env::temp_dir().join(format!("iofair-holds-{}", std::process::id()));
+        let writer = || Writer::new(File::create(&path).unwrap(), "t", &Metadata::default());
+        drop(writer().unwrap());
+        assert!(path.metadata().unwrap().len() > 0 && !holds_requests(&path));
+        let mut writer = writer().unwrap();
+        writer.add_stream(&Stream::default()).unwrap();
+        let (at, operation, flags) = (Instant::ZERO, Operation::Read, Flags::NONE);
+        let (stream, offset, length, completion) = (0, 0, 4096, None);
+        writer.push(&Record { at, stream, operation, flags, offset, length, completion }).unwrap();
+        writer.finish().unwrap();
+        assert!(holds_requests(&path));
+        std::fs::remove_file(path).unwrap();
+    }
 }

@@ -163,6 +163,8 @@ fn the_server_is_found_and_errors_have_hints() {
     let shown = String::from_utf8(shown).unwrap();
     assert!(shown.contains("clients=") && shown.contains("uid:0"), "{shown}");
     assert!(served.run(&["ctl", "drain"]).status.success());
+    let (after, text) = code(&["ctl", "status"]);
+    assert_eq!(after, 1, "the server has ended: {text}");
     assert_eq!(served.child.wait().unwrap().code(), Some(0));
 }
 

@@ -23,7 +23,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::contract::{Contract, ExactRate, Rate};
+use crate::contract::{Contract, Rate, RateBeside};
 use crate::time::Nanos;
 
 /// Part of the drive's time that may be promised, in millionths. With the rest the scheduler catches up on delays.
@@ -177,8 +177,9 @@ impl Unattainable {
 impl fmt::Display for Unattainable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Minimum { group, in_ios, asked, others, load, .. } => {
-                write!(f, "group \"{group}\": {} cannot be kept", Asked(*asked, *in_ios))?;
+            Self::Minimum { group, in_ios, asked, fits, others, load, .. } => {
+                let asked = Asked { rate: *asked, in_ios: *in_ios, beside: *fits };
+                write!(f, "group \"{group}\": {asked} cannot be kept")?;
                 match others {
                     0 => {}
                     1 => write!(f, " beside another minimum")?,
@@ -190,12 +191,14 @@ impl fmt::Display for Unattainable {
                     ": with small random reads that is {load} % of the drive's time, and at most {most} % can be promised"
                 )
             }
-            Self::Inside { group, in_ios, asked, parent, has, .. } => write!(
-                f,
-                "group \"{group}\": {} cannot be kept inside \"{parent}\", which has {} for all in it",
-                Asked(*asked, *in_ios),
-                ExactRate(*has)
-            ),
+            Self::Inside { group, in_ios, asked, fits, parent, has } => {
+                let asked = Asked { rate: *asked, in_ios: *in_ios, beside: *fits };
+                let has = RateBeside { rate: *has, differs: asked.rate.abs_diff(*fits) };
+                write!(
+                    f,
+                    "group \"{group}\": {asked} cannot be kept inside \"{parent}\", which has {has} for all in it"
+                )
+            }
             Self::Latency { group, asked, reaches } => write!(
                 f,
                 "group \"{group}\": a latency of {asked} cannot be kept, since beside writes one read in a hundred \
@@ -218,14 +221,19 @@ impl fmt::Display for Shown {
     }
 }
 
-/// The same, exactly.
-struct Asked(u64, bool);
+/// The same, beside the rate that fits.
+struct Asked {
+    rate: u64,
+    in_ios: bool,
+    beside: u64,
+}
 
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self(_, true) => Shown(self.0, true).fmt(f),
-            Self(bytes, false) => ExactRate(*bytes).fmt(f),
+        let Self { rate, in_ios, beside } = *self;
+        match in_ios {
+            true => Shown(rate, true).fmt(f),
+            false => RateBeside { rate, differs: rate.abs_diff(beside) }.fmt(f),
         }
     }
 }
@@ -274,7 +282,7 @@ pub fn check(drive: &Attainable, groups: &[Claimant]) -> Result<(), Unattainable
     }
     let minimums: Vec<Option<u64>> = groups.iter().map(|group| group.min).collect();
     let tree = Tree { drive, groups };
-    tree.check_inside(&minimums)?;
+    check_inside(groups)?;
     let load = tree.load(&minimums);
     if load <= LOAD_MAX {
         return Ok(());
@@ -291,6 +299,57 @@ pub fn check(drive: &Attainable, groups: &[Claimant]) -> Result<(), Unattainable
         others: minimums.iter().flatten().count() - 1,
         load: load.div_ceil(WHOLE / 100),
     })
+}
+
+/// The sum of the minimums inside each group, in bytes a second; those inside another minimum are a part of it.
+fn sums_inside(groups: &[Claimant]) -> Vec<u64> {
+    let mut sums = alloc::vec![0u64; groups.len()];
+    for (index, group) in groups.iter().enumerate().rev() {
+        let own = group.min.unwrap_or(sums[index]).min(RATE_MAX);
+        if let Some(parent) = group.parent {
+            sums[parent] = sums[parent].saturating_add(own).min(RATE_MAX);
+        }
+    }
+    sums
+}
+
+/// The nearest group around this one that has a minimum.
+fn minimum_above(groups: &[Claimant], group: &Claimant) -> Option<usize> {
+    let mut above = group.parent;
+    while let Some(index) = above.filter(|index| groups[*index].min.is_none()) {
+        above = groups[index].parent;
+    }
+    above
+}
+
+/// Checks that no group promises more to the groups inside it than it has, on whatever drive. Parents come before their children.
+///
+/// # Errors
+///
+/// [`Unattainable::Inside`] for the first group whose minimum is exceeded.
+pub fn check_inside(groups: &[Claimant]) -> Result<(), Unattainable> {
+    let sums = sums_inside(groups);
+    for (index, parent) in groups.iter().enumerate() {
+        let Some(has) = parent.min.filter(|has| sums[index] > *has) else { continue };
+        let inside = |child: &&Claimant| minimum_above(groups, child) == Some(index);
+        let asks = |child: &&Claimant| child.min.is_some();
+        let rest = |child: &Claimant| {
+            let min = child.min.unwrap_or(0).min(RATE_MAX);
+            has.saturating_sub(sums[index] - min.min(sums[index]))
+        };
+        let key = |child: &&Claimant| (rest(child) > 0, child.is_new, child.min);
+        let children = groups.iter().filter(asks).filter(inside);
+        let Some(child) = children.max_by_key(key) else { continue };
+        return Err(Unattainable::Inside {
+            group: child.name.clone(),
+            in_ios: child.in_ios,
+            asked: child.min.unwrap_or(0),
+            fits: rest(child),
+            parent: parent.name.clone(),
+            has,
+        });
+    }
+    Ok(())
 }
 
 /// The load of minimums on a drive, in the worst case.
@@ -391,7 +450,7 @@ impl Tree<'_> {
             minimums[index] = Some(min);
             self.fits(&minimums)
         };
-        let inside = self.inside(index);
+        let inside = sums_inside(self.groups)[index];
         let (mut low, mut high) = (inside.max(1), self.groups[index].min?);
         if !with(low) {
             return None;
@@ -401,44 +460,6 @@ impl Tree<'_> {
             if with(middle) { low = middle } else { high = middle - 1 }
         }
         Some(low)
-    }
-    /// What those inside a group ask.
-    fn inside(&self, index: usize) -> u64 {
-        let minimums: Vec<Option<u64>> = self.groups.iter().map(|group| group.min).collect();
-        self.sums(&minimums)[index].bytes
-    }
-    /// Does each group promise no more inside than it has?
-    fn check_inside(&self, minimums: &[Option<u64>]) -> Result<(), Unattainable> {
-        let sums = self.sums(minimums);
-        for (index, parent) in self.groups.iter().enumerate() {
-            let Some(has) = parent.min.filter(|has| sums[index].bytes > *has) else { continue };
-            let inside = |child: &&Claimant| self.minimum_above(child) == Some(index);
-            let asks = |child: &&Claimant| child.min.is_some();
-            let rest = |child: &Claimant| {
-                let min = child.min.unwrap_or(0).min(RATE_MAX);
-                has.saturating_sub(sums[index].bytes - min.min(sums[index].bytes))
-            };
-            let key = |child: &&Claimant| (rest(child) > 0, child.is_new, child.min);
-            let children = self.groups.iter().filter(asks).filter(inside);
-            let Some(child) = children.max_by_key(key) else { continue };
-            return Err(Unattainable::Inside {
-                group: child.name.clone(),
-                in_ios: child.in_ios,
-                asked: child.min.unwrap_or(0),
-                fits: rest(child),
-                parent: parent.name.clone(),
-                has,
-            });
-        }
-        Ok(())
-    }
-    /// The nearest group around this one that has a minimum.
-    fn minimum_above(&self, group: &Claimant) -> Option<usize> {
-        let mut above = group.parent;
-        while let Some(index) = above.filter(|index| self.groups[*index].min.is_none()) {
-            above = self.groups[index].parent;
-        }
-        above
     }
 }
 

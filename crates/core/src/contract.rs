@@ -238,8 +238,10 @@ impl Sibling {
 pub struct Refusal {
     /// Sum of the claims, bytes a second.
     pub asked: u64,
-    /// Worst-case rate of the drive, bytes a second.
+    /// Worst-case rate of the drive, or what the group around them has, bytes a second.
     pub worst_case: u64,
+    /// The group around them, unless they are at the top.
+    pub parent: Option<String>,
     /// The groups with claims, largest claim first.
     pub groups: Vec<Sibling>,
 }
@@ -247,18 +249,19 @@ pub struct Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let over = self.asked - self.worst_case;
-        write!(
-            f,
-            "the minimums add up to {} but the drive keeps only {} at its worst: {} too much (",
-            ExactRate(self.asked),
-            ExactRate(self.worst_case),
-            ExactRate(over)
-        )?;
+        let shown = |rate| RateBeside { rate, differs: over };
+        let has = shown(self.worst_case);
+        write!(f, "the minimums add up to {} but ", shown(self.asked))?;
+        match &self.parent {
+            None => write!(f, "the drive keeps only {has} at its worst")?,
+            Some(parent) => write!(f, "\"{parent}\" has {has} for all in it")?,
+        }
+        write!(f, ": {} too much (", shown(over))?;
         for (i, group) in self.groups.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}{} {}", group.name, ExactRate(group.claim.unwrap_or(0)))?;
+            write!(f, "{comma}{} {}", group.name, shown(group.claim.unwrap_or(0)))?;
             if let Some([min, alone]) = group.by_time {
-                write!(f, " for {} of {} alone", ExactRate(min), ExactRate(alone))?;
+                write!(f, " for {} of {} alone", shown(min), shown(alone))?;
             }
         }
         f.write_str(")")
@@ -286,9 +289,26 @@ impl fmt::Display for Rate {
     }
 }
 
+/// A rate beside another one: as [`Rate`], but exact where that would hide the difference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RateBeside {
+    pub(crate) rate: u64,
+    /// The difference.
+    pub(crate) differs: u64,
+}
+
+impl fmt::Display for RateBeside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.differs {
+            0..10_000 => ExactRate(self.rate).fmt(f),
+            _ => Rate(self.rate).fmt(f),
+        }
+    }
+}
+
 /// As [`Rate`], with as many decimals as it has: rates that are displayed add up. `12.345678 MB/s`, `12.00 MB/s`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ExactRate(pub(crate) u64);
+struct ExactRate(u64);
 
 impl fmt::Display for ExactRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -334,7 +354,7 @@ pub fn admit(worst_case: u64, groups: &[Sibling]) -> Result<Vec<u32>, Refusal> {
     if asked > worst_case {
         let mut siblings: Vec<_> = groups.iter().filter(|g| g.claim.is_some()).cloned().collect();
         siblings.sort_by(|a, b| b.claim.cmp(&a.claim).then_with(|| a.name.cmp(&b.name)));
-        return Err(Refusal { asked, worst_case, groups: siblings });
+        return Err(Refusal { asked, worst_case, parent: None, groups: siblings });
     }
     // Shares in bytes a second. When nobody else is there to take the rest, claims say how it is shared.
     let Level { rest, weights } = match free {
@@ -452,7 +472,7 @@ mod tests {
         assert!(
             refusal
                 .to_string()
-                .contains("(t 77.294685 MB/s for 10.00 MB/s of 23.00 MB/s alone, u 10.00"),
+                .contains("(t 77.29 MB/s for 10.00 MB/s of 23.00 MB/s alone, u 10.00"),
             "{refusal}"
         );
         let random: Vec<_> = (0..3).map(|_| random.clone()).collect();

@@ -275,7 +275,8 @@ impl Places {
             }
             if matches!(self, Self::Shared(..)) {
                 return refuse(
-                    "its data is on an emulated drive or in memory, and cannot be deleted",
+                    "its data is on an emulated drive or in memory, and cannot be deleted; the volume can be removed \
+                     without deleting its data",
                 );
             }
             if volume.path.is_some() {

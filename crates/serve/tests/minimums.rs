@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use iofair_config::contracts::faults::Faults;
-use iofair_core::contract::Contract;
+use iofair_core::contract::{Burst, Contract, Limits, Total};
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_drive::profile;
@@ -22,6 +22,8 @@ const SECONDS: u64 = 4;
 #[derive(Clone, Copy)]
 struct Reader {
     min: Option<u64>,
+    /// A ceiling, and the group that has it.
+    ceiling: Option<(Limits, Where)>,
     length: u32,
     /// At random, or in order.
     random: bool,
@@ -29,8 +31,42 @@ struct Reader {
     gap: Nanos,
 }
 
-const NEIGHBOUR: Reader =
-    Reader { min: None, length: 128 << 10, random: false, gap: Nanos::from_micros(20) };
+/// Where a ceiling is: in the group with the minimum, in one inside it, or in the one around it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Where {
+    Own,
+    Inside,
+    Around,
+}
+
+const NEIGHBOUR: Reader = Reader {
+    min: None,
+    ceiling: None,
+    length: 128 << 10,
+    random: false,
+    gap: Nanos::from_micros(20),
+};
+
+impl Reader {
+    /// Its groups, parents first: the path below the first one, and the contract. The last one has the volume.
+    fn groups(&self) -> Vec<(&'static str, Contract)> {
+        let promised = Contract { min: self.min, ..Contract::default() };
+        let Some((max, place)) = self.ceiling else { return vec![("", promised)] };
+        let limited = Contract { max, ..Contract::default() };
+        match place {
+            Where::Own => vec![("", Contract { max, ..promised })],
+            Where::Inside => vec![("", promised), ("/b", limited)],
+            Where::Around => vec![("", limited), ("/b", promised)],
+        }
+    }
+    /// The path of the group with the minimum, below the first one.
+    fn promised(&self) -> &'static str {
+        match self.ceiling {
+            Some((_, Where::Around)) => "/b",
+            _ => "",
+        }
+    }
+}
 
 /// What a reader got: bytes a second, and broken seconds of its group.
 type Got = (u64, u64);
@@ -50,10 +86,10 @@ impl Bench {
         let back = Emulated::new(DRIVE, drive, Store::anonymous(capacity).unwrap());
         let stack = TABLE.stack(stack).unwrap();
         let mut engine = Engine::new(Box::new(back), stack.clone());
-        let volume = |number| PlannedVolume {
+        let volume = |number: usize| PlannedVolume {
             id: VolumeId(number as u128),
             name: format!("v{number}"),
-            group: format!("g{number}"),
+            group: format!("g{number}{}", readers[number].groups().last().unwrap().0),
             map: Map::linear(0, capacity).into(),
             size: capacity,
             read_only: false,
@@ -61,12 +97,13 @@ impl Bench {
             entry: Default::default(),
             stamp: Default::default(),
         };
-        let group = |(number, reader): (usize, &Reader)| {
-            (format!("g{number}"), Contract { min: reader.min, ..Contract::default() })
+        let groups = |(number, reader): (usize, &Reader)| {
+            let groups = reader.groups().into_iter();
+            groups.map(move |(path, contract)| (format!("g{number}{path}"), contract))
         };
         let plan = Plan {
             stack,
-            groups: readers.iter().enumerate().map(group).collect(),
+            groups: readers.iter().enumerate().flat_map(groups).collect(),
             volumes: (0..readers.len()).map(volume).collect(),
             closed: Vec::new(),
             timeouts: Timeouts::default(),
@@ -112,9 +149,10 @@ impl Bench {
             let arrivals = self.readers.iter().filter_map(|(_, at, _)| *at);
             now = arrivals.chain(self.engine.next_wakeup()).min().unwrap();
         }
-        let group = |number| self.engine.group_named(&format!("g{number}")).unwrap();
-        let got = |(number, (_, _, got)): (usize, &(Reader, _, u64))| {
-            (got / SECONDS, self.engine.tally(group(number)).broken_seconds)
+        let group = |name: String| self.engine.group_named(&name).unwrap();
+        let got = |(number, (reader, _, got)): (usize, &(Reader, _, u64))| {
+            let group = group(format!("g{number}{}", reader.promised()));
+            (got / SECONDS, self.engine.tally(group).broken_seconds)
         };
         self.readers.iter().enumerate().map(got).collect()
     }
@@ -122,7 +160,7 @@ impl Bench {
 
 /// What a random reader with this minimum and gap gets, alone or beside sequential ones.
 fn target(stack: &str, min: u64, gap: Nanos, neighbours: usize) -> Got {
-    let target = Reader { min: Some(min), length: 4096, random: true, gap };
+    let target = Reader { min: Some(min), ceiling: None, length: 4096, random: true, gap };
     let mut readers = vec![target];
     readers.extend(std::iter::repeat_n(NEIGHBOUR, neighbours));
     Bench::new(stack, &readers).run()[0]
@@ -141,5 +179,37 @@ fn a_client_with_gaps_sees_its_broken_promise_counted() {
         assert!(rate < MIN / 100 * 95 && broken == SECONDS, "{gap:?}: {rate}, {broken} s");
         let (rate, broken) = target("promise", MIN, gap, 2);
         assert!(rate >= MIN / 100 * 99 && broken == 0, "promise, {gap:?}: {rate}, {broken} s");
+    }
+}
+
+/// Goal: time for which a ceiling of the group with the minimum, or of one inside it, holds the requests is not a broken promise;
+/// time at a ceiling around it is, and so is what the drive's other clients take. Method: a reader below a ceiling of each kind,
+/// far below its minimum, on an otherwise idle drive; and one with a ceiling above its minimum beside others, without control.
+#[test]
+fn a_ceiling_breaks_no_promise() {
+    const MIN: u64 = 18_000_000;
+    let iops = Limits { iops: [Some(500), None], ..Limits::NONE };
+    let bytes = Limits { bytes_per_s: [Some(5_000_000), None], ..Limits::NONE };
+    let burst = Limits { burst: Burst { requests: Some(20), bytes: None }, ..iops };
+    let total =
+        Limits { total: Total { iops: None, bytes_per_s: Some(5_000_000) }, ..Limits::NONE };
+    let run = |ceiling, length, others| {
+        let (min, gap) = (Some(MIN), Nanos::from_micros(10));
+        let target = Reader { min, ceiling: Some(ceiling), length, random: true, gap };
+        let mut readers = vec![target];
+        readers.extend(std::iter::repeat_n(NEIGHBOUR, others));
+        Bench::new("max-none", &readers).run()[0]
+    };
+    for (max, length) in [(iops, 4096), (burst, 4096), (bytes, 4 << 20), (total, 4 << 20)] {
+        for place in [Where::Own, Where::Inside] {
+            let (rate, broken) = run((max, place), length, 0);
+            assert!(rate < MIN / 2 && broken == 0, "{max:?} {place:?}: {rate}, {broken} s");
+        }
+        let (rate, broken) = run((max, Where::Around), length, 0);
+        assert!(rate < MIN / 2 && broken == SECONDS, "{max:?} around: {rate}, {broken} s");
+    }
+    for place in [Where::Own, Where::Inside] {
+        let (rate, broken) = run((Limits::both(20_000_000), place), 4096, 2);
+        assert!(rate < MIN / 100 * 95 && broken == SECONDS, "{place:?}: {rate}, {broken} s");
     }
 }

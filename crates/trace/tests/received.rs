@@ -171,6 +171,37 @@ fn tracepoints_are_read() {
     }
 }
 
+/// Goal: a flush is read to its end, of drives whose kernel has no sector for it, with and without a request queue; lost events are
+/// no events. Method: lines of the kernel and of blkparse with sector -1, and the same sector with a length.
+#[test]
+fn flushes_without_a_sector_are_read() {
+    let kernel = "dd-7 [000] d..2. 1.000000: block_bio_queue: 254,0 FWS 0 + 0 [dd]\n\
+        CPU:0 [LOST 12 EVENTS]\n\
+        kworker/0:1-12 [000] ..s.. 1.002000: EVENT: 254,0 FF REST18446744073709551615 + 0 PRIORITY[0]\n";
+    let kernel = |event: &str, rest: &str, priority: &str| {
+        kernel.replace("EVENT", event).replace("REST", rest).replace("PRIORITY", priority)
+    };
+    let blkparse = "254,0 0 1 1.000000 7 Q FWS 0 + 0 [dd]\n\
+        254,0 0 1 1.002000 12 C FF 18446744073709551615 + 0 [0]\n";
+    for text in [
+        kernel("block_rq_complete", "() ", "none,0,0 "),
+        kernel("block_bio_complete", "", ""),
+        blkparse.into(),
+    ] {
+        let (records, notes) = read(text.as_bytes()).unwrap();
+        let told = records.iter().map(|r| (r.operation, r.offset, r.completion.unwrap().latency.0));
+        assert_eq!(told.collect::<Vec<_>>(), [(Operation::Flush, 0, 2_000_000)], "{text}");
+        assert_eq!(notes.iter().count(), 0, "{notes:?}");
+    }
+    for text in [blkparse.replace("615 + 0", "615 + 8"), blkparse.replace("615 + 0", "614 + 0")] {
+        let error = read(text.as_bytes()).unwrap_err();
+        assert!(
+            error.contains("sector 1844674407370955161") && error.contains("too large"),
+            "{error}"
+        );
+    }
+}
+
 /// Goal: tables of other programs are read by their headers. Method: semicolons and quotes, tabs with times of other units,
 /// columns by their numbers.
 #[test]

@@ -71,8 +71,10 @@ enum Command {
     /// List policies, stacks, drives, clients and experiments.
     List(list::Args),
     /// Print shell completions.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(completions::Args),
     /// Print or write manual pages.
+    #[command(after_help = MAN_EXAMPLES)]
     Man(man::Args),
 }
 
@@ -80,6 +82,16 @@ const SERVE_EXAMPLES: &str = "\
 Examples:
   iofair-lab serve contracts.toml         with stack = \"prop-cfq-group\" in [drive], until SIGTERM or Ctrl-C
   iofair-lab serve --check contracts.toml check the file and its drive, and exit";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  iofair-lab completions bash > ~/.local/share/bash-completion/completions/iofair-lab
+  iofair-lab completions zsh > ~/.zfunc/_iofair-lab";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  iofair-lab man | man -l -               show the main page
+  iofair-lab man --directory man1         write iofair-lab.1, iofair-lab-run.1, ...";
 
 fn dispatch(cli: &Cli) -> anyhow::Result<ExitCode> {
     let output = Output { json: cli.json };
@@ -116,7 +128,9 @@ mod tests {
             let name = sub.get_name().to_string();
             assert!(sub.get_about().is_some(), "{name} has no help line");
             let help = sub.render_long_help().to_string();
-            assert!(help.contains("Examples:"), "{name} has no examples");
+            let examples = help.split_once("Examples:").map(|(_, examples)| examples);
+            let examples = examples.unwrap_or_else(|| panic!("{name} has no examples"));
+            assert!(examples.contains(&format!("iofair-lab {name}")), "{name}: of another program");
         }
     }
 }

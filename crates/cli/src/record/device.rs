@@ -1,8 +1,8 @@
 //! Requests of a block device of this machine, from the kernel's tracepoints.
 //!
-//! A tracing instance of its own, with its own buffers, has only events of this device, so other tracing is not disturbed. What
-//! the kernel prints about an event becomes a line as `blkparse` prints it; the reader of that format makes requests of them.
-//! A line that is none is left out: a process may have any name, also one with a line break.
+//! A tracing instance of its own, with its own buffers, has only events of this device, so other tracing is not disturbed. The
+//! reader of the format `tracepoints` makes requests of what the kernel prints. A line that it cannot read is counted and does
+//! not end the recording: a process may have any name, also one with a line break.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -15,7 +15,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use iofair_core::time::{Instant, Nanos};
 use iofair_serve::Clock;
-use iofair_trace::Metadata;
+use iofair_trace::error::TraceError;
+use iofair_trace::{Metadata, Record, Source, Stream};
 
 use crate::failure::Usage;
 use crate::interrupt;
@@ -28,6 +29,8 @@ const BUFFER_KB: &str = "16384";
 const NONBLOCK: i32 = 0o4000;
 /// Where the kernel's tracing may be mounted.
 const TRACING: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// The format of what the kernel prints.
+pub(super) const FORMAT: &str = "tracepoints";
 /// Event of a request's begin.
 const QUEUED: &str = "block_bio_queue";
 /// Event of its end on devices with request queues, and on others, such as device-mapper and md.
@@ -148,7 +151,7 @@ impl End {
     }
 }
 
-/// The events as `blkparse` prints them.
+/// The events as the kernel prints them.
 pub(super) struct Lines {
     /// Before the instance, which cannot be removed while this is open.
     pipe: File,
@@ -217,11 +220,8 @@ impl Lines {
                 }
             }
             let whole = self.raw.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            for line in String::from_utf8_lossy(&self.raw[..whole]).lines() {
-                if let Some(line) = blkparse(line) {
-                    self.ready.extend_from_slice(line.as_bytes());
-                }
-            }
+            let lines = String::from_utf8_lossy(&self.raw[..whole]);
+            self.ready.extend_from_slice(lines.as_bytes());
             self.raw.drain(..whole);
             if self.ready.is_empty() && !self.ended {
                 std::thread::sleep(PAUSE);
@@ -242,56 +242,53 @@ impl Read for Lines {
     }
 }
 
-/// A line of the kernel as one of `blkparse`:
-///
-/// ```text
-///  fio-4321  [001] ..... 12345.678901: block_bio_queue: 8,0 R 2048 + 8 [fio]
-///  fio-4321  [001] d.h.. 12345.679001: block_rq_complete: 8,0 R () 2048 + 8 be,0,4 [0]
-/// ```
-fn blkparse(line: &str) -> Option<String> {
-    let events = [(QUEUED, 'Q'), (COMPLETED[0], 'C'), (COMPLETED[1], 'C')];
-    let cut = |(event, letter)| {
-        let (before, after) = line.split_once(&format!(": {event}: "))?;
-        Some((before, after, letter))
-    };
-    let (before, after, letter) = events.into_iter().find_map(cut)?;
-    let (process, rest) = before.rsplit_once(" [")?;
-    let time = rest.split_whitespace().next_back()?;
-    let pid: u64 = process.trim_end().rsplit_once('-')?.1.parse().ok()?;
-    let mut words = after.split_whitespace();
-    let (device, operation) = (words.next()?, words.next()?);
-    // A request's command, which only SCSI passthrough has.
-    let mut words = words.skip_while(|word| word.starts_with('('));
-    let first: u64 = words.next()?.parse().ok()?;
-    let (plus, sectors) = (words.next()?, words.next()?.parse::<u64>().ok()?);
-    time.parse::<f64>().ok().filter(|_| plus == "+")?;
-    let last = after.rsplit_once('[')?.1.trim_end_matches(']');
-    let name: String = last.chars().filter(|c| !c.is_whitespace()).collect();
-    Some(format!("{device} 0 1 {time} {pid} {letter} {operation} {first} + {sectors} [{name}]\n"))
+/// The requests of lines of which some may be unreadable.
+pub(super) struct Readable<S> {
+    pub(super) source: S,
+    /// Lines that could not be read.
+    pub(super) unreadable: u64,
+}
+
+impl<S: Source> Source for Readable<S> {
+    fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
+        loop {
+            match self.source.next_record() {
+                Err(TraceError::Content { .. }) => self.unreadable += 1,
+                other => return other,
+            }
+        }
+    }
+    fn streams(&self) -> &[Stream] {
+        self.source.streams()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iofair_trace::formats;
+    use iofair_trace::input::Input;
 
-    /// Goal: events of different kernels are read, and other lines are left out. Method: lines by hand, one with a name that
-    /// tries to look like another event.
+    /// Goal: a line that is no event does not end a recording. Method: lines of a kernel, among them the completion of a flush, which
+    /// has no sector, a name with a line break, and a name that is not UTF-8.
     #[test]
-    fn lines_become_those_of_blkparse() {
-        let queue = "           <...>-4321    [001] d..2.  12345.678901: block_bio_queue: 7,0 WS 2048 + 8 [my prog]";
-        assert_eq!(blkparse(queue).unwrap(), "7,0 0 1 12345.678901 4321 Q WS 2048 + 8 [myprog]\n");
-        let old = " kworker/0:1-12 [000] ..s. 1.000001: block_rq_complete: 8,16 R () 64 + 256 [0]";
-        let new = " kworker/0:1-12 [000] ..s.. 1.000001: block_rq_complete: 8,16 R () 64 + 256 be,0,4 [0]";
-        let both = "8,16 0 1 1.000001 12 C R 64 + 256 [0]\n";
-        assert_eq!([old, new].map(|line| blkparse(line).unwrap()), [both, both]);
-        for other in [
-            "CPU:0 [LOST 12 EVENTS]",
-            " x-1 [000] ..s. 1.0: block_rq_issue: 8,0 R 4096 () 64 + 8 [x]",
-            " x-1 [000] ..s. 1.0: block_bio_queue: 8,0 R many + 8 [x]",
-            " x-y [000] ..s. 1.0: block_bio_queue: 8,0 R 64 + 8 [x]",
-            "",
-        ] {
-            assert_eq!(blkparse(other), None, "{other}");
+    fn unreadable_lines_are_counted() {
+        let lines = b"dd-7 [000] d..2. 1.0: block_bio_queue: 254,0 WS 2048 + 8 [my prog]\n\
+            CPU:0 [LOST 12 EVENTS]\n\
+            dd-7 [000] d..2. 1.1: block_bio_queue: 254,0 FWS 0 + 0 [two\nlines]\n\
+            dd-7 [000] d..2. 1.1: block_bio_queue: 254,0 WS many + 8 [dd]\n\
+            \xff-7 [000] d..2. 1.2: block_rq_complete: 254,0 FF () 18446744073709551615 + 0 [0]\n\
+            dd-7 [000] d..2. 1.3: block_rq_complete: 254,0 WS () 2048 + 8 be,0,4 [0]\n";
+        let text = String::from_utf8_lossy(lines).into_owned();
+        let input = Input::new(Box::new(io::Cursor::new(text.into_bytes())), "lines").unwrap();
+        let format = formats::TABLE.iter().find(|format| format.name == FORMAT).unwrap();
+        let source = format.open(vec![input]).unwrap();
+        let mut requests = Readable { source, unreadable: 0 };
+        let mut records = Vec::new();
+        while let Some(record) = requests.next_record().unwrap() {
+            records.push((record.length, record.completion.is_some()));
         }
+        assert_eq!((records, requests.unreadable), (vec![(4096, true)], 3));
+        assert_eq!(requests.streams().len(), 1);
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use iofair_core::attainable::{Attainable, Claimant, Unattainable, check};
+use iofair_core::attainable::{Attainable, Claimant, Unattainable, check, check_inside};
 use iofair_core::contract::{Contract, Refusal, Sibling, admit};
 use iofair_core::controller::Stack;
 use iofair_core::priority::Class;
@@ -89,6 +89,10 @@ impl Contracts {
     ///
     /// A minimum or a latency cannot be kept, or the worst case is needed and unknown.
     pub fn admit(&self, known: &Known, before: Option<&Self>) -> Result<Admitted, AdmissionError> {
+        let written = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
+        let groups: Admitted = Tree::new(written, ANY).groups.into_iter().collect();
+        let inside = check_inside(&claimants(&groups, before));
+        inside.map_err(|error| self.unattainable(&error))?;
         if !self.drive.stack.keeps_minimums() {
             let worst_case = self.drive.worst_case.or(known.worst_case);
             if let (Some(group), None) = (self.asks_worst_case(), worst_case) {
@@ -108,8 +112,6 @@ impl Contracts {
             }
             return Ok(admitted);
         }
-        let groups = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
-        let groups: Admitted = Tree::new(groups, ANY).groups.into_iter().collect();
         match self.basis(known) {
             Basis::Reaches(drive) => {
                 let claimants = claimants(&groups, before);
@@ -333,7 +335,10 @@ impl Tree {
         let known = self.groups.contains_key(parent);
         if let Some(own) = known.then(|| self.own(parent).claim).flatten() {
             // By its weight it may get more, but only its own minimum is guaranteed.
-            admit(own, &siblings)?;
+            admit(own, &siblings).map_err(|mut refusal| {
+                refusal.parent = Some(parent.into());
+                refusal
+            })?;
         }
         let weights = match suffice(rate, &siblings) {
             true => siblings.iter().map(|group| group.weight).collect(),

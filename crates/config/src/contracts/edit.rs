@@ -157,7 +157,15 @@ fn name_of(table: &Table) -> &str {
 fn missing(path: &str, kind: Kind, name: &str, list: &ArrayOfTables) -> EditError {
     let known: Vec<&str> = list.iter().map(name_of).collect();
     let word = kind.word();
-    let error = ConfigError::whole_file(path, format!("there is no {word} \"{name}\""));
+    let is_above =
+        |group: &&str| group.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+    let message = match kind == Kind::Group && known.iter().any(|group| is_above(group)) {
+        true => {
+            format!("group \"{name}\" has no contract: it is only a part of other groups' paths")
+        }
+        false => format!("there is no {word} \"{name}\""),
+    };
+    let error = ConfigError::whole_file(path, message);
     EditError::Missing(error.allowed(listed(&known)).near(name, known))
 }
 

@@ -96,6 +96,9 @@ impl Controller {
     pub(super) fn plug(&mut self, now: Instant, sender: Sender, id: RequestId) {
         let request = &mut self.requests[id];
         request.asked_tag = now;
+        if let Some(passed) = &mut self.plugged.passed {
+            passed.push(request.tag);
+        }
         let client = request.client.index();
         let max = self.setup.facts.max_request;
         let last = self.plugged.last[client].filter(|_| self.requests.is_plugged(id));
@@ -110,6 +113,15 @@ impl Controller {
                 self.plugged.requests.push((sender, id));
             }
         }
+    }
+    /// From now on, keeps the tag of each request that has passed all throttles, for [`Self::next_passed`].
+    pub fn keep_passed(&mut self) {
+        self.plugged.passed.get_or_insert_default();
+    }
+    /// The tag of a request that has passed all throttles, once, in no certain order. Call it until there is none after each call
+    /// of [`Self::unplug`] and [`Self::dispatch`].
+    pub fn next_passed(&mut self) -> Option<u64> {
+        self.plugged.passed.as_mut()?.pop()
     }
     /// Gives the scheduler what has passed the throttles.
     pub(super) fn send_plugged(&mut self, now: Instant) {

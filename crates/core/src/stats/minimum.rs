@@ -6,7 +6,7 @@
 //! guaranteed rate scheduling algorithms", 1997). So the group has a clock, the instant up to which its minimum is kept:
 //!
 //! ```text
-//! the group is busy       while it has pending reads or writes
+//! the group is busy       while it has pending reads or writes; what waits at a ceiling is not pending
 //! on completion           clock += worth
 //! overdue                 while the group is busy and now > clock + (mean worth of its pending requests)
 //! after an overdue time   clock = now - (that worth)               it was counted, and is not owed as well
@@ -85,6 +85,13 @@ impl MinimumMeter {
         self.requests -= 1;
         self.inside -= amount;
         self.completed += amount;
+        self.last = now;
+    }
+    /// A request of `bytes` is not pending any more though it is not completed: a ceiling of its group holds the rest of it.
+    pub fn withdraw(&mut self, now: Instant, min: Minimum, bytes: u64) {
+        self.advance(now, min);
+        self.requests -= 1;
+        self.inside -= Amount::of(bytes);
         self.last = now;
     }
     /// When the group becomes overdue unless a request is completed before; `None` without a minimum or pending requests.

@@ -4,7 +4,7 @@ use iofair_core::time::Instant;
 
 use super::fences::Fences;
 use super::{Engine, Volume};
-use crate::request::op::{NewOp, Op};
+use crate::request::op::{NIL, NewOp, Op};
 
 /// Whether a part of a volume overlaps a fence.
 fn meet(fences: &Fences, volume: &Volume, offset: u64, length: u32) -> bool {
@@ -59,11 +59,13 @@ impl Engine {
         (op.status, op.abandoned) = (libc::EIO, true);
         self.abandoned += 1;
         if op.cancelled {
-            self.tallies.cancelled(now, op);
+            self.tallies.cancelled(now, op, self.controller.groups());
         } else {
             self.volumes[op.volume].finished(now, op);
             self.tallies.finished(now, op, self.controller.groups());
         }
+        // Nothing counts it any more, whatever happens to its pieces.
+        (op.limited, op.counted) = (NIL, false);
         self.early.push_back(op.completion_without_data());
         if op.operation.modifies() {
             self.ops.fence(key, |range| self.fences.add(&range));

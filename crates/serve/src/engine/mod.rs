@@ -155,6 +155,7 @@ impl Engine {
             controller.separate_flushes();
         }
         controller.remember_decisions();
+        controller.keep_passed();
         let mut tallies = tally::Tallies::default();
         tallies.add(GroupId::ROOT, controller.groups());
         Self {
@@ -224,7 +225,8 @@ impl Engine {
         let is_whole = together >= u64::from(new.length);
         let flags = flags(&new, volume.stamp()).with(self.own_flags);
         let lent = matches!(new.data, Data::Lent(_));
-        let op = Op::new(now, new, volume.group, flags);
+        let mut op = Op::new(now, new, volume.group, flags);
+        op.limited = tally::limited(&op, self.controller.groups());
         self.tallies.came_in(now, &op, self.controller.groups());
         if is_status {
             self.tallies.asks_status(op.group);
@@ -247,6 +249,7 @@ impl Engine {
         for (tag, id) in self.plug.admitted() {
             self.ops.set_request(*tag, *id);
         }
+        self.count_passed(now);
     }
 
     /// Processes everything that is possible now: takes completions and dispatches commands.
@@ -254,6 +257,7 @@ impl Engine {
         if !self.plug.is_empty() {
             self.unplug(now);
         }
+        self.count_passed(now);
         self.back.advance(now, &mut self.ops, &mut self.completed);
         self.complete(now);
         self.expire(now);
@@ -270,6 +274,7 @@ impl Engine {
             {
                 self.start(now, dispatch);
             }
+            self.count_passed(now);
             if self.completed.is_empty() && self.completions.is_empty() {
                 break;
             }
@@ -360,6 +365,10 @@ impl Engine {
             self.fences.remove(&piece.range());
         }
         let op = &mut self.ops[piece.op];
+        if op.counted && op.passed == 0 && op.left > 0 {
+            op.counted = false;
+            self.tallies.counted(now, op, self.controller.groups());
+        }
         if op.status == 0 {
             op.status = if piece.status == 0 { status } else { piece.status };
         }
@@ -381,7 +390,7 @@ impl Engine {
         }
         if !op.abandoned {
             if op.cancelled {
-                self.tallies.cancelled(now, op);
+                self.tallies.cancelled(now, op, self.controller.groups());
             } else {
                 let volume = &mut self.volumes[op.volume];
                 if op.operation == Operation::Flush {

@@ -78,6 +78,17 @@ impl Engine {
             self.unplug(now);
         }
     }
+    /// The minimums count the requests that have passed the ceilings now.
+    pub(super) fn count_passed(&mut self, now: Instant) {
+        while let Some(tag) = self.controller.next_passed() {
+            let Some(key) = self.ops.pass_piece(tag) else { continue };
+            let op = &mut self.ops[key];
+            if op.limited != op::NIL && !op.counted {
+                op.counted = true;
+                self.tallies.counted(now, op, self.controller.groups());
+            }
+        }
+    }
     /// Continues requests that wait for a slot; volumes take turns.
     pub(super) fn feed_waiting(&mut self, now: Instant) {
         for _ in 0..self.unfed.volumes.len() {

@@ -5,7 +5,8 @@
 //!
 //! *Broken promises.* A second counts as broken for a group with a minimum if reads and writes of the group,
 //! including groups inside it, were overdue for more than a twentieth of it ([`MinimumMeter`]). Flushes, trims and
-//! block-status requests do not count.
+//! block-status requests do not count, nor does the time for which a ceiling of the group or of one inside it holds a request: a
+//! minimum is a promise for what has passed these.
 
 use iofair_core::controller::Completion;
 use iofair_core::group::Groups;
@@ -162,7 +163,20 @@ pub(super) fn op_bytes(op: &Op) -> u64 {
     if has_none || op.asks_status() { 0 } else { u64::from(op.length) }
 }
 
-/// What a group is promised; nothing, if it is gone.
+/// The first group from this one upwards that has a ceiling for the request, by index; [`NONE`]: none, or it has no bytes.
+pub(super) fn limited(op: &Op, groups: &Groups) -> u32 {
+    let direction = op.operation.direction();
+    let mut at = Some(op.group).filter(|_| op_bytes(op) > 0);
+    while let Some(id) = at {
+        let group = groups.group(id);
+        if group.contract.max.limits(direction) {
+            return id.index() as u32;
+        }
+        at = group.parent;
+    }
+    NONE
+}
+
 /// The minimum of the group with this index.
 fn minimum(groups: &Groups, index: usize) -> Minimum {
     groups.group_id(index).map_or(Minimum::NONE, |id| groups.group(id).contract.minimum())
@@ -222,14 +236,41 @@ impl Tallies {
     }
     /// A request was submitted.
     pub(super) fn came_in(&mut self, now: Instant, op: &Op, groups: &Groups) {
-        self.arrived(now, op.group, op_bytes(op), groups);
+        self.entered(now, op.group);
+        self.meters(op, groups, |meter, min| meter.arrive(now, min, op_bytes(op)));
     }
-    fn arrived(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
+    /// A request has passed the ceilings, or what is left of it waits there again: by `op.counted`.
+    pub(super) fn counted(&mut self, now: Instant, op: &Op, groups: &Groups) {
+        let bytes = op_bytes(op);
+        self.meters_between((op.limited, NONE), groups, |meter, min| match op.counted {
+            true => meter.arrive(now, min, bytes),
+            false => meter.withdraw(now, min, bytes),
+        });
+    }
+    /// Calls `each` with each meter that counts the request, and its minimum.
+    fn meters(&mut self, op: &Op, groups: &Groups, each: impl FnMut(&mut MinimumMeter, Minimum)) {
+        if op_bytes(op) > 0 {
+            self.meters_between((op.group.index() as u32, op.uncounted()), groups, each);
+        }
+    }
+    /// The same for the levels from the first upwards, without the last.
+    fn meters_between(
+        &mut self,
+        (first, end): (u32, u32),
+        groups: &Groups,
+        mut each: impl FnMut(&mut MinimumMeter, Minimum),
+    ) {
+        let mut at = first;
+        while at != end
+            && let Some(tally) = self.groups.get_mut(at as usize)
+        {
+            each(&mut tally.minimum, minimum(groups, at as usize));
+            at = tally.parent;
+        }
+    }
+    fn entered(&mut self, now: Instant, group: GroupId) {
         let mut at = group.index() as u32;
         while let Some(tally) = self.groups.get_mut(at as usize) {
-            if bytes > 0 {
-                tally.minimum.arrive(now, minimum(groups, at as usize), bytes);
-            }
             if tally.inside == 0 {
                 tally.busy_since = now;
             }
@@ -257,43 +298,26 @@ impl Tallies {
             tally.requests[direction] += 1;
             tally.bytes[direction] += bytes;
         }
-        self.completed(now, op.group, bytes, groups);
+        self.meters(op, groups, |meter, min| meter.complete(now, min, bytes));
+        self.left(now, op.group, bytes);
     }
     /// A cancelled request ended. It counts as neither served nor failed, and is not owed.
-    pub(super) fn cancelled(&mut self, now: Instant, op: &Op) {
-        let bytes = op_bytes(op);
+    pub(super) fn cancelled(&mut self, now: Instant, op: &Op, groups: &Groups) {
         if op.asks_status() {
             self.groups[op.group.index()].is_asking = false;
         }
-        self.leave(now, op.group, |meter, _| {
-            if bytes > 0 {
-                meter.complete(now, Minimum::NONE, bytes);
-            }
-            0
-        });
+        self.meters(op, groups, |meter, _| meter.complete(now, Minimum::NONE, op_bytes(op)));
+        self.left(now, op.group, 0);
     }
     /// A block status of the group came in.
     pub(super) fn asks_status(&mut self, group: GroupId) {
         self.groups[group.index()].is_asking = true;
     }
-    fn completed(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
-        self.leave(now, group, |meter, at| {
-            if bytes > 0 {
-                meter.complete(now, minimum(groups, at), bytes);
-            }
-            bytes
-        });
-    }
-    /// A request left its group and all groups above it. `end` is called for each, and returns the bytes that were served.
-    fn leave(
-        &mut self,
-        now: Instant,
-        group: GroupId,
-        mut end: impl FnMut(&mut MinimumMeter, usize) -> u64,
-    ) {
+    /// A request left its group and all groups above it; so many bytes of it were served.
+    fn left(&mut self, now: Instant, group: GroupId, bytes: u64) {
         let mut at = group.index() as u32;
         while let Some(tally) = self.groups.get_mut(at as usize) {
-            tally.present.bytes += end(&mut tally.minimum, at as usize);
+            tally.present.bytes += bytes;
             tally.inside -= 1;
             if tally.inside == 0 {
                 tally.present.busy += now.since(tally.busy_since);
@@ -347,6 +371,19 @@ mod tests {
     use crate::testing;
     use iofair_core::contract::Contract;
     use iofair_core::controller::Controller;
+
+    impl Tallies {
+        fn arrived(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
+            self.entered(now, group);
+            let levels = if bytes > 0 { (group.index() as u32, NONE) } else { (NONE, NONE) };
+            self.meters_between(levels, groups, |meter, min| meter.arrive(now, min, bytes));
+        }
+        fn completed(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
+            let levels = (group.index() as u32, NONE);
+            self.meters_between(levels, groups, |meter, min| meter.complete(now, min, bytes));
+            self.left(now, group, bytes);
+        }
+    }
 
     fn at(millis: u64) -> Instant {
         Instant::ZERO + Nanos::from_millis(millis)

@@ -20,7 +20,7 @@ use crate::request::place::{Places, PlacesMut};
 /// Pieces of one request with data that the controller may have together.
 pub(crate) const WINDOW: u32 = 4;
 /// No request.
-const NIL: u32 = u32::MAX;
+pub(crate) const NIL: u32 = u32::MAX;
 
 /// All requests in flight with their pieces, and their buffers.
 #[derive(Debug, Default)]
@@ -147,7 +147,15 @@ impl Ops {
         let place = op.pieces[..last].iter().position(|other| u64::from(*other) == tag);
         op.pieces.swap(place.unwrap_or(last), last);
         op.left -= 1;
+        op.passed -= u32::from(piece.passed);
         piece
+    }
+    /// The piece with this tag, if there is one, has passed the ceilings. Returns the key of its request.
+    pub(crate) fn pass_piece(&mut self, tag: u64) -> Option<usize> {
+        let piece = self.pieces.get_mut(tag as usize)?;
+        let op = piece.op;
+        self.live[op].passed += u32::from(!std::mem::replace(&mut piece.passed, true));
+        Some(op)
     }
     /// Fences the pieces of a request that are in flight, and calls `each` with each of them.
     pub(crate) fn fence(&mut self, key: usize, mut each: impl FnMut(Range<u64>)) {
@@ -281,6 +289,12 @@ pub struct Op {
     /// Pieces that were not completed yet, and their tags: the first this many of these.
     pub(crate) left: u32,
     pub(crate) pieces: [u32; WINDOW as usize],
+    /// The first group from its own upwards that has a ceiling, by index; [`NIL`]: none. The minimums from there upwards count it
+    /// while `counted`, those below always.
+    pub(crate) limited: u32,
+    /// Pieces in the controller that have passed the ceilings.
+    pub(crate) passed: u32,
+    pub(crate) counted: bool,
     /// Whether it was completed though a late command still uses its memory.
     pub(crate) abandoned: bool,
     /// Whether it was cancelled: its client does not wait for it any more.
@@ -309,6 +323,8 @@ pub struct Piece {
     pub from: u32,
     /// Its request was completed with an error while it was in flight, and it may still be written.
     pub(crate) fenced: bool,
+    /// Whether it has passed the ceilings.
+    passed: bool,
     /// The controller's name of it.
     request: RequestId,
     /// Commands of the back end that use its memory.
@@ -340,6 +356,7 @@ impl Piece {
             length: 0,
             from: 0,
             fenced: false,
+            passed: false,
             request: RequestId(NIL),
             commands: 0,
             complete: false,
@@ -379,6 +396,10 @@ impl Op {
     pub(crate) fn asks_status(&self) -> bool {
         self.hints.extents > 0
     }
+    /// Where minimums do not count it: from this level upwards; [`NIL`]: nowhere.
+    pub(crate) fn uncounted(&self) -> u32 {
+        if self.counted { NIL } else { self.limited }
+    }
     /// Whether there is something of it to cut.
     pub(crate) fn is_uncut(&self) -> bool {
         self.cut < self.length
@@ -402,6 +423,9 @@ impl Op {
             cut: 0,
             left: 0,
             pieces: [0; WINDOW as usize],
+            limited: NIL,
+            passed: 0,
+            counted: false,
             abandoned: false,
             cancelled: false,
             finished: false,

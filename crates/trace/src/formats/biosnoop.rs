@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use iofair_core::time::{Instant, Nanos};
 
 use super::events::letters;
-use super::fields::{Fault, decimal_of, number};
+use super::fields::{Fault, NO_SECTOR, bytes_of, decimal_of, number};
 use super::lines::{LineFormat, LineSource, Parsed, Plain};
 use crate::error::Result;
 use crate::input::Input;
@@ -27,8 +27,6 @@ const WINDOW: usize = 1 << 14;
 /// The first requests began before the first completion, from which times count.
 const BEFORE: u64 = 3_600 * 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
-/// The sector of a request that has none.
-const NO_SECTOR: &str = "18446744073709551615";
 
 /// Whether a line is the header.
 pub(super) fn is_header(line: &str) -> bool {
@@ -105,8 +103,7 @@ fn parse(line: &str, has_queue: bool, names: &mut Names) -> Result<Parsed, Fault
     let Some((operation, flags)) = letters(kind).filter(|_| sector != NO_SECTOR) else {
         return Ok(Parsed::Unknown);
     };
-    let sector = number("sector", sector)?;
-    let offset = sector.checked_mul(512).ok_or_else(|| format!("sector {sector}: too large"))?;
+    let offset = bytes_of("sector", sector)?;
     let volume = names.volume(disk);
     let stream = names.stream(&process.join("."), volume);
     let whole = Nanos(latency.saturating_add(queue));

@@ -13,7 +13,7 @@ use iofair_core::request::Operation;
 use iofair_core::time::Instant;
 
 use super::events::{Action, Event, Requests, letters};
-use super::fields::{Fault, Fields, number};
+use super::fields::{Fault, Fields, number, range};
 use super::head::is_words;
 use super::lines::CUT;
 use crate::error::Result;
@@ -133,19 +133,14 @@ fn parse(line: &str, names: &mut Names) -> Result<Option<Event>, Fault> {
 fn sectors(text: &str) -> Result<(u64, u64), Fault> {
     let text = text.split_once('(').map_or(text, |(before, _)| before);
     let mut fields = Fields::spaces(text);
-    let bytes = |name: &str, text| -> Result<u64, Fault> {
-        let sectors: u64 = number(name, text)?;
-        sectors.checked_mul(512).ok_or_else(|| format!("{name} {sectors}: too large"))
-    };
     let Some(first) = fields.optional() else { return Ok((0, 0)) };
-    let offset = bytes("sector", first)?;
-    let length = match fields.optional() {
-        None => 0,
-        Some("+") => bytes("number of sectors", fields.text("number of sectors")?)?,
+    let sectors = match fields.optional() {
+        None => "0",
+        Some("+") => fields.text("number of sectors")?,
         Some(other) => return Err(format!("`{other}` behind the sector: not `+`")),
     };
     fields.end()?;
-    Ok((offset, length))
+    range(first, sectors)
 }
 
 impl Source for EventLines {

@@ -53,9 +53,7 @@ impl<'a> Fields<'a> {
     }
     /// A number of sectors of 512 bytes, in bytes.
     pub(super) fn sectors(&mut self, name: &str) -> Result<u64, Fault> {
-        let sectors = self.number(name)?;
-        let bytes = sectors.checked_mul(SECTOR_BYTES);
-        bytes.ok_or_else(|| format!("{name} {sectors}: too many sectors"))
+        bytes_of(name, self.text(name)?)
     }
     /// A time in units of `nanos`.
     pub(super) fn time(&mut self, name: &str, nanos: u64) -> Result<Nanos, Fault> {
@@ -123,6 +121,22 @@ pub(super) fn decimal_of(name: &str, text: &str, unit: u64, wanted: &str) -> Res
     let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let is_number = is_digits(number) && is_digits(exponent);
     decimal(text, unit).ok_or_else(|| refused(name, text, is_number, wanted))
+}
+
+/// Sectors of 512 bytes, in bytes.
+pub(super) fn bytes_of(name: &str, sectors: &str) -> Result<u64, Fault> {
+    let sectors = number(name, sectors)?;
+    sectors.checked_mul(SECTOR_BYTES).ok_or_else(|| format!("{name} {sectors}: too large"))
+}
+
+/// What the kernel prints for a sector where there is none: -1 without a sign.
+pub(super) const NO_SECTOR: &str = "18446744073709551615";
+
+/// Offset and length in bytes of a first sector and a number of sectors. The completion of a flush has neither.
+pub(super) fn range(first: &str, sectors: &str) -> Result<(u64, u64), Fault> {
+    let length = bytes_of("number of sectors", sectors)?;
+    let is_nowhere = length == 0 && first == NO_SECTOR;
+    Ok((if is_nowhere { 0 } else { bytes_of("sector", first)? }, length))
 }
 
 /// Seconds as nanoseconds; digits beyond those are cut off.

@@ -13,13 +13,14 @@ use iofair_core::time::Instant;
 
 use super::blkparse::{Layout, device};
 use super::events::{Action, Event, letters};
-use super::fields::{Fault, Fields, decimal, number};
+use super::fields::{Fault, Fields, decimal, range};
 use crate::names::Names;
 
 /// How its lines are read.
 pub(super) const LAYOUT: Layout = Layout {
     is_event: |line| parts(line).is_some(),
-    is_summary: |_| false,
+    // The kernel's count of events that it overwrote.
+    is_summary: |line| line.starts_with("CPU:") && line.contains("[LOST "),
     parse,
     wrong: "not a tracepoint, which has a processor such as [001], a time and a name",
 };
@@ -66,7 +67,8 @@ fn parse(line: &str, names: &mut Names) -> Result<Option<Event>, Fault> {
         "block_bio_queue" => Action::Queued,
         "block_rq_insert" => Action::Inserted,
         "block_rq_issue" => Action::Issued,
-        "block_rq_complete" => Action::Completed { failed: false },
+        // The second is of devices without a request queue, such as device-mapper and md.
+        "block_rq_complete" | "block_bio_complete" => Action::Completed { failed: false },
         _ => return Ok(None),
     };
     let mut fields = Fields::spaces(rest);
@@ -74,16 +76,12 @@ fn parse(line: &str, names: &mut Names) -> Result<Option<Event>, Fault> {
     device(volume).ok_or_else(|| format!("device `{volume}`: not MAJOR,MINOR"))?;
     let word = fields.text("operation")?;
     let Some((mut operation, flags)) = letters(word) else { return Ok(None) };
-    let (range, last) =
+    let (place, last) =
         fields.rest().rsplit_once(" [").ok_or("the process or error in [] is missing")?;
     let last = last.strip_suffix(']').ok_or("the `]` behind the process or error is missing")?;
-    let (before, after) = range.split_once(" + ").ok_or("SECTOR + SECTORS is missing")?;
-    let bytes = |name: &str, text: Option<&str>| -> Result<u64, Fault> {
-        let sectors: u64 = number(name, text.unwrap_or(""))?;
-        sectors.checked_mul(512).ok_or_else(|| format!("{name} {sectors}: too large"))
-    };
-    let offset = bytes("sector", before.split_whitespace().next_back())?;
-    let length = bytes("number of sectors", after.split_whitespace().next())?;
+    let (before, after) = place.split_once(" + ").ok_or("SECTOR + SECTORS is missing")?;
+    let first = before.split_whitespace().next_back().unwrap_or("");
+    let (offset, length) = range(first, after.split_whitespace().next().unwrap_or(""))?;
     if length == 0 && word.contains('F') {
         // An empty write with a flush before it.
         operation = Operation::Flush;

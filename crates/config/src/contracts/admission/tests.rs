@@ -143,6 +143,35 @@ fn minimums_that_fill_the_worst_case_fit() {
     }
 }
 
+/// Goal: minimums inside a group that exceed its own are refused with the same words whatever is known about the drive, and the
+/// number is the group's, also where a part of the drive's time is claimed. Method: 20 and 40 of 50 MB/s on three drives; a claim
+/// of a quarter of the time.
+#[test]
+fn minimums_inside_another_one_are_refused_on_any_drive() {
+    let groups = [("c", "min = '50MB/s'"), ("c/a", "min = '20MB/s'"), ("c/b", "min = '40MB/s'")];
+    let rates = "reaches = { read = '500MB/s', write = '500MB/s', random = '400MB/s' }";
+    for drive in ["", "worst_case = '100MB/s'", rates, "worst_case = '100MB/s'\nstack = 'prop-bfq'"]
+    {
+        let known = Known::default();
+        let Err(AdmissionError::Config(error)) = read(drive, &groups).admit(&known, None) else {
+            panic!("{drive}: 60 of 50")
+        };
+        assert_eq!(
+            error.message,
+            "group \"c/b\": 40.00 MB/s cannot be kept inside \"c\", which has 50.00 MB/s for all in it"
+        );
+        assert_eq!(error.allowed.as_deref(), Some("at most 30.00 MB/s"));
+    }
+    let time = [("c", "min = '36MB/s'\nalone = '160MB/s'"), ("c/a", "min = '30MB/s'")];
+    match read("worst_case = '100MB/s'", &time).admit(&Known::default(), None) {
+        Err(AdmissionError::Sum(refusal)) => assert_eq!(
+            refusal.to_string(),
+            "the minimums add up to 30.00 MB/s but \"c\" has 25.00 MB/s for all in it: 5.00 MB/s too much (c/a 30.00 MB/s)"
+        ),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Goal: groups of a less urgent class beside others are promised no share, at every level. Method: by hand.
 #[test]
 fn shares_by_class() {

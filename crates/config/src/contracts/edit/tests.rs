@@ -173,4 +173,12 @@ fn wrong_changes_are_refused() {
     assert!(error.error().message.contains("cannot share"), "{error:?}");
     let error = refuse(Edit::Remove { kind: Kind::Volume, name: "x".into() });
     assert!(matches!(error, EditError::Missing(_)), "{error:?}");
+    for (name, message) in [
+        ("tenants", "group \"tenants\" has no contract: it is only a part of other groups' paths"),
+        ("tenant", "there is no group \"tenant\""),
+    ] {
+        let error = refuse(Edit::Remove { kind: Kind::Group, name: name.into() });
+        assert!(matches!(error, EditError::Missing(_)), "{error:?}");
+        assert_eq!(error.error().message, message);
+    }
 }
