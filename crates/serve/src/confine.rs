@@ -17,6 +17,7 @@ use std::path::{Component, Path, PathBuf};
 
 use iofair_config::contracts::{Back, Contracts, Volume};
 
+use crate::back::uring::claim::layers;
 use crate::error::ServeError;
 use crate::reserve::Reserve;
 
@@ -49,7 +50,8 @@ pub(crate) fn check(contracts: &Contracts, before: Option<&Contracts>) -> Result
         if let Some(own) = own.same(&real) {
             return Err(refuse(format!("it is the server's own: {}", own.display())));
         }
-        if in_pool(contracts, &real) || identity(&real).is_some_and(|file| own.pool.contains(&file))
+        if in_pool(contracts, &real)
+            || layers(&real).iter().any(|layer| own.pool.contains(&layer.identity))
         {
             let message =
                 "it is a file of the pool directory, which may belong to a removed volume";
@@ -179,7 +181,9 @@ impl OwnFiles {
     }
     /// The one that it is.
     fn same(&self, real: &Path) -> Option<&Path> {
-        let found = self.paths.get(real).or_else(|| self.identities.get(&identity(real)?));
+        let mut layers = layers(real).into_iter();
+        let by_layer = || layers.find_map(|layer| self.identities.get(&layer.identity));
+        let found = self.paths.get(real).or_else(by_layer);
         found.or(self.mount.as_ref().filter(|mount| real.starts_with(mount))).map(|own| &**own)
     }
 }

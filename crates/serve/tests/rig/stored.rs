@@ -1,4 +1,5 @@
 //! Servers whose volumes are on a disk, and what lies below.
+#![allow(dead_code)]
 
 use iofair_serve::{Consent, Server};
 
