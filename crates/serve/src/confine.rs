@@ -12,12 +12,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
 use iofair_config::contracts::{Back, Contracts, Volume};
 
-use crate::back::uring::claim::layers;
+use crate::back::uring::claim::{identity_of, layers};
 use crate::error::ServeError;
 use crate::reserve::Reserve;
 
@@ -189,7 +189,7 @@ impl OwnFiles {
 }
 
 fn identity(path: &Path) -> Option<Identity> {
-    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+    fs::metadata(path).ok().map(|file| identity_of(&file))
 }
 
 /// A file, and those that the server makes beside it: notes, locks, new versions, earlier ones, room for them.

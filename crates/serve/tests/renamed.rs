@@ -32,7 +32,7 @@ fn needs_root_loop_devices_are_their_files() {
     let text = |volumes: &[(&str, &str, &str)]| {
         contracts(&directory, &back, volumes).replace(&listed, &format!("{listed}, '/dev'"))
     };
-    let path = |path: &str| format!("path = '{path}'\nsize = '1MiB'");
+    let path = |path: &str| format!("path = '{path}'");
     let key = format!("path = '{own}'");
     start(&text(&[("v", "g", &key), ("z", "g", "")]), &[]).unwrap().stop().unwrap();
     start(&text(&[]), &[]).unwrap().stop().unwrap();
@@ -94,6 +94,14 @@ fn exchanged_files_are_not_served() {
         refused(&text, told);
         exchange(one, other);
     }
+    let elsewhere = contracts(
+        &directory,
+        &back,
+        &[("v", "g", &format!("path = '{}'", directory.path("moved")))],
+    );
+    fs::rename(directory.path("pool/x.img"), directory.path("moved")).unwrap();
+    refused(&elsewhere, "file of volume \"x\" of group \"g\"");
+    fs::rename(directory.path("moved"), directory.path("pool/x.img")).unwrap();
     let file = directory.path("pool/x.img");
     fs::copy(&file, directory.path("copy")).unwrap();
     fs::rename(directory.path("copy"), &file).unwrap();

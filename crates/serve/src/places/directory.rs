@@ -198,7 +198,9 @@ impl Directory {
             let listed = match &volume.path {
                 Some(path) => {
                     let at_path = owners.paths.get(files.find(path).unwrap_or(path));
-                    at_path.or_else(|| files.was(path).map(|(_, owner)| owner))
+                    // One of the pool is not its volume's any more.
+                    let moved = || files.was(path).filter(|(_, owner)| !owner.volume.is_empty());
+                    at_path.or_else(|| moved().map(|(_, owner)| owner))
                 }
                 None => owners.volumes.get(&volume.name),
             };
