@@ -36,11 +36,11 @@ fn needs_root_loop_devices_are_their_files() {
     let key = format!("path = '{own}'");
     start(&text(&[("v", "g", &key), ("z", "g", "")]), &[]).unwrap().stop().unwrap();
     start(&text(&[]), &[]).unwrap().stop().unwrap();
-    let part = rig::run("losetup", &["-f", "--show", "-o", "4096", &own]).trim().to_string();
+    let part = Loop::from(&own, 4096);
     let (over, twin, of_pool) =
         (Loop::new(&own), Loop::new(&own), Loop::new(&format!("{pool}/z.img")));
     let mut server = start(&text(&[]), &[]).unwrap();
-    for device in [&*part, over.path()] {
+    for device in [part.path(), over.path()] {
         let changed = text(&[("q", "h", &path(device))]);
         let error = refusal(&mut server, &changed);
         assert!(error.contains("--take-over q") && error.contains("group \"g\""), "{error}");
@@ -49,16 +49,15 @@ fn needs_root_loop_devices_are_their_files() {
     let error = refusal(&mut server, &of_pool);
     assert!(error.contains("a file of the pool directory"), "{error}");
     server.stop().unwrap();
-    for device in [&*part, over.path()] {
+    for device in [part.path(), over.path()] {
         refused(&text(&[("q", "h", &path(device))]), "--take-over q");
     }
     refused(&of_pool, "a file of the pool directory");
     start(&text(&[("q", "h", &path(over.path()))]), &["q"]).unwrap().stop().unwrap();
     start(&text(&[]), &[]).unwrap().stop().unwrap();
-    for again in [&*own, twin.path(), &*part] {
+    for again in [&*own, twin.path(), part.path()] {
         refused(&text(&[("v", "g", &path(again))]), "kept for group \"h\"");
     }
-    rig::run("losetup", &["-d", &part]);
 }
 
 /// Goal: a file that was another volume's is not served without consent, and a restored one is. Method: files of the pool, and
