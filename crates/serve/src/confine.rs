@@ -12,11 +12,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
 use iofair_config::contracts::{Back, Contracts, Volume};
 
+use crate::back::uring::claim::{identity_of, layers};
 use crate::error::ServeError;
 use crate::reserve::Reserve;
 
@@ -49,7 +50,8 @@ pub(crate) fn check(contracts: &Contracts, before: Option<&Contracts>) -> Result
         if let Some(own) = own.same(&real) {
             return Err(refuse(format!("it is the server's own: {}", own.display())));
         }
-        if in_pool(contracts, &real) || identity(&real).is_some_and(|file| own.pool.contains(&file))
+        if in_pool(contracts, &real)
+            || layers(&real).iter().any(|layer| own.pool.contains(&layer.identity))
         {
             let message =
                 "it is a file of the pool directory, which may belong to a removed volume";
@@ -179,13 +181,15 @@ impl OwnFiles {
     }
     /// The one that it is.
     fn same(&self, real: &Path) -> Option<&Path> {
-        let found = self.paths.get(real).or_else(|| self.identities.get(&identity(real)?));
+        let mut layers = layers(real).into_iter();
+        let by_layer = || layers.find_map(|layer| self.identities.get(&layer.identity));
+        let found = self.paths.get(real).or_else(by_layer);
         found.or(self.mount.as_ref().filter(|mount| real.starts_with(mount))).map(|own| &**own)
     }
 }
 
 fn identity(path: &Path) -> Option<Identity> {
-    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+    fs::metadata(path).ok().map(|file| identity_of(&file))
 }
 
 /// A file, and those that the server makes beside it: notes, locks, new versions, earlier ones, room for them.

@@ -27,6 +27,8 @@ const DRIVE: &str = "# drive ";
 /// The line with the group of the volume in the next line, and whether the contracts have it. Earlier versions ignore it.
 const LIVE: &str = "# live in ";
 const KEPT: &str = "# kept for ";
+/// The line with the size of the volume in the next line, which has more room. Earlier versions ignore it.
+const BYTES: &str = "# bytes ";
 /// Volumes begin on borders of this many bytes, which suits every drive's blocks.
 const BORDER: u64 = 4096;
 
@@ -35,7 +37,10 @@ const BORDER: u64 = 4096;
 pub(crate) struct Place {
     pub(crate) name: String,
     pub(crate) base: u64,
+    /// Its room.
     pub(crate) size: u64,
+    /// What of it the volume has.
+    bytes: u64,
     /// Empty if an earlier version did not record it.
     group: String,
     /// The contracts do not have it any more.
@@ -111,11 +116,11 @@ impl Layout {
                 Some(index) => {
                     self.resize(index, volume)?;
                     let place = &mut self.places[index];
-                    (place.group, place.kept) = (group, false);
+                    (place.bytes, place.group, place.kept) = (size, group, false);
                 }
                 None => {
                     let base = self.gap(size);
-                    self.places.push(Place { name, base, size, group, kept: false });
+                    self.places.push(Place { name, base, size, bytes: size, group, kept: false });
                     self.places.sort_by_key(|place| place.base);
                 }
             }
@@ -126,6 +131,10 @@ impl Layout {
     pub(crate) fn kept_for(&self, name: &str) -> Option<&str> {
         let place = self.find(name).filter(|place| place.kept && !place.group.is_empty());
         place.map(|place| &*place.group)
+    }
+    /// The size of a volume that is larger than this.
+    pub(crate) fn larger(&self, name: &str, bytes: u64) -> Option<u64> {
+        self.find(name).map(|place| place.bytes).filter(|has| *has > bytes)
     }
     fn resize(&mut self, index: usize, volume: &Volume) -> Result<(), ServeError> {
         let place = &self.places[index];
@@ -179,9 +188,12 @@ impl Layout {
         if let Some(drive) = self.drive {
             writeln!(text, "{DRIVE}{drive}").expect("writing to a string");
         }
-        for Place { name, base, size, group, kept } in &self.places {
+        for Place { name, base, size, bytes, group, kept } in &self.places {
             let state = if *kept { KEPT } else { LIVE };
             writeln!(text, "{state}{group}").expect("writing to a string");
+            if bytes != size {
+                writeln!(text, "{BYTES}{bytes}").expect("writing to a string");
+            }
             writeln!(text, "{base} {size} {name}").expect("writing to a string");
         }
         if fs::read_to_string(path).is_ok_and(|old| old == text) {
@@ -235,13 +247,14 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
 
 fn parse(text: &str) -> Result<Vec<Place>, String> {
     let mut places: Vec<Place> = Vec::new();
-    let (mut group, mut kept) = ("", false);
+    let (mut group, mut kept, mut bytes) = ("", false, None);
     for (index, line) in text.lines().enumerate() {
         for (begin, is_kept) in [(LIVE, false), (KEPT, true)] {
             if let Some(told) = line.strip_prefix(begin) {
                 (group, kept) = (told, is_kept);
             }
         }
+        bytes = line.strip_prefix(BYTES).map_or(bytes, |told| told.parse().ok());
         if line.starts_with('#') || line.trim().is_empty() {
             continue;
         }
@@ -256,7 +269,8 @@ fn parse(text: &str) -> Result<Vec<Place>, String> {
             return Err(format!("line {}: volumes overlap", index + 1));
         }
         let of = std::mem::take(&mut group).to_string();
-        places.push(Place { name: name.to_string(), base, size, group: of, kept });
+        let (name, bytes) = (name.to_string(), bytes.take().unwrap_or(size));
+        places.push(Place { name, base, size, bytes, group: of, kept });
     }
     Ok(places)
 }

@@ -97,7 +97,14 @@ impl Places {
                     );
                     Some(Need { volume: name.clone(), needs: Needs::TakeOver, why })
                 };
-                let needs = contracts.volumes.iter().filter_map(foreign).collect();
+                let shorter = |volume: &Volume| {
+                    let has = layout.larger(&volume.name, volume.size_bytes)?;
+                    Some(Need::shrink(volume, has))
+                };
+                let needs = contracts.volumes.iter();
+                let needs = needs
+                    .flat_map(|volume| foreign(volume).into_iter().chain(shorter(volume)))
+                    .collect();
                 let needs = check(needs, contracts, consent, layout.is_running)?;
                 layout.place(&contracts.volumes).map(|()| needs)
             }

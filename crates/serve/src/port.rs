@@ -31,6 +31,7 @@ use std::sync::Arc;
 use iofair_config::contracts::Limits;
 use iofair_core::group::Groups;
 use iofair_core::id::RequestId;
+use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 
 pub(crate) use crate::back::Lookup;
@@ -58,6 +59,8 @@ pub(crate) struct Client {
     pub(crate) entries: u32,
     /// Bytes of payload in flight.
     pub(crate) held: usize,
+    /// A flush has failed, and its reply was not handed over yet.
+    is_untold: bool,
     /// Memory that is charged to its group.
     pub(crate) share: Share,
 }
@@ -75,6 +78,7 @@ impl Client {
     pub(crate) fn completed(&mut self, op: &Op) {
         self.in_flight -= 1;
         self.held -= op.payload();
+        self.is_untold |= op.operation == Operation::Flush && op.status != 0;
     }
 }
 
@@ -120,6 +124,14 @@ impl Port {
         client.volume = Some(volume);
         self.engine.attach(volume);
         self.engine.join(volume, client.key as u64);
+    }
+    /// All replies to a client were handed over.
+    pub(crate) fn replied(&mut self, client: &mut Client) {
+        if std::mem::take(&mut client.is_untold)
+            && let Some(volume) = client.volume
+        {
+            self.engine.heard(volume, client.key as u64);
+        }
     }
     /// A client leaves its volume, if it has one; it has no request in flight.
     pub(crate) fn detach(&mut self, client: &mut Client) {

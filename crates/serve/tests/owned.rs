@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use iofair_serve::control::client::Call;
 use iofair_serve::directory;
 use iofair_serve::pool::admin::{self, Creation};
+use iofair_serve::{Consent, Server};
 use rig::controlled::Controlled;
 use rig::wire::FUA;
 use rig::{Directory, parse};
@@ -281,6 +282,38 @@ fn removed_volumes_of_shared_drives_stay_with_their_group() {
             server.reload(parse(&text(&h))).unwrap();
         }
         assert_eq!(connect(&directory, "v").read(0, 4096).data, [7; 4096], "moved");
+        server.stop().unwrap();
+    }
+}
+
+/// Goal: a volume of an emulated drive or in memory shrinks only with consent, which is asked for once. Method: at a change, and at
+/// a start where the data outlives its server; a volume that was removed meanwhile; its room stays its own.
+#[test]
+fn volumes_of_shared_drives_shrink_with_consent() {
+    let directory = Directory::new();
+    let emulated = format!("emulated:samsung-970-pro@{}", directory.path("drive"));
+    for (back, stays) in [("memory:64MiB", false), (&*emulated, true)] {
+        let text =
+            |size: &str| contracts(&directory, back, &[("v", "g", &format!("size = '{size}'"))]);
+        let consent = Consent { shrink: vec!["v".into()], ..Consent::default() };
+        let mut server = start(&text("8MiB"), &[]).unwrap();
+        let error = server.reload(parse(&text("4MiB"))).unwrap_err().to_string();
+        assert!(error.contains("--shrink v"), "{error}");
+        server.reload(parse(&contracts(&directory, back, &[]))).unwrap();
+        let error = server.reload(parse(&text("4MiB"))).unwrap_err().to_string();
+        assert!(error.contains("--shrink v"), "{error}");
+        if stays {
+            server.stop().unwrap();
+            refused(&text("4MiB"), "--shrink v");
+            server =
+                Server::start_with(parse(&text("4MiB")), Default::default(), &consent).unwrap();
+            server.stop().unwrap();
+            server = start(&text("4MiB"), &[]).unwrap();
+        } else {
+            server.reload_with(parse(&text("4MiB")), &consent).unwrap();
+        }
+        assert!(server.reload(parse(&text("2MiB"))).is_err());
+        server.reload(parse(&text("8MiB"))).unwrap();
         server.stop().unwrap();
     }
 }

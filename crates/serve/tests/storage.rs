@@ -18,7 +18,7 @@ use iofair_drive::measure::Device as _;
 use iofair_serve::control::client::Call;
 use iofair_serve::measure::{Access, FileDevice};
 use iofair_serve::pool::admin::{self, Creation};
-use iofair_serve::{Consent, Server};
+use iofair_serve::{Consent, Server, Snapshot};
 use rig::controlled::Controlled;
 use rig::wire::{FUA, Wire};
 use rig::{Directory, parse, run};
@@ -299,6 +299,35 @@ fn a_failed_flush_is_told_to_every_client() {
         assert_eq!([flush(&mut a), flush(&mut b), flush(&mut c)], [0, 0, 0], "{back}");
         let told = scene.server.stats(false).unwrap();
         assert_eq!([told.volumes[0].stats.failed, told.volumes[1].stats.failed], [3, 0], "{back}");
+        scene.server.stop().unwrap();
+    }
+}
+
+/// Goal: a failed flush whose reply its client never got is told to the next client. Method: the reply waits behind data that the
+/// client does not take, and it hangs up; the next one opens the volume before and after that.
+#[test]
+fn a_failed_flush_without_a_reply_is_told_to_the_next_client() {
+    for after in [false, true] {
+        let mut scene = faulty::Scene::over("directory", faulty_contracts);
+        let mut gone = scene.connect("v");
+        assert_eq!(gone.write(0, 0, &[1; 4096]), 0);
+        let reads = 3;
+        (0..reads).for_each(|_| assert!(gone.send_read(0, MIB as u32).is_ok()));
+        let wait = |scene: &faulty::Scene, done: fn(&Snapshot) -> u64, count: u64| {
+            while done(&scene.server.stats(false).unwrap()) < count {
+                std::thread::yield_now();
+            }
+        };
+        wait(&scene, |told| told.volumes[0].stats.requests[0], reads);
+        scene.rules(&["fault = 'eio'\noperation = 'flush'\nvolume = 'v'"]);
+        gone.send_flush().unwrap();
+        wait(&scene, |told| told.volumes[0].stats.failed, 1);
+        scene.rules(&[]);
+        let mut next = if after { None } else { Some(scene.connect("v")) };
+        drop(gone);
+        let next = next.get_or_insert_with(|| scene.connect("v"));
+        assert_eq!(flush(next), EIO);
+        assert_eq!([flush(next), flush(&mut scene.connect("v"))], [0, 0]);
         scene.server.stop().unwrap();
     }
 }

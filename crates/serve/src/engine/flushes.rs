@@ -15,6 +15,10 @@ impl Engine {
     pub(crate) fn leave(&mut self, volume: usize, owner: u64) {
         self.volumes[volume].losses.leave(owner);
     }
+    /// The replies to a client's failed flushes were handed over.
+    pub(crate) fn heard(&mut self, volume: usize, owner: u64) {
+        self.volumes[volume].losses.heard(owner);
+    }
     /// Takes the back end's losses.
     pub(super) fn take_losses(&mut self) {
         let Some(losses) = self.back.take_losses().filter(|losses| !losses.is_empty()) else {

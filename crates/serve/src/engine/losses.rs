@@ -3,7 +3,7 @@
 //! The operating system reports an error of write-back once, to whichever flush comes first, and the next flush succeeds.
 //! Other clients of the volume would take that for their own writes. Therefore the engine remembers a loss until every
 //! client that had the volume open was told, each by one failed flush (like `errseq_t` in Linux, lib/errseq.c, but for each
-//! connection). If no client was told, the next one that opens the volume is.
+//! connection). Until the reply to one of them was handed over, clients that open the volume are told, too.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) struct Losses {
     count: u64,
     /// The error number of the last one.
     status: i32,
-    /// Whether the last loss was reported to no client yet.
+    /// Whether no reply with the last loss was handed over yet.
     unseen: bool,
     /// By client: the losses that were reported to it or happened before it opened the volume.
     told: BTreeMap<u64, u64>,
@@ -45,7 +45,13 @@ impl Losses {
             op.status = self.status;
         }
         if op.status != 0 {
-            (*told, self.unseen) = (self.count, false);
+            *told = self.count;
+        }
+    }
+    /// The replies to a client's flushes were handed over.
+    pub(super) fn heard(&mut self, owner: u64) {
+        if self.told.get(&owner) == Some(&self.count) {
+            self.unseen = false;
         }
     }
 }

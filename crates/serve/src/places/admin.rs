@@ -9,6 +9,7 @@ use iofair_config::contracts::Contracts;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::directory::refuse_link;
 use super::owners::{Home, Owner, Owners};
 use crate::error::ServeError;
 use crate::file_system::FileSystem;
@@ -103,6 +104,7 @@ pub fn delete(
     if !owner.kept {
         check_unused(path, name, contracts)?;
     }
+    refuse_link(name, &file(path, name))?;
     // After a crash, the list shows that the file was to be removed.
     (owner.kept, owner.deleting) = (true, true);
     save(&home, &owners)?;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, absolute};
 
-use iofair_config::contracts::Contracts;
 use iofair_config::contracts::edit::listed;
+use iofair_config::contracts::{Contracts, Volume};
 use iofair_config::{ConfigError, shell};
 
 use crate::consent::{Consent, Unagreed};
@@ -26,6 +26,14 @@ pub(crate) struct Need {
     pub(crate) volume: String,
     pub(crate) needs: Needs,
     pub(crate) why: String,
+}
+
+impl Need {
+    /// Of a volume that would get smaller.
+    pub(crate) fn shrink(volume: &Volume, has: u64) -> Self {
+        let why = format!("it has {has} bytes, and {} would cut data off", volume.size_bytes);
+        Self { volume: volume.name.clone(), needs: Needs::Shrink, why }
+    }
 }
 
 impl Consent {

@@ -12,9 +12,9 @@ use std::sync::{Arc, Weak};
 
 use iofair_config::contracts::{Contracts, Volume};
 
-use super::owners::{Home, Owner, Owners, identity_at};
+use super::owners::{Files, Home, Owner, Owners};
 use super::{Consent, Damaged, Need, Needs, check, ctl};
-use crate::back::uring::claim::{Around, identity_of};
+use crate::back::uring::claim::{Around, identity_of, layers_of};
 use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
 use crate::back::uring::{Damage, Storage};
 use crate::error::ServeError;
@@ -187,7 +187,7 @@ impl Directory {
         self.build_index();
         let mut needs = self.lost(contracts, consent)?;
         let owners = self.home.owners();
-        let identities = owners.identities();
+        let files = owners.files();
         let taken: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
         let mut free = (0..SLOTS_MAX).filter(|slot| !taken.contains(slot));
         for volume in volumes {
@@ -197,14 +197,19 @@ impl Directory {
             }
             let listed = match &volume.path {
                 Some(path) => {
-                    let known = identity_at(path).and_then(|file| identities.get(&file).copied());
-                    owners.paths.get(known.unwrap_or(path))
+                    let at_path = owners.paths.get(files.find(path).unwrap_or(path));
+                    // One of the pool is not its volume's any more.
+                    let moved = || files.was(path).filter(|(_, owner)| !owner.volume.is_empty());
+                    at_path.or_else(|| moved().map(|(_, owner)| owner))
                 }
                 None => owners.volumes.get(&volume.name),
             };
-            needs.extend(self.foreign(volume, listed));
-            // Whoever has removed a volume may remove its file elsewhere.
-            let listed = listed.filter(|one| !(one.deleting || one.kept && volume.path.is_some()));
+            if volume.path.is_none() && !self.is_open(volume) {
+                refuse_link(&volume.name, &self.file(volume))?;
+            }
+            let exchanged = || self.exchanged(volume, listed, &files);
+            needs.extend(self.foreign(volume, listed).or_else(exchanged));
+            let listed = listed.filter(|one| !one.deleting);
             let bytes = listed.map(|owner| owner.bytes);
             needs.extend(self.missing(volume, bytes)?);
             needs.extend(self.shorter(volume, bytes));
@@ -297,20 +302,26 @@ impl Directory {
     /// The list for these volumes.
     fn owners_of(&self, volumes: &[Volume], consent: &Consent) -> Owners {
         let before = self.home.owners();
-        let (identities, mut owners) = (before.identities(), before.clone());
+        let (files, mut owners) = (before.files(), before.clone());
         owners.forget_deleted(self.home.path());
         for (name, owner) in &mut owners.volumes {
             (owner.kept, owner.deleting) = (true, consent.delete.contains(name));
         }
         owners.paths.values_mut().for_each(|owner| owner.kept = true);
         let elsewhere = volumes.iter().filter_map(|volume| volume.path.as_deref());
-        for known in elsewhere.filter_map(|path| identities.get(&identity_at(path)?)) {
-            owners.paths.remove(*known);
+        for known in elsewhere.filter_map(|path| files.find(path)) {
+            owners.paths.remove(known);
         }
         for volume in volumes {
             let Volume { name, group, path, size_bytes, .. } = volume;
             let (group, bytes) = (group.clone(), *size_bytes);
-            let owner = Owner { volume: String::new(), group, bytes, kept: false, deleting: false };
+            let file =
+                self.find(volume).and_then(|own| own.storage.upgrade()).and_then(|storage| {
+                    let found = storage.file().metadata().ok()?;
+                    layers_of(&found).first()?.birth
+                });
+            let (volume, kept, deleting) = (String::new(), false, false);
+            let owner = Owner { volume, group, bytes, file, kept, deleting };
             match path {
                 Some(path) => {
                     owners.paths.insert(path.clone(), Owner { volume: name.clone(), ..owner })
@@ -345,6 +356,28 @@ impl Directory {
             format!("{} {what}, and the contracts have it in group \"{group}\"", file.display());
         Some(Need { volume: name.clone(), needs: Needs::TakeOver, why })
     }
+    /// Whether its file was another volume's when the list was written.
+    fn exchanged(
+        &self,
+        volume: &Volume,
+        listed: Option<&Owner>,
+        files: &Files<'_>,
+    ) -> Option<Need> {
+        let file = self.file(volume);
+        let (name, owner) = files.was(&file).filter(|_| !self.is_open(volume))?;
+        if listed.is_some_and(|listed| listed.file == owner.file) {
+            return None;
+        }
+        let why = format!(
+            "{} was the file of volume \"{name}\" of group \"{}\" before: put the right one back, or begin with its data",
+            file.display(),
+            owner.group
+        );
+        Some(Need { volume: volume.name.clone(), needs: Needs::TakeOver, why })
+    }
+    fn is_open(&self, volume: &Volume) -> bool {
+        self.find(volume).is_some_and(|own| own.storage.strong_count() > 0)
+    }
     /// Volumes that go, and whose data would be lost since somebody has removed the file. It is an error if data is to be deleted
     /// and its file was moved.
     fn lost(&self, contracts: &Contracts, consent: &Consent) -> Result<Vec<Need>, ServeError> {
@@ -356,6 +389,9 @@ impl Directory {
             let storage = own.storage.upgrade();
             let damage = storage.and_then(|storage| storage.damage(own.size));
             let path = own.path.display();
+            if consent.delete.contains(&own.name) {
+                refuse_link(&own.name, &own.path)?;
+            }
             let is_removed = match (damage, consent.delete.contains(&own.name)) {
                 // The server does not keep data elsewhere.
                 (Some(Damage::Removed), _) if own.path != self.own_file(&own.name) => continue,
@@ -383,8 +419,7 @@ impl Directory {
     fn missing(&self, volume: &Volume, listed: Option<u64>) -> Result<Option<Need>, ServeError> {
         let name = &volume.name;
         let file = self.file(volume);
-        let is_open = self.find(volume).is_some_and(|own| own.storage.strong_count() > 0);
-        let Some(bytes) = listed.filter(|_| !is_open) else { return Ok(None) };
+        let Some(bytes) = listed.filter(|_| !self.is_open(volume)) else { return Ok(None) };
         let what = match fs::metadata(&file) {
             Ok(there) if there.is_file() && there.len() < bytes => format!(
                 "has {} bytes, although this volume had {bytes}: it was cut off, or is another file.",
@@ -411,16 +446,13 @@ impl Directory {
     }
     /// Whether a change or a start would truncate data. What others have appended to a file is not the volume's.
     fn shorter(&self, volume: &Volume, listed: Option<u64>) -> Option<Need> {
-        let Volume { name, size_bytes: wanted, .. } = volume;
         let stored = || {
             let metadata = fs::metadata(self.file(volume)).ok()?;
             (volume.path.is_none() && metadata.is_file()).then_some(metadata.len())
         };
         let known = self.find(volume).map(|own| own.size).or(listed.filter(|bytes| *bytes > 0));
         let has = known.or_else(stored).unwrap_or(0);
-        let why = || format!("it has {has} bytes, and {wanted} would cut data off");
-        let need = || Need { volume: name.clone(), needs: Needs::Shrink, why: why() };
-        (has > *wanted).then(need)
+        (has > volume.size_bytes).then(|| Need::shrink(volume, has))
     }
     /// Cuts files of volumes that shall be shorter, and removes those of deleted ones.
     pub(super) fn finish(&mut self, new: &[Volume], consent: &Consent) -> Result<(), ServeError> {
@@ -458,6 +490,18 @@ impl Directory {
         }
         Ok(())
     }
+}
+
+/// Refuses a link in the place of a volume's own file: what it leads to may be anybody's, and would not be deleted with it.
+pub(super) fn refuse_link(name: &str, path: &Path) -> Result<(), ServeError> {
+    if !fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink()) {
+        return Ok(());
+    }
+    let message = format!(
+        "{} is a symbolic link; allowed: a regular file. For a file elsewhere, the volume has a `path`",
+        path.display()
+    );
+    Err(ServeError::volume(name, message))
 }
 
 /// Whether a volume's file already belongs to another volume, under any path.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 use super::marker::Marker;
-use crate::back::uring::claim::{identity_of, lock};
+use crate::back::uring::claim::{Birth, layers, lock};
 use crate::error::ServeError;
 use crate::layout::sync_parent;
 use crate::reserve::{Reserve, Room, is_full};
@@ -39,6 +39,9 @@ pub(super) struct Owner {
     /// The size of the volume; a shorter file is not the volume's. 0 in lists of earlier versions.
     #[serde(default)]
     pub(super) bytes: u64,
+    /// Which file it was, if its file system tells; absent in lists of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) file: Option<Birth>,
     /// The contracts do not have it any more.
     pub(super) kept: bool,
     /// Its file was about to be deleted, and may be gone.
@@ -71,7 +74,7 @@ fn paths<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<PathBuf, Owner
     }
     let unknown = |(path, bytes)| {
         let (volume, group) = Default::default();
-        (path, Owner { volume, group, bytes, kept: false, deleting: false })
+        (path, Owner { volume, group, bytes, file: None, kept: false, deleting: false })
     };
     Ok(match Paths::deserialize(source)? {
         Paths::Owners(owners) => owners,
@@ -97,15 +100,28 @@ impl Owners {
             if owner.bytes == 0 {
                 owner.bytes = now.bytes;
             }
+            owner.file = owner.file.or(now.file);
             if owner.group.is_empty() {
                 (owner.volume, owner.group) = (now.volume.clone(), now.group.clone());
             }
         }
         completed == *self
     }
-    /// The files elsewhere that are there: what they are, and their paths in the list.
-    pub(super) fn identities(&self) -> BTreeMap<(u64, u64), &Path> {
-        self.paths.keys().filter_map(|path| Some((identity_at(path)?, &**path))).collect()
+    /// What the files are that it has.
+    pub(super) fn files(&self) -> Files<'_> {
+        let mut files = Files::default();
+        for path in self.paths.keys() {
+            for (depth, layer) in layers(path).into_iter().enumerate() {
+                let known = if depth == 0 { &mut files.elsewhere } else { &mut files.below };
+                known.insert(layer.identity, path);
+            }
+        }
+        let own = self.volumes.iter().map(|(name, owner)| (&**name, owner));
+        let elsewhere = self.paths.values().map(|owner| (&*owner.volume, owner));
+        let born =
+            own.chain(elsewhere).filter_map(|(name, owner)| Some((owner.file?, (name, owner))));
+        files.born = born.collect();
+        files
     }
     /// Forgets volumes whose files are gone, as they should be.
     pub(super) fn forget_deleted(&mut self, directory: &Path) {
@@ -137,6 +153,31 @@ impl Owners {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(ServeError::system(path.display().to_string())(error)),
         }
+    }
+}
+
+/// What files are, by which they are found under other names.
+#[derive(Debug, Default)]
+pub(super) struct Files<'a> {
+    /// Files elsewhere that are there, and their paths in the list.
+    elsewhere: BTreeMap<(u64, u64), &'a Path>,
+    /// What is below them.
+    below: BTreeMap<(u64, u64), &'a Path>,
+    /// What files were when the list was written: their volumes.
+    born: BTreeMap<Birth, (&'a str, &'a Owner)>,
+}
+
+impl<'a> Files<'a> {
+    /// The path in the list of a file elsewhere that shares data with this one.
+    pub(super) fn find(&self, path: &Path) -> Option<&'a Path> {
+        let layers = layers(path);
+        let same = layers.iter().find_map(|layer| self.elsewhere.get(&layer.identity));
+        let above = || self.below.get(&layers.first()?.identity);
+        same.or_else(above).copied()
+    }
+    /// The volume whose file this was when the list was written.
+    pub(super) fn was(&self, path: &Path) -> Option<(&'a str, &'a Owner)> {
+        layers(path).iter().find_map(|layer| self.born.get(&layer.birth?)).copied()
     }
 }
 
@@ -314,11 +355,6 @@ fn lock_file(path: &Path, mode: &Mode) -> Result<Option<File>, ServeError> {
     };
     lock(&file, mode).map_err(what())?;
     Ok(Some(file))
-}
-
-/// What is at a path, whatever leads there.
-pub(super) fn identity_at(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|file| identity_of(&file))
 }
 
 fn identity(file: &fs::Metadata) -> (u64, u64) {

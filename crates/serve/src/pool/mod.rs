@@ -146,10 +146,8 @@ impl<M: Medium> Pool<M> {
     }
     /// Opens a pool.
     pub(crate) fn open(medium: M) -> Result<Self, PoolError> {
-        let survey = Survey::read(&medium)?;
+        let survey = Survey::of_length(&medium)?;
         let (superblock, table) = survey.in_force()?;
-        let length = medium.length()?;
-        check_length(&superblock, length)?;
         let mut this = Self {
             medium,
             superblock,
@@ -166,11 +164,10 @@ impl<M: Medium> Pool<M> {
     }
     /// Opens a damaged pool with the newest copy that is whole, and writes both copies anew.
     pub(crate) fn repair(medium: M) -> Result<Self, PoolError> {
-        let survey = Survey::read(&medium)?;
+        let survey = Survey::of_length(&medium)?;
         let Some((mut superblock, mut table)) = survey.newest_whole() else {
             return Err(survey.in_force().err().unwrap_or(PoolError::Absent));
         };
-        check_length(&superblock, medium.length()?)?;
         // Past anything that was written, so that the damaged copy never wins.
         let all = survey.superblocks.iter().flatten().map(|one| one.generation);
         superblock.generation = all.max().unwrap_or(0).max(superblock.generation);
@@ -370,6 +367,14 @@ impl Survey {
                     this.tables[slot] = Table::decode(&bytes, &newest, slot);
                 }
             }
+        }
+        Ok(this)
+    }
+    /// The same of a medium that has all of the pool: what was cut off is not to be repaired.
+    fn of_length(medium: &impl Medium) -> Result<Self, PoolError> {
+        let this = Self::read(medium)?;
+        if let Some(newest) = this.newest() {
+            check_length(newest, medium.length()?)?;
         }
         Ok(this)
     }

@@ -166,6 +166,10 @@ pub(crate) trait Endpoint: Send {
     fn has_replies(&self) -> bool {
         false
     }
+    /// Whether replies to finished requests were not handed to its client, or never will be.
+    fn has_unsent(&self) -> bool {
+        false
+    }
     /// Ends a turn in which the endpoint had an event: requests further ring entries, or reports that it is closed.
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life>;
     /// Stops reading input. Requests in flight are still completed.

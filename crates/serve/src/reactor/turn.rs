@@ -240,6 +240,9 @@ impl Reactor {
         let (endpoint, mut cx) = self.look(now, key);
         let holds_less = endpoint.reply(&mut cx)?;
         let spent = cx.spent;
+        if !endpoint.has_unsent() {
+            cx.port.replied(cx.client);
+        }
         let has_replies = endpoint.has_replies();
         self.charge(self.account(key), spent);
         if has_replies {

@@ -1,4 +1,5 @@
 //! Servers whose volumes are on a disk, and what lies below.
+#![allow(dead_code)]
 
 use iofair_serve::{Consent, Server};
 
@@ -68,7 +69,12 @@ pub(crate) struct Loop(String);
 
 impl Loop {
     pub(crate) fn new(image: &str) -> Self {
-        Self(run("losetup", &["-f", "--show", image]).trim().to_string())
+        Self::from(image, 0)
+    }
+    /// Of what is in the file from a byte on.
+    pub(crate) fn from(image: &str, offset: u64) -> Self {
+        let offset = offset.to_string();
+        Self(run("losetup", &["-f", "--show", "-o", &offset, image]).trim().to_string())
     }
     pub(crate) fn path(&self) -> &str {
         &self.0

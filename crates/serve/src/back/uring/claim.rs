@@ -11,9 +11,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak, mpsc};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
 
 use crate::trial::Mode;
 
@@ -75,19 +77,94 @@ impl Around {
 /// Locks the file of a whole loop device like any file with data. One that begins later in its file, and a partition, may share the
 /// file with others.
 pub(crate) fn lock_below(device: &File, mode: &Mode) -> io::Result<Option<File>> {
-    let number = device.metadata()?.rdev();
-    let told = |name: &str| {
-        let (major, minor) = (libc::major(number), libc::minor(number));
-        fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/loop/{name}")).ok()
-    };
-    let is_whole = told("offset").is_some_and(|offset| offset.trim() == "0");
-    let path = told("backing_file").filter(|_| is_whole);
+    let path = backing_file(&system_path(device.metadata()?.rdev()));
     // In another container, its path leads to nothing here.
-    let Some(Ok(file)) = path.map(|path| File::open(path.trim_end_matches('\n'))) else {
+    let Some(Ok(file)) = path.filter(|(_, is_whole)| *is_whole).map(|(path, _)| File::open(path))
+    else {
         return Ok(None);
     };
     lock(&file, mode)?;
     Ok(Some(file))
+}
+
+/// What the kernel tells of a block device.
+fn system_path(number: u64) -> PathBuf {
+    format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number)).into()
+}
+
+/// The file of a loop device, and whether the device begins where the file does.
+fn backing_file(system: &Path) -> Option<(PathBuf, bool)> {
+    let told = |name: &str| fs::read_to_string(system.join("loop").join(name)).ok();
+    let path = told("backing_file")?;
+    let is_whole = told("offset").is_some_and(|offset| offset.trim() == "0");
+    Some((path.trim_end_matches('\n').into(), is_whole))
+}
+
+/// A file or device that data is in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layer {
+    pub(crate) identity: (u64, u64),
+    /// Of a file.
+    pub(crate) birth: Option<Birth>,
+}
+
+/// Which file it is, whatever its name, also after a restart of the machine. A copy is another file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Birth {
+    inode: u64,
+    /// When it was made, in nanoseconds since 1970.
+    created: u64,
+}
+
+impl Birth {
+    /// `None`: its file system does not tell, or it is no file.
+    fn of(metadata: &fs::Metadata) -> Option<Self> {
+        let created = metadata.created().ok().filter(|_| metadata.is_file())?;
+        let created = created.duration_since(UNIX_EPOCH).ok()?.as_nanos().try_into().ok()?;
+        Some(Self { inode: metadata.ino(), created })
+    }
+}
+
+/// What a path leads to, and what is below that: the file of a loop device, the device of a partition, those that a device is
+/// mapped to. A loop device that begins where its file does is the file.
+pub(crate) fn layers(path: &Path) -> Vec<Layer> {
+    fs::metadata(path).map_or_else(|_| Vec::new(), |found| layers_of(&found))
+}
+
+/// The same of what is open.
+pub(crate) fn layers_of(found: &fs::Metadata) -> Vec<Layer> {
+    let mut layers = vec![Layer { identity: identity_of(found), birth: Birth::of(found) }];
+    if found.file_type().is_block_device() {
+        add_below(found.rdev(), &mut layers);
+    }
+    layers
+}
+
+fn add_below(number: u64, layers: &mut Vec<Layer>) {
+    let system = system_path(number);
+    if let Some((path, is_whole)) = backing_file(&system)
+        && let below = self::layers(&path)
+        && !below.is_empty()
+    {
+        if is_whole {
+            layers.pop();
+        }
+        return layers.extend(below);
+    }
+    let whole = system.join("partition").exists().then(|| system.join(".."));
+    let mapped = fs::read_dir(system.join("slaves")).into_iter().flatten().flatten();
+    for below in whole.into_iter().chain(mapped.map(|entry| entry.path())) {
+        let number = fs::read_to_string(below.join("dev")).unwrap_or_default();
+        let Some((Ok(major), Ok(minor))) =
+            number.trim().split_once(':').map(|(major, minor)| (major.parse(), minor.parse()))
+        else {
+            continue;
+        };
+        let number = libc::makedev(major, minor);
+        layers.push(Layer { identity: (number, 0), birth: None });
+        add_below(number, layers);
+    }
 }
 
 /// What a file or device is: two that are the same are equal here, whatever their paths.

@@ -435,6 +435,9 @@ impl Endpoint for Connection {
         self.send(cx)?;
         Ok(moved)
     }
+    fn has_unsent(&self) -> bool {
+        self.broken || !self.out.is_empty()
+    }
     fn settle(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<Life> {
         let in_flight = cx.client.in_flight;
         if self.is_over(in_flight) {
