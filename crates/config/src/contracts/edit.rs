@@ -159,7 +159,7 @@ fn missing(path: &str, kind: Kind, name: &str, list: &ArrayOfTables) -> EditErro
     let word = kind.word();
     let is_above =
         |group: &&str| group.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
-    let message = match kind == Kind::Group && known.iter().any(|group| is_above(group)) {
+    let message = match kind == Kind::Group && known.iter().any(is_above) {
         true => {
             format!("group \"{name}\" has no contract: it is only a part of other groups' paths")
         }
