@@ -122,6 +122,7 @@ fn mistakes_are_told_from_failures() {
         (&["demo", "--at", "/dev", "--html", null], "/dev is in memory"),
         (&["demo", "--at", "/", "--size", "1KiB", "--html", null], "at least 1MiB"),
         (&["demo", "--size", "1MiB"], "--at <DIRECTORY>"),
+        (&["demo", "--html", "/no/such/directory/demo.html"], "there is no directory"),
         (&["list", "policies", "nothing"], "there are: none"),
         (&["list", "drives", "nothing"], "plextor-px256m5s"),
     ];
@@ -131,7 +132,7 @@ fn mistakes_are_told_from_failures() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
         assert!(errors.contains(says), "{args:?}: {errors}");
     }
-    let failed = iofair(&["demo", "--html", "/no/such/directory/demo.html"]);
+    let failed = iofair(&["demo", "--html", "/proc/demo.html"]);
     assert_eq!(failed.status.code(), Some(1));
     for args in [&["record", "-"][..], &["demo", "--html", "-"]] {
         let told = iofair(args);

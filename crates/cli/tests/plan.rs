@@ -193,10 +193,10 @@ fn files_are_written() {
     let stages = String::from_utf8(output.stderr).unwrap();
     assert!(stages.contains("plan: which promise breaks first"), "{stages}");
     // Before the plan is made, which may take minutes.
-    let error = here.error(&[&["--picture", "no/p.svg"], SHORT].concat(), 1);
+    let error = here.error(&[&["--picture", "no/p.svg"], SHORT].concat(), 2);
     assert!(error.contains("cannot write no/p.svg: there is no directory no"), "{error}");
     assert!(!error.contains("plan: what each load"), "{error}");
-    let error = here.error(&["--html", "."], 1);
+    let error = here.error(&["--html", "."], 2);
     assert!(error.contains("cannot write .: it is a directory"), "{error}");
 }
 
