@@ -114,7 +114,7 @@ fn an_interrupted_demo_leaves_nothing_behind() {
 #[test]
 fn mistakes_are_told_from_failures() {
     let null = "/dev/null";
-    let mistakes: [(&[&str], &str); 9] = [
+    let mistakes: [(&[&str], &str); 10] = [
         (&["demo", "--drive", "nothing", "--html", null], "plextor-px256m5s"),
         (&["demo", "--stack", "none-nine"], "no scheduler \"nine\""),
         (&["demo", "--clients", "0"], "1..=64"),

@@ -23,7 +23,6 @@ struct Process {
     parent: u32,
     /// User and system time, its own and its ended children's.
     ticks: f64,
-    nice: i32,
 }
 
 impl Process {
@@ -33,15 +32,14 @@ impl Process {
         let fields: Vec<i64> =
             text.rsplit_once(')')?.1.split_whitespace().skip(1).flat_map(str::parse).collect();
         let ticks = fields.get(10..14)?.iter().sum::<i64>() as f64;
-        Some(Self { id, parent: *fields.first()? as u32, ticks, nice: *fields.get(15)? as i32 })
+        Some(Self { id, parent: *fields.first()? as u32, ticks })
     }
 }
 
-/// Time of the processes that are neither `own` nor its descendants, each weighed by what the kernel's scheduler gives it beside
-/// `own`: a fifth less for each step of its nice value (`sched(7)`). Kernel threads, children of 2, work for somebody else.
+/// Time of the processes that are neither `own` nor its descendants, whatever their nice values: a client that waits for each
+/// reply also waits for those that run at the lowest priority. Kernel threads, children of 2, work for somebody else.
 fn taken(processes: &[Process], own: u32) -> f64 {
     let mut known = vec![own, 2];
-    let nice = processes.iter().find(|process| process.id == own).unwrap().nice;
     while let Some(child) = processes
         .iter()
         .find(|process| known.contains(&process.parent) && !known.contains(&process.id))
@@ -49,7 +47,7 @@ fn taken(processes: &[Process], own: u32) -> f64 {
         known.push(child.id);
     }
     let foreign = processes.iter().filter(|process| !known.contains(&process.id));
-    foreign.map(|process| process.ticks * 0.8_f64.powi(process.nice - nice)).sum()
+    foreign.map(|process| process.ticks).sum()
 }
 
 /// Ticks that others had until now, other guests of the machine's host included.
@@ -112,26 +110,26 @@ fn judge(
 mod tests {
     use super::*;
 
-    /// Goal: only others count, and those of less weight count less. Method: by hand; the third is a child of the second.
+    /// Goal: only others count. Method: by hand; the third is a child of the second.
     #[test]
     fn others_are_told_from_the_own() {
-        let line = |id: u32, name: &str, parent: u32, ticks: [i64; 4], nice: i64| {
+        let line = |id: u32, name: &str, parent: u32, ticks: [i64; 4]| {
             let [user, system, ended_user, ended_system] = ticks;
             let text = format!(
-                "{id} ({name}) S {parent} 1 1 0 -1 4194304 9 9 0 0 {user} {system} {ended_user} {ended_system} 20 {nice} 1 0"
+                "{id} ({name}) S {parent} 1 1 0 -1 4194304 9 9 0 0 {user} {system} {ended_user} {ended_system} 20 0 1 0"
             );
             Process::parse(&text).unwrap()
         };
         let mut all = vec![
-            line(1, "init", 0, [1, 0, 2, 0], 0),
-            line(2, "kthreadd", 0, [100, 0, 0, 0], 0),
-            line(30, "a) R 30 (b", 31, [100; 4], 0),
-            line(31, "test", 1, [100; 4], 0),
-            line(32, "kworker", 2, [100; 4], 0),
+            line(1, "init", 0, [1, 0, 2, 0]),
+            line(2, "kthreadd", 0, [100, 0, 0, 0]),
+            line(30, "a) R 30 (b", 31, [100; 4]),
+            line(31, "test", 1, [100; 4]),
+            line(32, "kworker", 2, [100; 4]),
         ];
         assert!((taken(&all, 31) - 3.0).abs() < 1e-9);
-        all.push(line(33, "cc", 1, [30, 10, 5, 5], 1));
-        assert!((taken(&all, 31) - 43.0).abs() < 1e-9);
+        all.push(line(33, "cc", 1, [30, 10, 5, 5]));
+        assert!((taken(&all, 31) - 53.0).abs() < 1e-9);
         assert!(Process::parse("33 (cut").is_none() && others() > 0.0);
     }
 
