@@ -34,7 +34,7 @@ impl Controller {
         gone.extend(self.requests.parts(id).map(|(_, part)| part.tag));
         self.cancelled += gone.len() - before;
         self.requests.set_cancelled(id);
-        let Request { stage, got_tag, .. } = self.requests[id];
+        let Request { stage, client, got_tag, .. } = self.requests[id];
         let stage = usize::from(stage);
         let let_go = match self.throttles.get_mut(stage) {
             Some(throttle) => throttle.cancel(&mut context!(self, now), id),
@@ -43,6 +43,9 @@ impl Controller {
             None => self.scheduler.cancel(&mut context!(self, now), id),
         };
         if let_go {
+            if stage < self.throttles.len() {
+                self.throttled[client.index()] -= 1;
+            }
             self.end_cancelled(now, (stage, id));
         }
     }

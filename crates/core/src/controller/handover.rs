@@ -21,6 +21,7 @@ impl Controller {
     pub fn switch(&mut self, now: Instant, stack: Stack) {
         let now = self.present(now);
         (self.throttles, self.scheduler) = stack.build(&self.setup.facts);
+        self.throttled.fill(0);
         self.stack = stack;
         // Nothing that the old policies decided holds a request now.
         self.trace.forget();

@@ -162,6 +162,7 @@ impl Controller {
         if id.index() >= self.per_client.len() {
             self.per_client.resize(id.index() + 1, Counters::default());
             self.positions.resize(id.index() + 1, Sectors::ZERO);
+            self.throttled.resize(id.index() + 1, 0);
         }
         self.per_client[id.index()] = Counters::default();
         self.positions[id.index()] = Sectors::ZERO;

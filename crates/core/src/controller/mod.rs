@@ -78,6 +78,8 @@ pub struct Controller {
     latest: Instant,
     went_back: u64,
     per_client: Vec<Counters>,
+    /// Requests in throttles, by client.
+    throttled: Vec<u32>,
     plugged: plug::Plugged,
 }
 
@@ -135,6 +137,7 @@ impl Controller {
             latest: Instant::ZERO,
             went_back: 0,
             per_client: Vec::new(),
+            throttled: Vec::new(),
             plugged: plug::Plugged::default(),
         };
         this.tell_everything(Instant::ZERO);
@@ -246,6 +249,7 @@ impl Controller {
         self.requests[id].stage = stage as u8;
         if let Some(throttle) = self.throttles.get_mut(stage) {
             throttle.submit(&mut context!(self, now), id);
+            self.throttled[self.requests[id].client.index()] += 1;
             self.let_go(now, stage, Some((sender, id)));
             return;
         }
@@ -287,6 +291,7 @@ impl Controller {
         while let Some(id) = self.throttles[stage].dispatch(&mut context!(self, now)) {
             let Request { client, stage: held_in, .. } = self.requests[id];
             assert!(usize::from(held_in) == stage, "a throttle let go of what it does not hold");
+            self.throttled[client.index()] -= 1;
             if self.requests[id].is_cancelled() {
                 self.end_cancelled(now, (stage + 1, id));
                 continue;

@@ -66,9 +66,13 @@ impl Controller {
             (Place::Throttle(stage), _) => !self.throttles[stage].has_worker(client),
             _ => false,
         };
+        if self.groups.try_client(client).is_none() {
+            return false;
+        }
         let mut own = self.requests.heads().filter(|(_, request)| request.client == client);
-        self.groups.try_client(client).is_some()
-            && (self.tags.is_waiting(client) || own.any(|(_, request)| in_throttle(request)))
+        self.tags.is_waiting(client)
+            // Looking at all requests takes long, and mostly none is there.
+            || self.throttled[client.index()] > 0 && own.any(|(_, request)| in_throttle(request))
     }
     fn holds<'a>(&'a self, id: RequestId, request: &'a Request) -> Held<'a> {
         let (place, since) = place(request);
