@@ -4,10 +4,12 @@
 //! ([`Policy::hold_info`](crate::policy::Policy::hold_info)), and the last decision about each request, if the trace keeps
 //! it ([`Trace::remember`](crate::trace::Trace::remember)).
 
+use alloc::boxed::Box;
+
 use super::Controller;
 use super::exchange::{Held, Place};
 use crate::id::{ClientId, RequestId};
-use crate::policy::{Gauges, HoldInfo};
+use crate::policy::{Gauges, HoldInfo, Policy};
 use crate::request::{NO_STAGE, Request, SHARES};
 use crate::time::Instant;
 use crate::trace::{Decision, Subject};
@@ -62,17 +64,23 @@ impl Controller {
     /// makes the client wait. False for an unknown client.
     #[must_use]
     pub fn is_held_up(&self, client: ClientId) -> bool {
-        let in_throttle = |request: &Request| match place(request) {
-            (Place::Throttle(stage), _) => !self.throttles[stage].has_worker(client),
-            _ => false,
-        };
         if self.groups.try_client(client).is_none() {
             return false;
         }
-        let mut own = self.requests.heads().filter(|(_, request)| request.client == client);
-        self.tags.is_waiting(client)
-            // Looking at all requests takes long, and mostly none is there.
-            || self.throttled[client.index()] > 0 && own.any(|(_, request)| in_throttle(request))
+        let in_throttle = || {
+            let has_worker = |throttle: &Box<dyn Policy + Send>| throttle.has_worker(client);
+            if self.throttled[client.index()] == 0 || self.throttles.iter().all(has_worker) {
+                return false;
+            }
+            let mut own = self.requests.heads().filter(|(_, request)| request.client == client);
+            // Looking at all requests takes long; it is needed only where throttles differ.
+            !self.throttles.iter().any(has_worker)
+                || own.any(|(_, request)| match place(request).0 {
+                    Place::Throttle(stage) => !has_worker(&self.throttles[stage]),
+                    _ => false,
+                })
+        };
+        self.tags.is_waiting(client) || in_throttle()
     }
     fn holds<'a>(&'a self, id: RequestId, request: &'a Request) -> Held<'a> {
         let (place, since) = place(request);
