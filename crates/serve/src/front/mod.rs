@@ -1,7 +1,7 @@
 //! Front ends: the protocols through which clients reach volumes, a folder each.
 //!
 //! A front end is the protocol, the endpoints that the reactor drives
-//! ([`Endpoint`](crate::reactor::endpoint::Endpoint)), and a life cycle ([`FrontEnd`](life::FrontEnd)). A new one is a
+//! ([`Endpoint`](crate::reactor::endpoint::Endpoint)), and a life cycle ([`FrontEnd`]). A new one is a
 //! folder and a row in [`FrontEnds::new`]. `port.rs` says what it may expect of the engine.
 
 mod bind;

@@ -1,5 +1,5 @@
 //! The eventfd of a queue that its client signals. The descriptor stays open until the ring entry that names it
-//! completes. The eventfds that we signal are in [`Bells`](crate::reactor::bells::Bells).
+//! completes. The eventfds that we signal are in `reactor/bells.rs`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
