@@ -1,7 +1,7 @@
 //! Why each request waits right now.
 //!
 //! Read-only: combines the pool of requests, what the policies report about requests that they hold
-//! ([`Policy::hold_info`](crate::policy::Policy::hold_info)), and the last decision about each request, if the trace keeps
+//! ([`Policy::hold_info`]), and the last decision about each request, if the trace keeps
 //! it ([`Trace::remember`](crate::trace::Trace::remember)).
 
 use alloc::boxed::Box;
