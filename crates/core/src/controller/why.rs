@@ -1,15 +1,13 @@
 //! Why each request waits right now.
 //!
 //! Read-only: combines the pool of requests, what the policies report about requests that they hold
-//! ([`Policy::hold_info`]), and the last decision about each request, if the trace keeps
+//! ([`Policy::hold_info`](crate::policy::Policy::hold_info)), and the last decision about each request, if the trace keeps
 //! it ([`Trace::remember`](crate::trace::Trace::remember)).
-
-use alloc::boxed::Box;
 
 use super::Controller;
 use super::exchange::{Held, Place};
 use crate::id::{ClientId, RequestId};
-use crate::policy::{Gauges, HoldInfo, Policy};
+use crate::policy::{Gauges, HoldInfo};
 use crate::request::{NO_STAGE, Request, SHARES};
 use crate::time::Instant;
 use crate::trace::{Decision, Subject};
@@ -68,15 +66,16 @@ impl Controller {
             return false;
         }
         let in_throttle = || {
-            let has_worker = |throttle: &Box<dyn Policy + Send>| throttle.has_worker(client);
-            if self.throttled[client.index()] == 0 || self.throttles.iter().all(has_worker) {
+            let has_worker = |stage: usize| self.throttles[stage].has_worker(client);
+            let mut stages = 0..self.throttles.len();
+            if self.throttled[client.index()] == 0 || stages.clone().all(has_worker) {
                 return false;
             }
             let mut own = self.requests.heads().filter(|(_, request)| request.client == client);
             // Looking at all requests takes long; it is needed only where throttles differ.
-            !self.throttles.iter().any(has_worker)
+            !stages.any(has_worker)
                 || own.any(|(_, request)| match place(request).0 {
-                    Place::Throttle(stage) => !has_worker(&self.throttles[stage]),
+                    Place::Throttle(stage) => !has_worker(stage),
                     _ => false,
                 })
         };
