@@ -162,7 +162,7 @@ fn errors_have_lines() {
         ("alibaba", "1,R,0,512,7\n\n1,R,-5,512,7\n", "broken:3: offset `-5`: not a whole number"),
         ("alibaba", "1,R,0,512,7,8\n", "broken:1: `8` is one field too many"),
         ("tencent", "1,0,8,2,9\n", "broken:1: type `2`: 0 is a read and 1 a write"),
-        ("tencent", "1,99999999999999999,8,1,9\n", "broken:1: offset 99999999999999999: too many"),
+        ("tencent", "1,99999999999999999,8,1,9\n", "broken:1: offset 99999999999999999: too large"),
         ("fiu", "1 2 p 3 8 W 6\n", "broken:1: the minor number is missing"),
         ("spc", "0,1,512,r,1e5\n", "broken:1: timestamp `1e5`: not a number of seconds"),
         ("systor", "Timestamp,Response\n1.5,x,R,0,0,512\n", "broken:2: response `x`"),
