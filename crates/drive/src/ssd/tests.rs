@@ -312,6 +312,27 @@ fn cheap_and_refused_commands() {
     assert_eq!(seen, [(1, 13_600, 0), (2, 27_200, 0), (3, 40_800, EIO)]);
 }
 
+/// Goal: sectors that are given back need not be copied. Method: a burst of writes to a drive that was overwritten, after its
+/// other half was discarded, written with zeroes, or read.
+#[test]
+fn discards_make_room() {
+    let half = parameters(COLLECTING).capacity / 2048;
+    let lasts = [Operation::Discard, Operation::WriteZeroes, Operation::Read].map(|operation| {
+        let mut drive = Ssd::new(parameters(COLLECTING), 1);
+        let length = if operation == Operation::Read { 4 } else { half };
+        drive.submit(Instant::ZERO, command(0, operation, (half, length)));
+        for id in 1..256 {
+            drive.submit(
+                Instant(1_000_000),
+                command(id, Operation::Write, (u64::from(id) * 512, 512)),
+            );
+        }
+        let done = drain(&mut drive);
+        done.iter().filter(|done| done.id > 0).map(|done| done.at.0).max().unwrap()
+    });
+    assert!(lasts[0] == lasts[1] && lasts[0] * 4 < lasts[2] * 3, "{lasts:?}");
+}
+
 /// Goal: SATA's one link alternates, PCI Express carries both directions at once. Method: reads and
 /// writes together against each alone.
 #[test]
@@ -354,7 +375,12 @@ fn memory_does_not_grow() {
                 drive.timers.capacity(),
                 drive.completed.capacity(),
             ];
-            let rest = [drive.slots.rooms(), drive.reads.rooms(), drive.writes.rooms()];
+            let rest = [
+                drive.slots.rooms(),
+                drive.reads.rooms(),
+                drive.writes.rooms(),
+                drive.flash.rooms(),
+            ];
             if round >= 10 {
                 rooms.push((own, rest));
             }
