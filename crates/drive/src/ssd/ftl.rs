@@ -20,6 +20,8 @@ const PAGE_BYTES: u64 = 4096;
 const FOLLOWED: u64 = 1 << 16;
 /// Pages of a block. With fewer, greedy collection finds emptier blocks than in a real drive.
 const BLOCK: u32 = 128;
+/// Spare blocks at least, of a tiny drive: two are open, one is erased, and one is to be collected.
+const SPARE_MIN: u64 = 4;
 /// Collection lags behind the host by this many followed pages on average, so that it proceeds evenly although blocks are
 /// collected whole.
 const LAG: u64 = 8 * BLOCK as u64;
@@ -96,6 +98,7 @@ impl Translation {
         let followed = pages.div_ceil(group);
         let block_bytes = group * PAGE_BYTES * u64::from(BLOCK);
         let blocks = (capacity + ftl.over_provisioning).div_ceil(block_bytes);
+        let blocks = blocks.max(followed.div_ceil(u64::from(BLOCK)) + SPARE_MIN);
         let blocks = u32::try_from(blocks).expect("fewer than followed pages");
         let mut table = Self {
             group,
