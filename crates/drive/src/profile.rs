@@ -19,6 +19,7 @@
 //!
 //! The profiles under `profiles/drives` are part of the program. [`load`] also takes the path of a file, and
 //! `random-flash:SEED`, `random-disk:SEED` or `random-volume:SEED` for a random drive. A variant replaces some parameters of its profile.
+//! A drive with flash translation has its states as variants, such as `NAME:overwritten`.
 //! `NAME?KEY=VALUE&KEY=VALUE` changes single numbers, such as `plextor-px256m5s?model.ssd.write-cache=4MB`.
 //! Unknown keys are errors.
 
@@ -258,17 +259,24 @@ fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Profile, Profi
     let file: File = toml::from_str(text).map_err(malformed)?;
     let mut table: Table = toml::from_str(text).map_err(malformed)?;
     table.remove("variant");
-    if let Some(variant) = variant {
-        let Some(Value::Table(changes)) = file.variant.get(variant) else {
+    match variant.map(|variant| (variant, file.variant.get(variant))) {
+        None => {}
+        Some((_, Some(Value::Table(changes)))) => {
+            let mut changes = changes.clone();
+            changes.remove("about");
+            overlay(&mut table, changes);
+        }
+        Some((state, _)) if file.states().contains(&state) => {
+            change(&mut table, &format!("model.ssd.ftl.state={state}")).expect("it has states");
+        }
+        Some((variant, _)) => {
+            let states = file.states().iter().map(|state| (*state).to_owned());
             return Err(ProfileError::UnknownVariant {
                 profile: split(name).0.to_owned(),
                 variant: variant.to_owned(),
-                available: file.variant.keys().cloned().collect(),
+                available: file.variant.keys().cloned().chain(states).collect(),
             });
-        };
-        let mut changes = changes.clone();
-        changes.remove("about");
-        overlay(&mut table, changes);
+        }
     }
     if let Some((_, changes)) = name.split_once('?') {
         change(&mut table, changes)
@@ -341,6 +349,13 @@ pub fn collect(prefix: &str, table: &Table, numbers: &mut Vec<Sourced>) {
 }
 
 impl File {
+    /// The states that the drive can be in, as variants.
+    fn states(&self) -> &'static [&'static str] {
+        match &self.model {
+            ModelTable::Ssd(table) if table.ftl.is_some() => &ssd::State::NAMES,
+            _ => &[],
+        }
+    }
     fn profile(self, name: &str, numbers: Vec<Sourced>) -> Result<Profile, Invalid> {
         let common = Common {
             capacity: self.capacity.value.0,
@@ -426,6 +441,26 @@ mod tests {
             .map(|(old, _)| old.key.as_str())
             .collect();
         assert_eq!(changed, ["host.consume-window", "model.ssd.large-setup"]);
+    }
+
+    /// Goal: the states of a drive with flash translation are variants of it, and of no other. Method: names.
+    #[test]
+    fn states_are_variants() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/steady.toml");
+        let state = |name: &str| {
+            let numbers = read(name).unwrap().numbers;
+            numbers.into_iter().find(|number| number.key == "model.ssd.ftl.state").unwrap().value
+        };
+        assert_eq!(state(path), "overwritten");
+        for name in ssd::State::NAMES {
+            assert_eq!(state(&format!("{path}:{name}")), name);
+        }
+        assert_eq!(state(&format!("{path}?model.ssd.ftl.state=idle")), "idle");
+        let message = |name: &str| read(name).unwrap_err().to_string();
+        assert!(message(&format!("{path}:old")).contains("fresh, filled, overwritten, idle"));
+        assert!(message("nvme-2021:fresh").contains("it has fragmented"));
+        let little = message(&format!("{path}?model.ssd.ftl.over-provisioning=8MiB"));
+        assert!(little.contains("2 to 100 %"), "{little}");
     }
 
     /// Goal: single numbers can be changed, of variants too. Method: two numbers, and mistakes.

@@ -18,6 +18,7 @@
 
 mod completion;
 mod flash;
+mod ftl;
 mod parameters;
 mod read;
 mod slots;
@@ -34,7 +35,8 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
 pub use self::parameters::{
-    DeepQueue, DeepQueueTable, Duplex, LinkOrder, Parameters, Slc, SlcTable, Table,
+    DeepQueue, DeepQueueTable, Duplex, Ftl, FtlTable, LinkOrder, Parameters, Slc, SlcTable, State,
+    Suspend, SuspendTable, Table,
 };
 
 use self::flash::Flash;
@@ -45,6 +47,9 @@ use crate::{Command, Done, Drive};
 
 /// "Input/output error": the status of a command beyond the end of the drive.
 const EIO: i32 = 5;
+
+/// A drive without commands for this long is idle.
+const IDLE: u64 = 100_000_000;
 
 /// The next thing inside the drive, in the order of one instant.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +96,8 @@ pub struct Ssd {
     firmware_free: u64,
     /// Large reads in their set-up time, in order.
     setup: VecDeque<(u64, Slot)>,
+    /// Whether commands wait behind a write that waits.
+    in_order: bool,
     flash: Flash,
     reads: ReadPath,
     writes: WritePath,
@@ -104,6 +111,7 @@ pub struct Ssd {
     /// Completed, not yet handed out.
     completed: VecDeque<Done>,
     busy_since: u64,
+    idle_since: u64,
     busy: u64,
 }
 
@@ -123,6 +131,7 @@ impl Ssd {
             firmware: VecDeque::with_capacity(depth),
             firmware_free: 0,
             setup: VecDeque::with_capacity(depth),
+            in_order: parameters.ftl.is_some_and(|ftl| ftl.in_order),
             flash: Flash::new(&parameters, seed),
             reads: ReadPath::new(&parameters),
             writes: WritePath::new(&parameters),
@@ -132,6 +141,7 @@ impl Ssd {
             timers: BinaryHeap::with_capacity(depth),
             completed: VecDeque::with_capacity(depth),
             busy_since: 0,
+            idle_since: 0,
             busy: 0,
             parameters,
         }
@@ -162,8 +172,8 @@ impl Ssd {
         if let Some(at) = self.writes.next_room() {
             consider(at, Event::Room);
         }
-        if let Some(&(at, _)) = self.firmware.front() {
-            consider(at, Event::Firmware);
+        if let Some(&(at, _)) = self.firmware.front().filter(|_| !self.is_held_up()) {
+            consider(at.max(self.now), Event::Firmware);
         }
         if let Some(&(at, _)) = self.setup.front() {
             consider(at, Event::Setup);
@@ -174,6 +184,11 @@ impl Ssd {
             consider(at, Event::Page);
         }
         next
+    }
+
+    /// Whether commands wait behind a write that waits for room in the cache.
+    fn is_held_up(&self) -> bool {
+        self.in_order && self.flash.is_pressed
     }
 
     /// Lets everything up to `until` happen.
@@ -281,7 +296,10 @@ impl Ssd {
                 self.writes.admit(self.now, &self.slots, &mut self.flash);
                 self.start_link();
             }
-            _ => self.complete(slot, 0),
+            _ => {
+                self.flash.trim(held.start, held.end);
+                self.complete(slot, 0);
+            }
         }
     }
 
@@ -301,6 +319,7 @@ impl Ssd {
             }
             Crossing::Write(slot) => {
                 let held = &self.slots[slot];
+                self.flash.write(held.start, held.end);
                 let (bytes, durable) = (held.bytes(), held.durable && !self.parameters.protected);
                 match self.writes.crossed(self.now, &mut self.flash, bytes, durable) {
                     Some(durable) => {
@@ -352,6 +371,7 @@ impl Ssd {
         self.completed.push_back(Done { id, at: Instant(self.now), status });
         if self.slots.len() == 0 {
             self.busy += self.now - self.busy_since;
+            self.idle_since = self.now;
         }
         self.accept();
     }
@@ -362,6 +382,10 @@ impl Drive for Ssd {
         self.run(now.0);
         self.now = self.now.max(now.0);
         if self.slots.len() == 0 {
+            let idle = self.now - self.idle_since;
+            if idle >= IDLE {
+                self.flash.rest(Nanos(idle));
+            }
             self.busy_since = self.now;
         }
         let slot = self.slots.insert(Held::new(&command));

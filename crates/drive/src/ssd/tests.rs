@@ -7,16 +7,34 @@ use iofair_core::request::Flags;
 
 const PLEXTOR: &str = "plextor-px256m5s";
 const PROTECTED: &str = "nvme-2021";
-const ALL: [&str; 6] = [
+/// As [`PROTECTED`], with flash translation.
+const COLLECTING: &str = "collecting";
+const ALL: [&str; 7] = [
     PLEXTOR,
     "plextor-px256m5s:a-fifo",
     "plextor-px256m5s:b",
     "samsung-970-pro",
     "nvme-2015",
     PROTECTED,
+    COLLECTING,
 ];
 
 fn parameters(name: &str) -> Parameters {
+    if name == COLLECTING {
+        let least = Nanos::from_micros(20);
+        let suspend = Suspend { least, mean: least * 4, mean_full: least * 16 };
+        let ftl = Ftl {
+            state: State::Overwritten,
+            filled_percent: 100,
+            over_provisioning: 64 << 30,
+            idle_reserve: 1 << 30,
+            copy: Nanos::from_millis(1),
+            batch: Nanos::from_millis(2),
+            suspend: Some(suspend),
+            in_order: true,
+        };
+        return Parameters { capacity: 1 << 39, ftl: Some(ftl), ..parameters(PROTECTED) };
+    }
     match read(name).unwrap().model {
         Model::Ssd(parameters) => parameters,
         Model::Hdd(_) => panic!("{name} is no solid-state drive"),
@@ -126,6 +144,28 @@ fn fast_flash_fills() {
     let (first, last) = (rate(300, 500), rate(1500, 2000));
     assert!(first.abs_diff(slc.drain) < slc.drain / 50, "{first}");
     assert!(last.abs_diff(base.drain) < base.drain / 50, "{last}");
+}
+
+/// Goal: with flash translation, fast flash is full when the drive is, and is freed in idle time. Method: a long write before
+/// and after a second of rest, and without fast flash.
+#[test]
+fn rest_frees_fast_flash() {
+    let slc = Some(Slc { size: 1 << 30, drain: 8_000_000_000 });
+    let times = [slc, None].map(|slc| {
+        let mut drive = Ssd::new(Parameters { slc, ..parameters(COLLECTING) }, 1);
+        [0, 2_000_000_000].map(|start| {
+            for id in 0..256 {
+                drive.submit(
+                    Instant(start),
+                    command(id, Operation::Write, (u64::from(id) * 512, 512)),
+                );
+            }
+            drain(&mut drive).last().unwrap().at.0 - start
+        })
+    });
+    assert_eq!(times[0][0], times[1][0]);
+    // 128 MiB at the link's 6.8 GB/s, without collection.
+    assert!((19_000_000..21_000_000).contains(&times[0][1]), "{times:?}");
 }
 
 /// Goal: large reads take turns on the link, or not in the FIFO variant. Method: a small read after
@@ -272,6 +312,27 @@ fn cheap_and_refused_commands() {
     assert_eq!(seen, [(1, 13_600, 0), (2, 27_200, 0), (3, 40_800, EIO)]);
 }
 
+/// Goal: sectors that are given back need not be copied. Method: a burst of writes to a drive that was overwritten, after its
+/// other half was discarded, written with zeroes, or read.
+#[test]
+fn discards_make_room() {
+    let half = parameters(COLLECTING).capacity / 2048;
+    let lasts = [Operation::Discard, Operation::WriteZeroes, Operation::Read].map(|operation| {
+        let mut drive = Ssd::new(parameters(COLLECTING), 1);
+        let length = if operation == Operation::Read { 4 } else { half };
+        drive.submit(Instant::ZERO, command(0, operation, (half, length)));
+        for id in 1..256 {
+            drive.submit(
+                Instant(1_000_000),
+                command(id, Operation::Write, (u64::from(id) * 512, 512)),
+            );
+        }
+        let done = drain(&mut drive);
+        done.iter().filter(|done| done.id > 0).map(|done| done.at.0).max().unwrap()
+    });
+    assert!(lasts[0] == lasts[1] && lasts[0] * 4 < lasts[2] * 3, "{lasts:?}");
+}
+
 /// Goal: SATA's one link alternates, PCI Express carries both directions at once. Method: reads and
 /// writes together against each alone.
 #[test]
@@ -314,7 +375,12 @@ fn memory_does_not_grow() {
                 drive.timers.capacity(),
                 drive.completed.capacity(),
             ];
-            let rest = [drive.slots.rooms(), drive.reads.rooms(), drive.writes.rooms()];
+            let rest = [
+                drive.slots.rooms(),
+                drive.reads.rooms(),
+                drive.writes.rooms(),
+                drive.flash.rooms(),
+            ];
             if round >= 10 {
                 rooms.push((own, rest));
             }
@@ -547,9 +613,14 @@ fn running_ahead_changes_nothing() {
 /// time), advanced only every 3 ms and at submissions, against one advanced at each event.
 #[test]
 fn late_is_the_same() {
-    let script: Vec<_> = script("nvme-2015", 8, 600);
+    for name in ["nvme-2015", COLLECTING] {
+        late_is_the_same_of(name);
+    }
+}
+fn late_is_the_same_of(name: &str) {
+    let script: Vec<_> = script(name, 8, 600);
     let run = |late: bool| {
-        let mut drive = Ssd::new(parameters("nvme-2015"), 8);
+        let mut drive = Ssd::new(parameters(name), 8);
         let mut done = Vec::new();
         for &(at, command) in &script {
             while !late && drive.next_event().is_some_and(|event| event.0 < at) {
