@@ -153,7 +153,8 @@ fn ceilings_break_no_promise() {
     let (contracts, trace) = (directory.join("contracts.toml"), directory.join("trace.csv"));
     let judged = |groups: &str, reader: &str, others: u64| {
         let text = format!(
-            "[drive]\nback = 'memory:1GiB'\nstack = 'max-none'\n[listen]\nunix = 'x'\n             [[group]]\nname = 'others'\n{groups}"
+            "[drive]\nback = 'memory:1GiB'\nstack = 'promise'\n[listen]\nunix = 'x'\n\
+             [[group]]\nname = 'others'\n{groups}"
         );
         fs::write(&contracts, text).unwrap();
         let burst = (0..others).map(|number| format!("2,R,{},1048576,0\n", number << 21));
