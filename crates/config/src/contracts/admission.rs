@@ -146,6 +146,11 @@ impl Contracts {
     }
     /// The parts of the drive's rate, with long requests or at its worst, that the minimums are.
     pub fn floors(&self, known: &Known) -> Floors {
+        // They matter beside a more urgent class only.
+        let usual = Contract::default().class;
+        if self.groups.iter().all(|group| group.contract.class == usual) {
+            return Floors::default();
+        }
         let rate = match self.basis_of_stack(known) {
             Basis::Reaches(drive) => Some(drive.reads.min(drive.writes)),
             Basis::WorstCase(rate) => Some(rate),

@@ -218,6 +218,9 @@ fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
     (there.map(copy).collect(), (end < tree.group_bound()).then_some(end))
 }
 
+/// The index of the group above, and what of the drive it gives.
+type Above = (usize, Option<f64>);
+
 /// Parents before children, the root first, with their shares, if there are any beyond these. A group whose parent went between two
 /// slices is left out.
 fn in_order(copied: Vec<Copied>, total: u64, floors: Option<&Floors>) -> Vec<GroupMoment> {
@@ -230,7 +233,7 @@ fn in_order(copied: Vec<Copied>, total: u64, floors: Option<&Floors>) -> Vec<Gro
         }
     }
     let mut groups: Vec<GroupMoment> = Vec::new();
-    let mut level: VecDeque<(Copied, Option<(usize, Option<f64>)>)> = level.into();
+    let mut level: VecDeque<(Copied, Option<Above>)> = level.into();
     while let Some((one, above)) = level.pop_front() {
         let promised = above.map_or(floors.map(|_| 1.0), |(_, share)| share);
         let Copied { id, name, weight, minimum, tally, holds, .. } = one;
