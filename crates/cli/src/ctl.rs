@@ -117,6 +117,21 @@ enum Command {
     },
 }
 
+impl Command {
+    /// Whether it is a change that the server can try.
+    fn changes_contracts(&self) -> bool {
+        match self {
+            Self::Group(group) => {
+                matches!(group, Group::Create { .. } | Group::Set { .. } | Group::Remove { .. })
+            }
+            Self::Volume(volume) => !matches!(volume, Volume::List),
+            Self::Stack { name, .. } => name.is_some(),
+            Self::Reload { .. } => true,
+            _ => false,
+        }
+    }
+}
+
 #[derive(clap::Subcommand)]
 enum Group {
     /// List groups, with the share that each gets while all are busy.
@@ -222,9 +237,9 @@ fn missing(refused: &Refused) -> Option<Consent> {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let (address, dry_run) = (args.place.find()?, args.dry_run);
     let talk = Talk { address, dry_run, options: args.place.options() };
-    if dry_run && matches!(args.command, Command::Drain { .. } | Command::Resume) {
-        let message =
-            "drain and resume have no dry run: --dry-run goes with group, volume, stack and reload";
+    if dry_run && !args.command.changes_contracts() {
+        let message = "--dry-run is for changes of contracts; allowed: group create, set and remove, volume create, \
+                       resize and remove, stack NAME, reload";
         return Err(Usage(message.into()).into());
     }
     match &args.command {

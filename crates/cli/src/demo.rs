@@ -14,7 +14,7 @@ mod terminal;
 mod watch;
 
 use std::fs::File;
-use std::io::Write;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -128,9 +128,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     };
     let on_disk = |at| at_directory(args, at, promise, &temporaries, &mut plan);
     let site = args.at.as_deref().map(on_disk).transpose()?;
-    // Before anything runs, so that a file that cannot be written is an error at once.
     let cannot_write = || format!("cannot write {}", args.html.display());
-    let mut html = File::create(&args.html).with_context(cannot_write)?;
+    check_writable(&args.html).with_context(cannot_write)?;
     let (mut stacks, mut disturbed) = (Vec::new(), Disturbed::default());
     for (i, stack) in chosen.iter().enumerate() {
         let progress = Progress::new(output, &plan, stack, i + 1, chosen.len());
@@ -154,7 +153,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         stacks,
     };
     let next = next_commands(args);
-    html.write_all(page::page(&outcome, &next).as_bytes()).with_context(cannot_write)?;
+    std::fs::write(&args.html, page::page(&outcome, &next)).with_context(cannot_write)?;
     if let Some(path) = &args.picture {
         std::fs::write(path, page::picture(&outcome))
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -168,6 +167,17 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         text
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a file can be written, which is then as before: a run may be interrupted.
+fn check_writable(path: &Path) -> io::Result<()> {
+    match File::options().write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            File::create_new(path)?;
+            std::fs::remove_file(path)
+        }
+        opened => opened.map(drop),
+    }
 }
 
 /// What is promised on an emulated drive: what was asked for, if the server would not refuse it.

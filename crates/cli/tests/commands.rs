@@ -91,7 +91,10 @@ fn the_demo_runs_on_a_disk() {
 fn an_interrupted_demo_leaves_nothing_behind() {
     let (at, temporary) = (directory("demo-interrupted"), directory("demo-temporary"));
     let mut demo = Command::new(env!("CARGO_BIN_EXE_iofair"));
-    demo.args(["demo", "--size", "2MiB", "--seconds", "60", "--html", "/dev/null", "--at"])
+    let page = temporary.join("demo.html");
+    demo.args(["demo", "--size", "2MiB", "--seconds", "60", "--html"])
+        .arg(page)
+        .arg("--at")
         .arg(&at);
     let mut demo = demo.env("TMPDIR", &temporary).stderr(Stdio::null()).spawn().expect("it starts");
     let entries =
@@ -114,7 +117,10 @@ fn an_interrupted_demo_leaves_nothing_behind() {
 #[test]
 fn mistakes_are_told_from_failures() {
     let null = "/dev/null";
-    let mistakes: [(&[&str], &str); 10] = [
+    let mistakes: [(&[&str], &str); 13] = [
+        (&["ctl", "--dry-run", "--socket", "s", "status"], "--dry-run is for changes"),
+        (&["ctl", "--dry-run", "--socket", "s", "group", "list"], "--dry-run is for changes"),
+        (&["ctl", "--dry-run", "--socket", "s", "stack"], "--dry-run is for changes"),
         (&["demo", "--drive", "nothing", "--html", null], "plextor-px256m5s"),
         (&["demo", "--stack", "none-nine"], "no scheduler \"nine\""),
         (&["demo", "--clients", "0"], "1..=64"),

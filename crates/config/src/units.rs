@@ -51,7 +51,8 @@ impl<T> Visitor<'_> for Text<T> {
     }
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
         (self.read)(text).map_err(|e| {
-            E::custom(format_args!("\"{}\" cannot be read, expected {}", e.given, e.allowed))
+            let wrong = if e.is_too_large { "is too large" } else { "cannot be read" };
+            E::custom(format_args!("\"{}\" {wrong}, expected {}", e.given, e.allowed))
         })
     }
 }

@@ -85,11 +85,14 @@ pub struct UnitError {
     pub given: String,
     /// What would have been accepted.
     pub allowed: &'static str,
+    /// Whether it has the right form, and is more than the largest amount, which `allowed` tells then.
+    pub is_too_large: bool,
 }
 
 impl fmt::Display for UnitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" is not {}", self.given, self.allowed)
+        let wrong = if self.is_too_large { "is too large; allowed:" } else { "is not" };
+        write!(f, "\"{}\" {wrong} {}", self.given, self.allowed)
     }
 }
 impl core::error::Error for UnitError {}
@@ -129,6 +132,13 @@ impl fmt::Display for BinarySize {
     }
 }
 
+/// How amounts of a kind are written.
+struct Form {
+    units: &'static [(&'static str, u64)],
+    allowed: &'static str,
+    largest: &'static str,
+}
+
 const SIZE_UNITS: &[(&str, u64)] = &[
     ("", 1),
     ("B", 1),
@@ -137,19 +147,41 @@ const SIZE_UNITS: &[(&str, u64)] = &[
     ("MB", 1_000_000),
     ("GB", 1_000_000_000),
     ("TB", 1_000_000_000_000),
+    ("PB", 1_000_000_000_000_000),
+    ("EB", 1_000_000_000_000_000_000),
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
     ("GiB", 1 << 30),
     ("TiB", 1 << 40),
+    ("PiB", 1 << 50),
+    ("EiB", 1 << 60),
 ];
-const SIZE_ALLOWED: &str =
-    "a size such as \"4KiB\", \"1.5GiB\" or \"500MB\" (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)";
-const RATE_ALLOWED: &str = "a rate such as \"10MB/s\" or \"400KiB/s\" (a size followed by /s)";
-const TIME_UNITS: &[(&str, u64)] =
-    &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000)];
-const PERCENT_UNITS: &[(&str, u64)] = &[("", 100), ("%", 100)];
-const PERCENT_ALLOWED: &str = "a percentage such as \"95\" or \"99.9%\"";
-const TIME_ALLOWED: &str = "a time such as \"8ms\" or \"1.5s\" (ns, us, ms, s, m)";
+const SIZE: Form = Form {
+    units: SIZE_UNITS,
+    allowed: "a size such as \"4KiB\", \"1.5GiB\" or \"500MB\" (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)",
+    largest: "at most 15EiB",
+};
+const RATE: Form = Form {
+    units: SIZE_UNITS,
+    allowed: "a rate such as \"10MB/s\" or \"400KiB/s\" (a size followed by /s)",
+    largest: "at most 15EiB/s",
+};
+const TIME: Form = Form {
+    units: &[
+        ("ns", 1),
+        ("us", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+    ],
+    allowed: "a time such as \"8ms\" or \"1.5s\" (ns, us, ms, s, m)",
+    largest: "at most 307445734m, which is 584 years",
+};
+const PERCENT: Form = Form {
+    units: &[("", 100), ("%", 100)],
+    allowed: "a percentage such as \"95\" or \"99.9%\"",
+    largest: "at most 184467440737095516%",
+};
 
 /// Reads a size in bytes, such as `4KiB`; fractions of a byte are dropped.
 ///
@@ -157,7 +189,7 @@ const TIME_ALLOWED: &str = "a time such as \"8ms\" or \"1.5s\" (ns, us, ms, s, m
 ///
 /// [`UnitError`] with the allowed form.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
-    scaled(text, text, SIZE_UNITS, SIZE_ALLOWED)
+    scaled(text, text, &SIZE)
 }
 
 /// Reads a rate in bytes a second, such as `10MB/s`.
@@ -167,8 +199,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
 /// [`UnitError`] with the allowed form.
 pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
     match text.trim().strip_suffix("/s") {
-        Some(size) => scaled(text, size, SIZE_UNITS, RATE_ALLOWED),
-        None => Err(UnitError { given: text.to_string(), allowed: RATE_ALLOWED }),
+        Some(size) => scaled(text, size, &RATE),
+        None => Err(RATE.refuse(text)),
     }
 }
 
@@ -178,7 +210,7 @@ pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
 ///
 /// [`UnitError`] with the allowed form.
 pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
-    scaled(text, text, TIME_UNITS, TIME_ALLOWED).map(Nanos)
+    scaled(text, text, &TIME).map(Nanos)
 }
 
 /// Reads a percentage in hundredths, such as `99.9`; what is finer is dropped.
@@ -187,29 +219,34 @@ pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
 ///
 /// [`UnitError`] with the allowed form.
 pub fn parse_percent(text: &str) -> Result<u64, UnitError> {
-    scaled(text, text, PERCENT_UNITS, PERCENT_ALLOWED)
+    scaled(text, text, &PERCENT)
 }
 
-fn scaled(
-    given: &str,
-    text: &str,
-    units: &[(&str, u64)],
-    allowed: &'static str,
-) -> Result<u64, UnitError> {
-    let refuse = || UnitError { given: given.to_string(), allowed };
+impl Form {
+    fn refuse(&self, given: &str) -> UnitError {
+        UnitError { given: given.to_string(), allowed: self.allowed, is_too_large: false }
+    }
+    fn too_large(&self, given: &str) -> UnitError {
+        UnitError { given: given.to_string(), allowed: self.largest, is_too_large: true }
+    }
+}
+
+fn scaled(given: &str, text: &str, form: &Form) -> Result<u64, UnitError> {
+    let refuse = || form.refuse(given);
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..split], text[split..].trim());
-    let scale = units.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?.1;
+    let scale = form.units.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?.1;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    if fraction.is_empty() || fraction.len() > 9 {
+    if whole.is_empty() || fraction.is_empty() || fraction.len() > 9 {
         return Err(refuse());
     }
-    let whole: u64 = whole.parse().map_err(|_| refuse())?;
     let digits: u64 = fraction.parse().map_err(|_| refuse())?;
     let part = u128::from(digits) * u128::from(scale) / 10u128.pow(fraction.len() as u32);
+    // It has digits only.
+    let whole: u64 = whole.parse().map_err(|_| form.too_large(given))?;
     let total = u128::from(whole) * u128::from(scale) + part;
-    u64::try_from(total).map_err(|_| refuse())
+    u64::try_from(total).map_err(|_| form.too_large(given))
 }
 
 #[cfg(test)]
@@ -270,5 +307,23 @@ mod tests {
         }
         let error = parse_rate("10MB").unwrap_err().to_string();
         assert!(error.contains("10MB") && error.contains("/s"), "{error}");
+    }
+
+    /// Goal: an amount that is too large is told so, with the largest that is read. Method: sizes at the border in every unit, and more
+    /// digits than a number has; the largest.
+    #[test]
+    fn too_large_amounts_are_told() {
+        assert_eq!((parse_bytes("10EiB"), parse_bytes("15EiB")), (Ok(10 << 60), Ok(15 << 60)));
+        assert_eq!(parse_bytes("18446744073709551615"), Ok(u64::MAX));
+        for text in
+            ["18446744073709551616", "16EiB", "16384PiB", "19EB", "99999999999999999999999TB"]
+        {
+            let error = parse_bytes(text).unwrap_err();
+            let wanted = alloc::format!("\"{text}\" is too large; allowed: at most 15EiB");
+            assert!(error.is_too_large && error.to_string() == wanted, "{error}");
+            assert!(parse_rate(&alloc::format!("{text}/s")).unwrap_err().is_too_large, "{text}");
+        }
+        assert!(parse_time("307445734m").is_ok() && parse_percent("184467440737095516%").is_ok());
+        assert!(parse_time("307445735m").unwrap_err().is_too_large);
     }
 }

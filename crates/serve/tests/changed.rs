@@ -7,6 +7,7 @@ mod rig;
 mod stored;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
@@ -20,6 +21,8 @@ use rig::{Directory, parse, run};
 use stored::{Loop, Mounted, connect, contracts, refused, start};
 
 const MIB: u64 = 1 << 20;
+const EIO: u32 = 5;
+const WRITE_ZEROES: u16 = 6;
 
 /// Goal: a server makes and removes nothing in another directory than the one that it has locked. Method: its directory is moved,
 /// with nothing and with another pool in its place, and comes back.
@@ -219,7 +222,8 @@ fn files_that_are_moved_or_cut_are_told() {
         };
         assert_eq!(told(), "");
         fs::remove_file(&file).unwrap();
-        assert!(told().contains("put it back"), "{}", told());
+        assert!(told().contains("put it back") && told().contains("hard link"), "{}", told());
+        assert!(!told().contains("(deleted)"), "{}", told());
         fs::write(&file, "another one").unwrap();
         assert!(told().contains("put it back"), "{}", told());
         fs::rename(&other, &file).unwrap();
@@ -303,11 +307,56 @@ fn files_that_were_cut_off_are_not_filled() {
     assert_eq!(told(&scene), "null");
     cut();
     assert!(told(&scene).contains("truncated to 4096 bytes"), "{}", told(&scene));
-    assert_eq!(connect(&scene.directory, "v").write(FUA, 8 * MIB - 4096, &[7; 4096]), 0);
-    assert_eq!(length(), 8 * MIB);
+    assert_eq!(connect(&scene.directory, "v").write(FUA, 8 * MIB - 4096, &[7; 4096]), EIO);
+    assert_eq!(length(), 4096);
     assert!(told(&scene).contains("truncated to 4096 bytes"), "{}", told(&scene));
     let Controlled { control, directory: _directory } = scene;
     let _ = control.stop();
+}
+
+/// Goal: a client that meets a cut file before anybody looks at it does not hide the loss: it gets no zeroes in place of data, what is
+/// left can be used, and the next start refuses the file. Method: writes, zeroes and reads at the end and behind the cut, in volumes
+/// of each kind.
+#[test]
+fn clients_do_not_fill_what_was_cut_off() {
+    for (back, options, file) in [
+        ("directory:DIR/pool", "", "pool/v.img"),
+        ("directory:DIR/pool", "path = 'DIR/elsewhere'", "elsewhere"),
+        ("file:DIR/pool.img", "", "pool.img"),
+    ] {
+        for first in ["write", "zeroes", "read"] {
+            let directory = Directory::new();
+            let [back, options] =
+                [back, options].map(|text| text.replace("DIR", directory.0.to_str().unwrap()));
+            let text = contracts(&directory, &back, &[("v", "g", &options)]);
+            fs::write(directory.path("contracts.toml"), &text).unwrap();
+            let scene = Controlled::over(directory);
+            let file = fs::File::options().write(true).open(scene.directory.path(file)).unwrap();
+            let length = || file.metadata().unwrap().len();
+            let mut client = connect(&scene.directory, "v");
+            assert_eq!(client.write(FUA, 0, &[7; 4096]), 0);
+            let (whole, end) = (length(), 8 * MIB - 4096);
+            file.set_len(whole - 4 * MIB).unwrap();
+            let error = match first {
+                "write" => client.write(FUA, end, &[7; 4096]),
+                "zeroes" => {
+                    let zeroes = client.request(WRITE_ZEROES, FUA, end, 4096);
+                    client.stream.write_all(&zeroes).unwrap();
+                    client.receive().unwrap().error
+                }
+                _ => client.read(end, 4096).error,
+            };
+            assert_eq!((error, length()), (EIO, whole - 4 * MIB), "{back}: {first}");
+            assert_eq!(client.write(FUA, 6 * MIB, &[7; 4096]), EIO, "{back}: {first}");
+            assert_eq!(client.read(0, 4096).data, [7; 4096]);
+            let told = scene.get("/v1/status")["removed_files"][0]["text"].to_string();
+            assert!(told.contains(&format!("truncated to {} bytes", length())), "{told}");
+            let Controlled { control, directory: _directory } = scene;
+            let _ = control.stop();
+            assert_eq!(length(), whole - 4 * MIB, "{back}: {first}");
+            refused(&text, "cut off");
+        }
+    }
 }
 
 /// Goal: the same for the file of a pool, which grows with its volumes. Method: a volume is added after it was cut off.

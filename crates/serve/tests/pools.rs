@@ -399,3 +399,19 @@ fn needs_root_devices_of_earlier_versions_are_imported() {
     assert_eq!(scene.connect("a").read(MIB, MIB as u32).data, vec![0; MIB as usize]);
     server.stop().unwrap();
 }
+
+/// Goal: a command that is suggested works: a pool is made of a file with data with `--force` only, and of an empty one without. Method:
+/// `pool show` of both.
+#[test]
+fn pools_are_made_as_show_suggests() {
+    let directory = Directory::new();
+    let file = directory.path("file");
+    for (data, force) in [("", false), ("somebody's data", true)] {
+        fs::write(&file, data).unwrap();
+        let error = admin::show(Path::new(&file)).unwrap_err().to_string();
+        assert!(error.contains("`iofair pool create"), "{error}");
+        assert_eq!(error.contains(&format!("create --force {file}`")), force, "{error}");
+        let path = Path::new(&file);
+        assert_eq!(admin::create(path, &Creation::default()).is_ok(), !force);
+    }
+}

@@ -49,7 +49,7 @@ use iofair_cli::output::{Output, say, without_controls, write};
 
 The same file and seed give the same output on any machine. The seeds are printed.")]
 pub(crate) struct Args {
-    /// Experiment files, job files of fio (NAME.fio), or directories with experiment files.
+    /// Experiment files, job files of fio, or directories with experiment files; `-` is standard input.
     #[arg(required_unless_present = "measured")]
     paths: Vec<PathBuf>,
     /// Where to run: in the simulator (virtual time), live on a server with an emulated drive (real time), or on the kernel of
@@ -382,6 +382,11 @@ fn read(args: &Args) -> Result<Vec<Experiment>> {
         }
         anyhow::Ok(experiment)
     };
+    let inputs = files.iter().filter(|file| file.as_os_str() == "-").count();
+    if inputs > 1 || (inputs > 0 && args.drive_variants) {
+        let message = "- is standard input, which can be read only once: name a file";
+        return Err(Usage(message.into()).into());
+    }
     let mut all = Vec::new();
     for file in &files {
         let experiment = read(file, &overrides)?;

@@ -143,6 +143,70 @@ fn groups_have_their_promises() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
+/// Goal: time at a ceiling of the group, or of one inside it, breaks no minimum, and time at one of the group or around it no latency;
+/// a ceiling around a minimum breaks it, and so do other streams. Method: a reader of 4 MB/s that a ceiling holds to 1.6 MB/s, and one
+/// below its ceiling beside a burst of large reads.
+#[test]
+fn ceilings_break_no_promise() {
+    let directory = std::env::temp_dir().join(format!("iofair-ceilings-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let (contracts, trace) = (directory.join("contracts.toml"), directory.join("trace.csv"));
+    let judged = |groups: &str, reader: &str, others: u64| {
+        let text = format!(
+            "[drive]\nback = 'memory:1GiB'\nstack = 'promise'\n[listen]\nunix = 'x'\n\
+             [[group]]\nname = 'others'\n{groups}"
+        );
+        fs::write(&contracts, text).unwrap();
+        let burst = (0..others).map(|number| format!("2,R,{},1048576,0\n", number << 21));
+        let reads =
+            (0..3000).map(|number| format!("1,R,{},4096,{}\n", number << 16, number * 1000));
+        fs::write(&trace, burst.chain(reads).collect::<String>()).unwrap();
+        let [contracts, trace] = [&contracts, &trace].map(|path| path.to_str().unwrap());
+        let mapping = format!("1={reader}");
+        let arguments = [
+            "replay",
+            "--json",
+            "--drive",
+            "plextor-px256m5s",
+            "--format",
+            "alibaba",
+            "--stack",
+            "max-none",
+            "--contracts",
+            contracts,
+            "--group",
+            &mapping,
+            "--group",
+            "2=others",
+            trace,
+        ];
+        let output = iofair(&arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        let result: Json = serde_json::from_slice(&output.stdout).unwrap();
+        let groups = result["results"][0]["groups"].as_array().unwrap().clone();
+        let of = |key: &str| groups.iter().find_map(|group| group[key].as_u64());
+        (of("broken_seconds").unwrap(), of("late_reads").unwrap_or(0))
+    };
+    let group = |name: &str, keys: &str| format!("[[group]]\nname = '{name}'\n{keys}\n");
+    let (promises, low, high) = (
+        "min = '3MB/s'\nlatency = '20ms'",
+        "max = { read_iops = 400 }",
+        "max = { read_iops = 2000 }",
+    );
+    let own = group("a", &format!("{promises}\n{low}"));
+    assert_eq!(judged(&own, "a", 0), (0, 0));
+    let inside = group("a", promises) + &group("a/b", low);
+    assert_eq!(judged(&inside, "a/b", 0).0, 0);
+    let around = group("a", low) + &group("a/b", promises);
+    let (broken, late) = judged(&around, "a/b", 0);
+    assert!(broken > 1 && late == 0, "{broken} {late}");
+    let beside = group("a", &format!("{promises}\n{high}"));
+    let (broken, late) = judged(&beside, "a", 500);
+    assert!(broken > 0 && late > 500, "{broken} {late}");
+    fs::remove_dir_all(&directory).unwrap();
+}
+
 /// Goal: errors name what was wrong, where, and what is allowed. Method: one of each.
 #[test]
 fn errors_say_what_was_wrong() {

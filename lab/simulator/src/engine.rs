@@ -106,8 +106,11 @@ pub struct NewRequest {
 
 impl<'a> Engine<'a> {
     pub(crate) fn new(parts: Parts<'a>) -> Self {
-        let Parts { devices, outside, path, geometry, .. } = parts;
+        let Parts { mut devices, outside, path, geometry, .. } = parts;
         let Parts { files, observer, measured_from, interval, .. } = parts;
+        if observer.wants_passed() {
+            devices.iter_mut().for_each(|device| device.controller.keep_passed());
+        }
         Self {
             now: Instant::ZERO,
             timers: Timers::new(),
@@ -213,7 +216,7 @@ impl<'a> Engine<'a> {
         let result = device.controller.submit(self.now, submission);
         result.expect("files lie on the drive and the queue limit is above what clients can send");
         device.on_submitted(self.now);
-        device.hand_on_trace(self.traced, self.observer);
+        device.hand_on(self.now, self.traced, self.observer);
     }
 
     /// Submits a range of a file in as many requests as its layout and `longest` require. Returns their number.
@@ -334,7 +337,7 @@ impl<'a> Engine<'a> {
             None => done.extend(completions),
             Some(path) => completions.for_each(|each| path.wake_client(now, each, done)),
         }
-        device.hand_on_trace(self.traced, self.observer);
+        device.hand_on(self.now, self.traced, self.observer);
     }
 
     /// Dispatches commands to the drives. Without an event since the last call it does nothing.
@@ -385,11 +388,11 @@ impl<'a> Engine<'a> {
                 None => device.drive.submit(self.now, command),
                 Some(path) => path.send_to_worker(self.now, index, command),
             }
-            device.hand_on_trace(self.traced, self.observer);
+            device.hand_on(self.now, self.traced, self.observer);
         }
         device.ask_again(self.now, sent);
         self.observer.on_hold(self.now);
-        device.hand_on_trace(self.traced, self.observer);
+        device.hand_on(self.now, self.traced, self.observer);
     }
 
     /// Adds a group to the one controller that a replay has.

@@ -28,6 +28,14 @@ pub trait Observer {
     fn on_submit(&mut self, now: Instant, submission: &Submission) {
         let _ = (now, submission);
     }
+    /// Whether it is told of requests that have passed the throttles.
+    fn wants_passed(&self) -> bool {
+        false
+    }
+    /// A request has passed all throttles (only with [`Self::wants_passed`]).
+    fn on_passed(&mut self, now: Instant, submission: &Submission) {
+        let _ = (now, submission);
+    }
     /// The engine was asked for work and gave a command.
     fn on_dispatch(&mut self, now: Instant, dispatch: &Dispatch) {
         let _ = (now, dispatch);

@@ -401,3 +401,11 @@ pub struct Job {
     /// What differs from call to call.
     pub calls: Calls,
 }
+
+impl Job {
+    /// How many writes after so many come before the next sync; `None` without syncs.
+    pub(crate) fn writes_to_sync(&self, written: u64) -> Option<u64> {
+        let every = [self.fdatasync_every, self.calls.sync_every].map(u64::from);
+        every.into_iter().filter(|every| *every > 0).map(|every| every - written % every).min()
+    }
+}

@@ -196,6 +196,35 @@ fn latencies_are_judged_for_clients_that_pause() {
     assert!(plan.worst_mix.breaches[0].promised.ends_with("ms"));
 }
 
+/// Goal: time for which a ceiling of the group, or of one inside it, holds requests breaks no minimum, and neither does a ceiling of the
+/// group or of one around it break a latency; a ceiling around a minimum does break it, and so does a drive that is too slow. Method: a
+/// client far below its minimum or its latency because of a ceiling, on an otherwise idle drive.
+#[test]
+fn ceilings_of_a_group_break_no_promise() {
+    let breaches = |groups: &str| {
+        let asked = Asked { groups, without: &["fdatasync"], ..Asked::default() };
+        planned(&asked).worst_mix.breaches
+    };
+    let group = |name: &str, keys: &str| format!("[[group]]\nname = '{name}'\n{keys}\n");
+    let (min, latency) = ("min = '10MB/s'", "latency = '5ms'");
+    let (few, fewer) = ("max = { read_iops = 500 }", "max = { read_iops = 20 }");
+    let with = |one: &str, other: &str| format!("{one}\n{other}");
+    for kept in [
+        group("a", &with(min, few)),
+        group("a", min) + &group("a/b", few),
+        group("a", &with(latency, fewer)),
+        group("a", fewer) + &group("a/b", latency),
+    ] {
+        let found = breaches(&kept);
+        assert!(found.is_empty(), "{kept}: {found:?}");
+    }
+    let above = "max = { read_iops = 100000 }";
+    for broken in [group("a", few) + &group("a/b", min), group("a", &with("min = '30MB/s'", above))]
+    {
+        assert!(!breaches(&broken).is_empty(), "{broken}");
+    }
+}
+
 /// Goal: what cannot be planned is refused with what is allowed. Method: no groups, a load of no group, volumes larger than the
 /// drive, a drive that is not there.
 #[test]

@@ -10,7 +10,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use iofair_core::attainable::{Attainable, Claimant, Unattainable, check, check_inside};
+use iofair_core::attainable::{
+    Attainable, Claimant, SMALL_READ, Unattainable, check, check_inside,
+};
 use iofair_core::contract::{Contract, Refusal, Sibling, admit};
 use iofair_core::controller::Stack;
 use iofair_core::priority::Class;
@@ -132,6 +134,41 @@ impl Contracts {
             (None, None) => Basis::Nothing,
         }
     }
+    /// The same under any stack: others use the rate of the worst case.
+    pub(super) fn basis_of_stack(&self, known: &Known) -> Basis {
+        match self.drive.stack.keeps_minimums() {
+            true => self.basis(known),
+            false => {
+                let worst_case = self.drive.worst_case.or(known.worst_case);
+                worst_case.map_or(Basis::Nothing, Basis::WorstCase)
+            }
+        }
+    }
+    /// The parts of the drive's rate, with long requests or at its worst, that the minimums are.
+    pub fn floors(&self, known: &Known) -> Floors {
+        // They matter beside a more urgent class only.
+        let usual = Contract::default().class;
+        if self.groups.iter().all(|group| group.contract.class == usual) {
+            return Floors::default();
+        }
+        let rate = match self.basis_of_stack(known) {
+            Basis::Reaches(drive) => Some(drive.reads.min(drive.writes)),
+            Basis::WorstCase(rate) => Some(rate),
+            Basis::Nothing => None,
+        };
+        let in_bytes = |group: &Group| {
+            let min = group.contract.minimum().in_bytes(SMALL_READ);
+            (group.name.clone(), Contract { min, ..group.contract.clone() })
+        };
+        let groups: Admitted = self.groups.iter().map(in_bytes).collect();
+        let is_known = rate.is_some()
+            || groups.iter().all(|(_, group)| group.min.is_none() || group.alone.is_some());
+        let rate = rate.unwrap_or(ANY);
+        let tree = Tree::new(groups.iter().map(|(name, contract)| (name.as_str(), contract)), rate);
+        let part = |claim: u64| is_known.then(|| (claim as f64 / rate as f64).min(1.0));
+        let claims = tree.claims.into_iter();
+        Floors(claims.filter_map(|(name, claim)| Some((name, part(claim?)))).collect())
+    }
     /// The name of the emulated drive that must be measured before the contracts can be checked, if that is necessary.
     pub fn asks_reaches(&self) -> Option<&str> {
         let Back::Emulated(name) = &self.drive.back else { return None };
@@ -192,50 +229,89 @@ impl Contracts {
     }
 }
 
-/// Sibling groups that want the drive at the same time. Those of the most urgent class share it by weight; the others get what
-/// is left over, and are promised nothing.
+/// A group that wants the drive.
+#[derive(Clone, Copy, Debug)]
+pub struct Rival {
+    /// Its weight in force.
+    pub weight: u32,
+    /// Its class.
+    pub class: Class,
+    /// The part of the drive that it is guaranteed ([`Floors::of`]).
+    pub floor: Option<f64>,
+}
+
+/// Sibling groups that want the drive at the same time. Those of the most urgent class share it by weight, less the minimums of the
+/// others, which are promised nothing else.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Rivals {
     class: Option<Class>,
-    /// Sum of the weights in the class.
+    /// Sum of the weights in the class, and of its minimums.
     weights: u64,
+    floors: f64,
+    /// Sum of the minimums of less urgent classes.
+    taken: f64,
 }
 
 impl Rivals {
-    /// These groups, each with its weight and its class.
-    pub fn new(groups: impl IntoIterator<Item = (u32, Class)>) -> Self {
+    /// These groups.
+    pub fn new(groups: impl IntoIterator<Item = Rival>) -> Self {
         let mut rivals = Self::default();
         groups.into_iter().for_each(|group| rivals.add(group));
         rivals
     }
-    fn add(&mut self, (weight, class): (u32, Class)) {
+    fn add(&mut self, Rival { weight, class, floor }: Rival) {
         if self.class.is_none_or(|known| class < known) {
-            *self = Self { class: Some(class), weights: 0 };
+            let taken = self.taken + self.floors;
+            *self = Self { class: Some(class), taken, ..Self::default() };
         }
-        self.weights += if self.class == Some(class) { u64::from(weight) } else { 0 };
-    }
-    /// The part of one of them.
-    pub fn part(&self, (weight, class): (u32, Class)) -> f64 {
+        let floor = floor.unwrap_or(0.0);
         match self.class == Some(class) {
-            true => f64::from(weight) / self.weights as f64,
-            false => 0.0,
+            true => {
+                (self.weights, self.floors) =
+                    (self.weights + u64::from(weight), self.floors + floor)
+            }
+            false => self.taken += floor,
+        }
+    }
+    /// The part of one of them if all have this part of the drive together; `None`: unknown.
+    pub fn part(&self, rival: Rival, together: Option<f64>) -> Option<f64> {
+        match self.class == Some(rival.class) {
+            true => {
+                let weight = f64::from(rival.weight) / self.weights as f64;
+                Some((together? - self.taken).max(0.0) * weight)
+            }
+            false => rival.floor.map(|floor| floor.min(together.unwrap_or(1.0))),
         }
     }
 }
 
-/// Each group's part of the drive while all groups are busy; parents come first.
-pub fn shares(groups: &[(String, Contract)]) -> Vec<f64> {
+/// The parts of the drive that groups are guaranteed by their minimums, or by those inside them.
+#[derive(Clone, Default, Debug)]
+pub struct Floors(HashMap<String, Option<f64>>);
+
+impl Floors {
+    /// That of a group; `None` if the rate of the drive is not known.
+    pub fn of(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied().unwrap_or(Some(0.0))
+    }
+}
+
+/// Each group's part of the drive while all groups are busy, if it is known; parents come first.
+pub fn shares(groups: &[(String, Contract)], floors: &Floors) -> Vec<Option<f64>> {
     let parent = |name: &str| name.rfind('/').unwrap_or(0);
+    let rival = |name: &str, contract: &Contract| {
+        let Contract { weight, class, .. } = *contract;
+        Rival { weight, class, floor: floors.of(name) }
+    };
     let mut rivals: HashMap<&str, Rivals> = HashMap::new();
     for (name, contract) in groups {
-        let siblings = rivals.entry(&name[..parent(name)]).or_default();
-        siblings.add((contract.weight, contract.class));
+        rivals.entry(&name[..parent(name)]).or_default().add(rival(name, contract));
     }
-    let mut shares: HashMap<&str, f64> = HashMap::new();
+    let mut shares: HashMap<&str, Option<f64>> = HashMap::new();
     for (name, contract) in groups {
         let above = &name[..parent(name)];
-        let part = rivals[above].part((contract.weight, contract.class));
-        shares.insert(name, shares.get(above).copied().unwrap_or(1.0) * part);
+        let together = shares.get(above).copied().unwrap_or(Some(1.0));
+        shares.insert(name, rivals[above].part(rival(name, contract), together));
     }
     groups.iter().map(|(name, _)| shares[name.as_str()]).collect()
 }
@@ -246,9 +322,13 @@ pub fn shares_by_weight(stack: &Stack) -> bool {
 }
 
 /// [`shares`] under a stack; `None` for every group if it does not share by weight.
-pub fn shares_under(stack: &Stack, groups: &[(String, Contract)]) -> Vec<Option<f64>> {
+pub fn shares_under(
+    stack: &Stack,
+    groups: &[(String, Contract)],
+    floors: &Floors,
+) -> Vec<Option<f64>> {
     match shares_by_weight(stack) {
-        true => shares(groups).into_iter().map(Some).collect(),
+        true => shares(groups, floors),
         false => vec![None; groups.len()],
     }
 }

@@ -14,7 +14,7 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::Size;
 
 use super::Contracts;
-use super::admission::{Admitted, Basis, Known, claimants, shares};
+use super::admission::{Admitted, Basis, Floors, Known, claimants, shares};
 use super::enforced;
 
 /// Groups that are named one by one.
@@ -81,7 +81,7 @@ pub fn given_up(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Effec
     let mut found: Vec<Effect> = unenforced.into_iter().chain(lost(before, after)).collect();
     let shared = |state: State<'_>| state.contracts.drive.stack.enforces(Key::Weight);
     match (shared(before), shared(after)) {
-        (true, true) => found.extend(smaller_shares(before.groups, after.groups)),
+        (true, true) => found.extend(smaller_shares(before, after, known)),
         (true, false) => found.push(Effect {
             about: About::Share,
             group: None,
@@ -173,11 +173,12 @@ fn amount(unit: Unit, value: u64) -> String {
     }
 }
 
-fn smaller_shares(before: &Admitted, after: &Admitted) -> Vec<Effect> {
-    let new: BTreeMap<&str, f64> =
-        after.iter().map(|(name, _)| name.as_str()).zip(shares(after)).collect();
-    let smaller = |((name, _), old): (&(String, Contract), f64)| {
-        let new = *new.get(name.as_str())?;
+fn smaller_shares(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Effect> {
+    let of = |state: State<'_>| shares(state.groups, &state.contracts.floors(known));
+    let new: BTreeMap<&str, Option<f64>> =
+        after.groups.iter().map(|(name, _)| name.as_str()).zip(of(after)).collect();
+    let smaller = |((name, _), old): (&(String, Contract), Option<f64>)| {
+        let (old, new) = (old?, new.get(name.as_str()).copied()??);
         let text = || {
             let [old, new] = [old, new].map(|share| share * 100.0);
             format!(
@@ -190,7 +191,8 @@ fn smaller_shares(before: &Admitted, after: &Admitted) -> Vec<Effect> {
             text: text(),
         })
     };
-    cut(before.iter().zip(shares(before)).filter_map(smaller).collect(), "get a smaller share")
+    let found = before.groups.iter().zip(of(before)).filter_map(smaller);
+    cut(found.collect(), "get a smaller share")
 }
 
 /// What minimums leave of a drive, in bytes a second.
@@ -224,11 +226,7 @@ impl Room {
 fn room(state: State<'_>, known: &Known) -> Option<Room> {
     let State { contracts, groups } = state;
     groups.iter().find(|(_, contract)| contract.minimum().is_some())?;
-    let basis = match contracts.drive.stack.keeps_minimums() {
-        true => contracts.basis(known),
-        false => Basis::WorstCase(contracts.drive.worst_case.or(known.worst_case)?),
-    };
-    match basis {
+    match contracts.basis_of_stack(known) {
         Basis::Reaches(drive) => {
             let load = load(&drive, &claimants(groups, None));
             let percent = Some(load.millionths.div_ceil(10_000));
@@ -250,8 +248,8 @@ fn heavy(state: State<'_>, known: &Known) -> Vec<String> {
         return Vec::new();
     }
     let streams = drive.reads.min(drive.writes);
-    let one = |((name, contract), share): (&(String, Contract), f64)| {
-        let (min, alone) = (contract.min?, contract.alone?);
+    let one = |((name, contract), share): (&(String, Contract), Option<f64>)| {
+        let (min, alone, share) = (contract.min?, contract.alone?, share?);
         let takes = min as f64 / alone.max(1) as f64;
         let slow = alone <= streams / 2;
         (slow && share - takes >= BEYOND_MIN).then(|| {
@@ -267,7 +265,7 @@ fn heavy(state: State<'_>, known: &Known) -> Vec<String> {
             )
         })
     };
-    let all = groups.iter().zip(shares(groups)).filter_map(one);
+    let all = groups.iter().zip(shares(groups, &Floors::default())).filter_map(one);
     all.take(NAMED_MAX).collect()
 }
 

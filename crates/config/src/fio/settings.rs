@@ -396,10 +396,13 @@ impl Settings {
         let with_gaps = self.direction == Direction::Read && jumps;
         self.is_buffered() && !self.random && (with_gaps || self.direction == Direction::Mixed)
     }
+    /// Whether each of its calls, or pairs of them, follows the one before without a gap.
+    fn is_in_order(&self) -> bool {
+        !self.random && self.direction != Direction::Mixed && self.modifier.is_none()
+    }
     /// Whether its calls are sequential, have one direction, and no gaps.
     fn is_one_sequence(&self) -> bool {
-        let one_way = !matches!(self.direction, Direction::Mixed | Direction::TrimWrite);
-        !self.random && one_way && self.modifier.is_none()
+        self.is_in_order() && self.direction != Direction::TrimWrite
     }
     /// The size of calls of a job that has one direction, if all have one.
     fn fixed_block(&self) -> Option<u64> {
@@ -447,7 +450,7 @@ impl Settings {
             _ if self.nr_files == 1 => true,
             Service::RoundRobin(_) | Service::Random if self.random => true,
             Service::RoundRobin(_) => self.takes_turns(),
-            Service::Sequential => self.is_one_sequence(),
+            Service::Sequential => self.is_in_order(),
             _ => false,
         }
     }

@@ -5,7 +5,7 @@ use super::tags::Sender;
 use super::{Controller, Plug, Submission};
 use crate::error::EngineError;
 use crate::id::{ClientId, GroupId, RequestId};
-use crate::request::Operation;
+use crate::request::{Operation, Request};
 use crate::time::Instant;
 use crate::trace::EventKind;
 use crate::unit::Sectors;
@@ -97,7 +97,8 @@ impl Controller {
         let request = &mut self.requests[id];
         request.asked_tag = now;
         if let Some(passed) = &mut self.plugged.passed {
-            passed.push(request.tag);
+            let Request { tag, client, operation, flags, start, length, .. } = *request;
+            passed.push(Submission { tag, client, operation, flags, start, length });
         }
         let client = request.client.index();
         let max = self.setup.facts.max_request;
@@ -114,13 +115,13 @@ impl Controller {
             }
         }
     }
-    /// From now on, keeps the tag of each request that has passed all throttles, for [`Self::next_passed`].
+    /// From now on, keeps each request that has passed all throttles, for [`Self::next_passed`].
     pub fn keep_passed(&mut self) {
         self.plugged.passed.get_or_insert_default();
     }
-    /// The tag of a request that has passed all throttles, once, in no certain order. Call it until there is none after each call
-    /// of [`Self::unplug`] and [`Self::dispatch`].
-    pub fn next_passed(&mut self) -> Option<u64> {
+    /// A request that has passed all throttles, once, in no certain order. Call it until there is none after each call of
+    /// [`Self::submit`], [`Self::unplug`] and [`Self::dispatch`].
+    pub fn next_passed(&mut self) -> Option<Submission> {
         self.plugged.passed.as_mut()?.pop()
     }
     /// Gives the scheduler what has passed the throttles.

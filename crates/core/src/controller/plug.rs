@@ -63,8 +63,8 @@ pub(super) struct Plugged {
     pub(super) requests: Vec<(Sender, RequestId)>,
     /// By client: the last of its requests among these, if that came in a plug.
     pub(super) last: Vec<Option<RequestId>>,
-    /// Tags of requests that have passed, if the caller wants to know ([`Controller::keep_passed`](super::Controller::keep_passed)).
-    pub(super) passed: Option<Vec<u64>>,
+    /// Requests that have passed, if the caller wants to know ([`Controller::keep_passed`](super::Controller::keep_passed)).
+    pub(super) passed: Option<Vec<Submission>>,
 }
 
 impl Plugged {

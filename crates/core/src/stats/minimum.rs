@@ -28,7 +28,11 @@
 //! completion. A group that is always busy counts as short even if the same client would be too slow on an idle drive; then
 //! the drive cannot keep this minimum for such a client.
 
+use core::ops::Range;
+
+use crate::contract::Limits;
 use crate::minimum::{Amount, Minimum};
+use crate::request::Direction;
 use crate::time::{Instant, Nanos};
 
 /// How far a clock may be ahead. Less than a second, so that a second without service is broken whatever came before; more
@@ -119,6 +123,62 @@ impl MinimumMeter {
         self.overdue += now.since(due.max(self.last));
         // It was counted, so it is not owed as well.
         self.clock += now.since(due);
+    }
+}
+
+/// Which levels of groups count a request for their minimums, from its own group (0) upwards.
+///
+/// A minimum is a promise for what has passed the ceilings of the group and of those inside it. While these hold all of the request
+/// that is in the engine, only the levels below the first ceiling count it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passage {
+    /// Levels below the first ceiling; all if there is none.
+    below: usize,
+    /// Pieces in the engine that have passed the ceilings.
+    passed: u32,
+    /// Whether the other levels count it, too.
+    is_counted: bool,
+}
+
+impl Default for Passage {
+    /// Without a ceiling.
+    fn default() -> Self {
+        Self { below: usize::MAX, passed: 0, is_counted: true }
+    }
+}
+
+impl Passage {
+    /// Below these limits, which are those of its group and the groups above it.
+    pub fn new<'a>(limits: impl IntoIterator<Item = &'a Limits>, direction: Direction) -> Self {
+        let ceiling = limits.into_iter().position(|limits| limits.limits(direction));
+        ceiling.map_or_else(Self::default, |below| Self { below, passed: 0, is_counted: false })
+    }
+    /// Whether a ceiling can hold it.
+    pub const fn is_limited(&self) -> bool {
+        self.below < usize::MAX
+    }
+    /// The levels that count it now.
+    pub const fn levels(&self) -> Range<usize> {
+        0..if self.is_counted { usize::MAX } else { self.below }
+    }
+    /// A piece has passed the ceilings ([`Controller::next_passed`](crate::controller::Controller::next_passed)). Returns the levels
+    /// that count the request from now on.
+    pub fn pass(&mut self) -> Range<usize> {
+        self.passed += u32::from(self.is_limited());
+        match core::mem::replace(&mut self.is_counted, true) {
+            true => 0..0,
+            false => self.below..usize::MAX,
+        }
+    }
+    /// A piece is completed, which `has_passed`, and `left` others are in the engine. Returns the levels that do not count the request
+    /// any more.
+    pub fn end(&mut self, has_passed: bool, left: u32) -> Range<usize> {
+        self.passed -= u32::from(has_passed && self.is_limited());
+        if !self.is_limited() || !self.is_counted || self.passed > 0 || left == 0 {
+            return 0..0;
+        }
+        self.is_counted = false;
+        self.below..usize::MAX
     }
 }
 

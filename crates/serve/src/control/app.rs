@@ -21,7 +21,7 @@ use super::call::{Call, unescape};
 use super::file::{ContractFile, revision};
 use super::files::Files;
 use super::gate::Gate;
-use super::live::{self, GroupMoment, Live, Wanted};
+use super::live::{self, GroupMoment, Live, Moment, Wanted};
 use super::metrics;
 use super::monitor::{self, Monitor};
 use super::pages::Pages;
@@ -329,7 +329,7 @@ impl App {
     }
     fn groups(&self, call: &Call) -> Result<ApiResponse> {
         let page = call.page()?;
-        let moment = live::gather(&self.reactor, GROUPS)?.groups.into_iter();
+        let moment = self.gather(GROUPS)?.groups.into_iter();
         let usage = |group: GroupMoment| (group.name, Usage::new(&group.tally, group.holds));
         let mut usage: BTreeMap<String, Usage> = moment.map(usage).collect();
         let shown = self.view();
@@ -342,7 +342,7 @@ impl App {
     }
     fn volumes(&self, call: &Call) -> Result<ApiResponse> {
         let page = call.page()?;
-        let moment = live::gather(&self.reactor, VOLUMES)?;
+        let moment = self.gather(VOLUMES)?;
         let shown = self.view();
         let volumes = resources::volumes(&shown.server, &moment.volumes);
         let revision = shown.revision.clone();
@@ -408,7 +408,7 @@ impl App {
                 json!({ "revision": revision, "group": group })
             }
             Kind::Volume => {
-                let moment = live::gather(&self.reactor, VOLUMES)?;
+                let moment = self.gather(VOLUMES)?;
                 let mut volumes = resources::volumes(server, &moment.volumes).into_iter();
                 let volume = volumes.find(|volume| volume.name == name).ok_or_else(missing)?;
                 json!({ "revision": revision, "volume": volume })
@@ -416,6 +416,11 @@ impl App {
         })
     }
 
+    /// The server's counters.
+    fn gather(&self, wanted: Wanted) -> Result<Moment> {
+        let floors = self.view().server.floors();
+        Ok(live::gather(&self.reactor, &floors, wanted)?)
+    }
     /// The reactor and the revision.
     fn line(&self) -> (ReactorHandle, String) {
         (self.reactor.clone(), self.revision())
@@ -431,9 +436,9 @@ impl App {
     }
     fn live(&self, call: &Call) -> Result<ApiResponse> {
         let page = call.page()?;
-        let (line, revision) = self.line();
+        let revision = self.revision();
         let wanted = Wanted { groups: true, volumes: false, whys: true };
-        let mut live = Live::new(&live::gather(&line, wanted)?, &page)?;
+        let mut live = Live::new(&self.gather(wanted)?, &page)?;
         live.revision = revision;
         Ok(ApiResponse::json(200, Some(live.revision.clone()), &live))
     }
@@ -449,7 +454,7 @@ impl App {
         };
         let (groups, volumes) = (detail >= Detail::Groups, detail >= Detail::Volumes);
         let render = || -> Result<Vec<u8>> {
-            let mut moment = live::gather(&self.reactor, Wanted { groups, volumes, whys: false })?;
+            let mut moment = self.gather(Wanted { groups, volumes, whys: false })?;
             let callers = lock(&self.refusals).counts();
             moment.refused.iter_mut().zip(callers).for_each(|(all, more)| *all += more);
             Ok(metrics::page(&moment, &self.files, self.zeroing.as_deref(), detail).into_bytes())
@@ -471,9 +476,9 @@ impl App {
     }
     /// Copies the counters for live pages.
     pub(super) fn sample(&self) -> Result<()> {
-        let (line, revision) = self.line();
+        let revision = self.revision();
         let whys = self.monitor.is_watched();
-        let moment = live::gather(&line, Wanted { groups: true, volumes: false, whys })?;
+        let moment = self.gather(Wanted { groups: true, volumes: false, whys })?;
         self.monitor.add(&moment, revision)
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use iofair_config::contracts::admission::{Rivals, shares_by_weight};
+use iofair_config::contracts::admission::{Floors, Rival, Rivals, shares_by_weight};
 use iofair_core::group::Group;
 use iofair_core::id::GroupId;
 use iofair_core::minimum::Minimum;
@@ -56,8 +56,8 @@ pub(super) struct GroupMoment {
     pub(super) minimum: Minimum,
     pub(super) tally: GroupTally,
     pub(super) holds: Holds,
-    /// Part of the drive that its class and weight give it: among those who wanted it in the last second, or among all if it
-    /// did not. `None` if the stack does not share by weight.
+    /// Part of the drive that its class, weight and minimum give it: among those who wanted it in the last second, or among
+    /// all if it did not. `None` if the stack does not share by weight, or if that is not known.
     pub(super) promised: Option<f64>,
     /// Part of all bytes of the last second.
     pub(super) got: f64,
@@ -100,12 +100,16 @@ pub(super) struct Wanted {
 
 /// Copies what is wanted, slice by slice, and works the rest out on this thread. What changes between two slices is
 /// seen in one of its states.
-pub(super) fn gather(reactor: &ReactorHandle, wanted: Wanted) -> Result<Moment, ServeError> {
+pub(super) fn gather(
+    reactor: &ReactorHandle,
+    floors: &Floors,
+    wanted: Wanted,
+) -> Result<Moment, ServeError> {
     let mut moment = reactor.look(whole)?;
     if wanted.groups {
         let copied = slices(reactor, copy_groups)?;
         let total = copied.first().map_or(0, |root| root.tally.last.bytes);
-        moment.groups = in_order(copied, total, moment.shares);
+        moment.groups = in_order(copied, total, moment.shares.then_some(floors));
     }
     if wanted.whys {
         let mut whys = why::everybody(reactor)?;
@@ -188,8 +192,8 @@ struct Copied {
 }
 
 impl Copied {
-    fn rival(&self) -> (u32, Class) {
-        (self.weight, self.class)
+    fn rival(&self, floors: &Floors) -> Rival {
+        Rival { weight: self.weight, class: self.class, floor: floors.of(&self.name) }
     }
     fn is_busy(&self) -> bool {
         self.tally.last.busy > Nanos::ZERO
@@ -214,8 +218,12 @@ fn copy_groups(seen: &Seen<'_>, first: usize) -> (Vec<Copied>, Next) {
     (there.map(copy).collect(), (end < tree.group_bound()).then_some(end))
 }
 
-/// Parents before children, the root first, with their shares. A group whose parent went between two slices is left out.
-fn in_order(copied: Vec<Copied>, total: u64, shares: bool) -> Vec<GroupMoment> {
+/// The index of the group above, and what of the drive it gives.
+type Above = (usize, Option<f64>);
+
+/// Parents before children, the root first, with their shares, if there are any beyond these. A group whose parent went between two
+/// slices is left out.
+fn in_order(copied: Vec<Copied>, total: u64, floors: Option<&Floors>) -> Vec<GroupMoment> {
     let mut children: BTreeMap<GroupId, Vec<Copied>> = BTreeMap::new();
     let mut level = Vec::new();
     for one in copied {
@@ -225,22 +233,24 @@ fn in_order(copied: Vec<Copied>, total: u64, shares: bool) -> Vec<GroupMoment> {
         }
     }
     let mut groups: Vec<GroupMoment> = Vec::new();
-    let mut level: VecDeque<(Copied, Option<(usize, f64)>)> = level.into();
+    let mut level: VecDeque<(Copied, Option<Above>)> = level.into();
     while let Some((one, above)) = level.pop_front() {
-        let promised = match above {
-            None => shares.then_some(1.0),
-            Some((parent, part)) => groups[parent].promised.map(|share| share * part),
-        };
+        let promised = above.map_or(floors.map(|_| 1.0), |(_, share)| share);
         let Copied { id, name, weight, minimum, tally, holds, .. } = one;
         let below = children.remove(&id).unwrap_or_default();
         // Among those who wanted it; without a wish, what is right whoever wants it.
-        let all = Rivals::new(below.iter().map(Copied::rival));
-        let busy = Rivals::new(below.iter().filter(|one| one.is_busy()).map(Copied::rival));
+        let rivals = |is_wanted: fn(&Copied) -> bool| {
+            let floors = floors?;
+            let wanted = below.iter().filter(|one| is_wanted(one));
+            Some((floors, Rivals::new(wanted.map(|one| one.rival(floors)))))
+        };
+        let (all, busy) = (rivals(|_| true), rivals(Copied::is_busy));
         let index = groups.len();
         level.extend(below.into_iter().map(|child| {
             let rivals = if child.is_busy() { busy } else { all };
-            let part = rivals.part(child.rival());
-            (child, Some((index, part)))
+            let share =
+                rivals.and_then(|(floors, rivals)| rivals.part(child.rival(floors), promised));
+            (child, Some((index, share)))
         }));
         let got = tally.last.bytes as f64 / total.max(1) as f64;
         let parent = above.map(|(parent, _)| parent);
@@ -291,8 +301,9 @@ struct LiveGroup {
     weight: u32,
     min_bytes_per_second: Option<u64>,
     min_ios_per_second: Option<u64>,
-    /// Share of the drive by class and weight: among the groups that were busy in the last second, or among all if it
-    /// was not; null if the stack does not share by weight.
+    /// Share of the drive by class, weight and minimum: among the groups that were busy in the last second, or among all if it
+    /// was not; null if the stack does not share by weight, or if its minimum is all that it is promised and the drive's rate is
+    /// not known.
     share_promised: Option<f64>,
     /// Share of all bytes of the last second.
     share_got: f64,
@@ -373,12 +384,16 @@ pub(super) fn bounds() -> impl Iterator<Item = f64> {
 mod tests {
     use super::*;
     use crate::testing;
+    use iofair_config::contracts::Contracts;
     use iofair_core::contract::Contract;
 
     /// A group of a class and a weight, which was busy in the last second or not.
     type Case = (&'static str, Class, u32, bool);
 
     fn promised(cases: &[Case]) -> Vec<f64> {
+        promised_beside(cases, &Floors::default())
+    }
+    fn promised_beside(cases: &[Case], floors: &Floors) -> Vec<f64> {
         let contract = |class, weight| Contract { class, weight, ..Contract::default() };
         let groups =
             cases.iter().map(|(name, class, weight, _)| (*name, contract(*class, *weight)));
@@ -401,7 +416,7 @@ mod tests {
                 holds: Holds { slots: 0, memory: 0 },
             }
         });
-        let groups = in_order(copied.collect(), 0, true);
+        let groups = in_order(copied.collect(), 0, Some(floors));
         let of = |name: &str| groups.iter().find(|group| group.name == name)?.promised;
         cases.iter().map(|(name, ..)| of(name).expect("all are there")).collect()
     }
@@ -430,5 +445,18 @@ mod tests {
             ("b/z", BestEffort, 1000, false),
         ];
         assert_eq!(promised(&nested), [0.25, 0.75, 0.75, 0.0, 0.0]);
+    }
+
+    /// Goal: a group with a minimum beside a more urgent class is promised its minimum, whoever is busy. Method: by hand.
+    #[test]
+    fn minimums_are_promised() {
+        let text = "[drive]\nback = 'memory:1GiB'\nworst_case = '100MB/s'\n[[group]]\nname = 'a'\n\
+                    [[group]]\nname = 'z'\nclass = 'idle'\nmin = '20MB/s'\n";
+        let contracts = Contracts::parse("c.toml", text).expect("right");
+        let floors = contracts.floors(&Default::default());
+        for is_busy in [false, true] {
+            let groups = [("a", Class::BestEffort, 100, is_busy), ("z", Class::Idle, 100, is_busy)];
+            assert_eq!(promised_beside(&groups, &floors), [0.8, 0.2], "{is_busy}");
+        }
     }
 }

@@ -128,7 +128,7 @@ pub(super) struct Group {
 struct InForce {
     /// The effective weight, after minimums were translated into weights.
     weight: u32,
-    /// Share of the drive while all groups are busy; null if the stack does not share by weight.
+    /// Share of the drive while all groups are busy; null if the stack does not share by weight, or if it is not known.
     share: Option<f64>,
     /// Guaranteed minimum.
     min_bytes_per_second: Option<u64>,
@@ -281,7 +281,7 @@ pub(super) fn groups(
 ) -> Result<Vec<Group>, ServeError> {
     let contracts = server.contracts();
     let admitted = server.admitted()?;
-    let shares = shares_under(&contracts.drive.stack, &admitted);
+    let shares = shares_under(&contracts.drive.stack, &admitted, &server.floors());
     let mut written = written(contracts, Kind::Group);
     let mut volumes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for volume in &contracts.volumes {
@@ -335,13 +335,13 @@ fn ceilings_of() -> BTreeSet<String> {
     inside("max").filter(|field| field.is_limit()).filter_map(limited).collect()
 }
 
-/// Groups, and the stack that they are in.
-type InStack<'a> = (&'a iofair_core::controller::Stack, &'a [(String, Contract)]);
+/// Groups, and the share of each.
+pub(super) type Shared<'a> = (&'a [(String, Contract)], Vec<Option<f64>>);
 
 /// Groups that differ, by what is in force of them.
-pub(super) fn changed(before: InStack<'_>, after: InStack<'_>) -> Vec<Changed> {
-    let in_force = |(stack, groups): InStack<'_>| -> BTreeMap<String, InForce> {
-        let all = groups.iter().zip(shares_under(stack, groups));
+pub(super) fn changed(before: Shared<'_>, after: Shared<'_>) -> Vec<Changed> {
+    let in_force = |(groups, shares): Shared<'_>| -> BTreeMap<String, InForce> {
+        let all = groups.iter().zip(shares);
         all.map(|((name, contract), share)| (name.clone(), InForce::new(contract, share))).collect()
     };
     let (mut before, mut after) = (in_force(before), in_force(after));

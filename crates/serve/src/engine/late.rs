@@ -1,10 +1,11 @@
 //! Handling of requests whose commands the back end does not complete in time.
 
+use iofair_core::stats::minimum::Passage;
 use iofair_core::time::Instant;
 
 use super::fences::Fences;
 use super::{Engine, Volume};
-use crate::request::op::{NIL, NewOp, Op};
+use crate::request::op::{NewOp, Op};
 
 /// Whether a part of a volume overlaps a fence.
 fn meet(fences: &Fences, volume: &Volume, offset: u64, length: u32) -> bool {
@@ -65,7 +66,7 @@ impl Engine {
             self.tallies.finished(now, op, self.controller.groups());
         }
         // Nothing counts it any more, whatever happens to its pieces.
-        (op.limited, op.counted) = (NIL, false);
+        op.passage = Passage::default();
         self.early.push_back(op.completion_without_data());
         if op.operation.modifies() {
             self.ops.fence(key, |range| self.fences.add(&range));

@@ -226,7 +226,7 @@ impl Engine {
         let flags = flags(&new, volume.stamp()).with(self.own_flags);
         let lent = matches!(new.data, Data::Lent(_));
         let mut op = Op::new(now, new, volume.group, flags);
-        op.limited = tally::limited(&op, self.controller.groups());
+        op.passage = tally::passage(&op, self.controller.groups());
         self.tallies.came_in(now, &op, self.controller.groups());
         if is_status {
             self.tallies.asks_status(op.group);
@@ -365,10 +365,8 @@ impl Engine {
             self.fences.remove(&piece.range());
         }
         let op = &mut self.ops[piece.op];
-        if op.counted && op.passed == 0 && op.left > 0 {
-            op.counted = false;
-            self.tallies.counted(now, op, self.controller.groups());
-        }
+        let levels = op.passage.end(piece.passed, op.left);
+        self.tallies.uncounted(now, op, levels, self.controller.groups());
         if op.status == 0 {
             op.status = if piece.status == 0 { status } else { piece.status };
         }

@@ -80,13 +80,10 @@ impl Engine {
     }
     /// The minimums count the requests that have passed the ceilings now.
     pub(super) fn count_passed(&mut self, now: Instant) {
-        while let Some(tag) = self.controller.next_passed() {
-            let Some(key) = self.ops.pass_piece(tag) else { continue };
-            let op = &mut self.ops[key];
-            if op.limited != op::NIL && !op.counted {
-                op.counted = true;
-                self.tallies.counted(now, op, self.controller.groups());
-            }
+        while let Some(passed) = self.controller.next_passed() {
+            let Some(op) = self.ops.pass_piece(passed.tag) else { continue };
+            let levels = op.passage.pass();
+            self.tallies.counted(now, op, levels, self.controller.groups());
         }
     }
     /// Continues requests that wait for a slot; volumes take turns.

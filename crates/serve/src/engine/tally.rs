@@ -8,12 +8,14 @@
 //! block-status requests do not count, nor does the time for which a ceiling of the group or of one inside it holds a request: a
 //! minimum is a promise for what has passed these.
 
+use std::ops::Range;
+
 use iofair_core::controller::Completion;
 use iofair_core::group::Groups;
 use iofair_core::id::GroupId;
 use iofair_core::minimum::Minimum;
 use iofair_core::request::Operation;
-use iofair_core::stats::minimum::MinimumMeter;
+use iofair_core::stats::minimum::{MinimumMeter, Passage};
 use iofair_core::time::{Instant, Nanos};
 
 use crate::request::op::Op;
@@ -163,18 +165,13 @@ pub(super) fn op_bytes(op: &Op) -> u64 {
     if has_none || op.asks_status() { 0 } else { u64::from(op.length) }
 }
 
-/// The first group from this one upwards that has a ceiling for the request, by index; [`NONE`]: none, or it has no bytes.
-pub(super) fn limited(op: &Op, groups: &Groups) -> u32 {
-    let direction = op.operation.direction();
-    let mut at = Some(op.group).filter(|_| op_bytes(op) > 0);
-    while let Some(id) = at {
-        let group = groups.group(id);
-        if group.contract.max.limits(direction) {
-            return id.index() as u32;
-        }
-        at = group.parent;
+/// Which minimums count a request; all if it has no bytes.
+pub(super) fn passage(op: &Op, groups: &Groups) -> Passage {
+    if op_bytes(op) == 0 {
+        return Passage::default();
     }
-    NONE
+    let above = std::iter::successors(Some(op.group), |id| groups.group(*id).parent);
+    Passage::new(above.map(|id| &groups.group(id).contract.max), op.operation.direction())
 }
 
 /// The minimum of the group with this index.
@@ -239,33 +236,43 @@ impl Tallies {
         self.entered(now, op.group);
         self.meters(op, groups, |meter, min| meter.arrive(now, min, op_bytes(op)));
     }
-    /// A request has passed the ceilings, or what is left of it waits there again: by `op.counted`.
-    pub(super) fn counted(&mut self, now: Instant, op: &Op, groups: &Groups) {
+    /// A request has passed the ceilings: these levels count it from now on.
+    pub(super) fn counted(&mut self, now: Instant, op: &Op, levels: Range<usize>, groups: &Groups) {
         let bytes = op_bytes(op);
-        self.meters_between((op.limited, NONE), groups, |meter, min| match op.counted {
-            true => meter.arrive(now, min, bytes),
-            false => meter.withdraw(now, min, bytes),
-        });
+        self.meters_of((op.group, levels), groups, |meter, min| meter.arrive(now, min, bytes));
+    }
+    /// What is left of a request waits at a ceiling again: these levels do not count it any more.
+    pub(super) fn uncounted(
+        &mut self,
+        now: Instant,
+        op: &Op,
+        levels: Range<usize>,
+        groups: &Groups,
+    ) {
+        let bytes = op_bytes(op);
+        self.meters_of((op.group, levels), groups, |meter, min| meter.withdraw(now, min, bytes));
     }
     /// Calls `each` with each meter that counts the request, and its minimum.
     fn meters(&mut self, op: &Op, groups: &Groups, each: impl FnMut(&mut MinimumMeter, Minimum)) {
         if op_bytes(op) > 0 {
-            self.meters_between((op.group.index() as u32, op.uncounted()), groups, each);
+            self.meters_of((op.group, op.passage.levels()), groups, each);
         }
     }
-    /// The same for the levels from the first upwards, without the last.
-    fn meters_between(
+    /// The same for these levels of groups, which begin with this one.
+    fn meters_of(
         &mut self,
-        (first, end): (u32, u32),
+        (group, levels): (GroupId, Range<usize>),
         groups: &Groups,
         mut each: impl FnMut(&mut MinimumMeter, Minimum),
     ) {
-        let mut at = first;
-        while at != end
+        let (mut at, mut level) = (group.index() as u32, 0);
+        while level < levels.end
             && let Some(tally) = self.groups.get_mut(at as usize)
         {
-            each(&mut tally.minimum, minimum(groups, at as usize));
-            at = tally.parent;
+            if level >= levels.start {
+                each(&mut tally.minimum, minimum(groups, at as usize));
+            }
+            (at, level) = (tally.parent, level + 1);
         }
     }
     fn entered(&mut self, now: Instant, group: GroupId) {
@@ -375,12 +382,12 @@ mod tests {
     impl Tallies {
         fn arrived(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
             self.entered(now, group);
-            let levels = if bytes > 0 { (group.index() as u32, NONE) } else { (NONE, NONE) };
-            self.meters_between(levels, groups, |meter, min| meter.arrive(now, min, bytes));
+            let levels = 0..if bytes > 0 { usize::MAX } else { 0 };
+            self.meters_of((group, levels), groups, |meter, min| meter.arrive(now, min, bytes));
         }
         fn completed(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
-            let levels = (group.index() as u32, NONE);
-            self.meters_between(levels, groups, |meter, min| meter.complete(now, min, bytes));
+            let levels = (group, 0..usize::MAX);
+            self.meters_of(levels, groups, |meter, min| meter.complete(now, min, bytes));
             self.left(now, group, bytes);
         }
     }

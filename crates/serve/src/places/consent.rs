@@ -82,7 +82,9 @@ impl Consent {
 /// How a command that calls the server with these contracts begins.
 pub(crate) fn ctl(contracts: &Contracts) -> String {
     let socket = contracts.control.unix.as_deref().and_then(|path| absolute(path).ok());
-    let option = socket.map(|path| format!(" --socket {}", shell::path(&path)));
+    let socket = socket.map(|path| shell::path(&path).to_string());
+    let secured = contracts.control.tcp.map(|address| format!("https://{address}"));
+    let option = socket.or(secured).map(|address| format!(" --socket {address}"));
     format!("iofair ctl{}", option.unwrap_or_default())
 }
 
@@ -116,4 +118,26 @@ pub(crate) fn check(
             (true, false) => format!("a restart with {serve}"),
         };
     Err(ServeError::Consent(Box::new(Unagreed { missing, why, commands })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a suggested command names the server, whichever way it is controlled. Method: a socket, TLS, both, neither.
+    #[test]
+    fn commands_name_the_server() {
+        let command = |keys: &str| {
+            let text = format!("[drive]\nback = 'memory:1MiB'\n[listen]\nunix = 's'\n{keys}");
+            ctl(&Contracts::parse("c.toml", &text).expect("right"))
+        };
+        let tls = "[control.tls]\ncertificate = 'c'\nkey = 'k'\nclients = 'ca'\n";
+        let (unix, tcp) = ("unix = '/run/c.sock'\n", "tcp = '192.0.2.7:9720'\n");
+        let socket = "iofair ctl --socket /run/c.sock";
+        assert_eq!(command(&format!("[control]\n{unix}")), socket);
+        assert_eq!(command(&format!("[control]\n{unix}{tcp}{tls}")), socket);
+        let secured = command(&format!("[control]\n{tcp}{tls}"));
+        assert_eq!(secured, "iofair ctl --socket https://192.0.2.7:9720");
+        assert_eq!(command(""), "iofair ctl");
+    }
 }

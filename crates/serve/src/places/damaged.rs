@@ -51,15 +51,19 @@ impl Damaged {
                 shell::path(&whole)
             ),
             Damage::Moved => {
-                let now = fs::read_link(&place).unwrap_or_else(|_| place.clone().into());
+                let now = fs::read_link(&place).ok().filter(|now| now.exists());
+                let now = now.map_or_else(
+                    || format!("under another name, a hard link ({place} is the same file)"),
+                    |now| format!("at {} (`ls -l {place}`)", now.display()),
+                );
                 format!(
-                    "the file of {path} is not there any more, but at {} (`ls -l {place}`); put it back, or the next \
-                     start does not find its data",
-                    now.display()
+                    "the file of {path} is not there any more, but {now}; put it back, or the next start does not find its \
+                     data"
                 )
             }
             Damage::Cut(bytes) => format!(
-                "{path} was truncated to {bytes} bytes, and what was behind them is lost: restore it from a backup"
+                "{path} was truncated to {bytes} bytes, and requests for what was behind them fail: restore it from a \
+                 backup, and restart the server"
             ),
         }
     }

@@ -107,10 +107,13 @@ fn pool_error_with(path: &Path, error: PoolError, file: &str) -> ServeError {
             "it is a pool of an earlier version: `iofair pool import {name} --contracts {file}` takes it over with \
              its data"
         ),
-        PoolError::Absent => format!(
-            "there is no pool on it: `iofair pool create {name}` makes one, and what is on it is lost; `iofair pool \
-             import {name} --contracts {file}` takes over volumes of an earlier version with their data"
-        ),
+        PoolError::Absent => {
+            let force = if used::may_have_data(path) { "--force " } else { "" };
+            format!(
+                "there is no pool on it: `iofair pool create {force}{name}` makes one, and what is on it is lost; `iofair \
+                 pool import {name} --contracts {file}` takes over volumes of an earlier version with their data"
+            )
+        }
         PoolError::Damaged { what, good: Some(good) } => format!(
             "{what}; the copy of change {good} is good, and `iofair pool check --repair {name}` uses it"
         ),

@@ -120,6 +120,7 @@ impl Served {
             }
         }
         let table = pool.table().clone();
+        storage.need(pool.superblock().blocks * BLOCK);
         let shared = Arc::new(Shared::new(pool, path, storage.is_device()));
         let (storage, path, index) = (Arc::new(storage), path.to_path_buf(), Index::new(&table));
         let checks = mode.is_check();
@@ -252,6 +253,7 @@ impl Served {
             }
         };
         let committed = room.pool.commit(table, &mut progress);
+        self.storage.need(room.pool.superblock().blocks * BLOCK);
         self.shared.changed(room);
         committed.map_err(|error| admin::pool_error(&self.path, error))
     }

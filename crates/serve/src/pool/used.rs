@@ -20,6 +20,7 @@ use super::medium::FileMedium;
 use crate::back::uring::Storage;
 use crate::back::uring::claim::lock;
 use crate::error::ServeError;
+use crate::file_system::has_data;
 use crate::layout::SIDECAR;
 use crate::places::owners::OWNERS;
 use crate::trial::Mode;
@@ -42,6 +43,11 @@ pub(super) fn lock_drive(path: &Path) -> Result<Option<File>, ServeError> {
     let locked = File::open(drive).and_then(|file| lock(&file, &Mode::Serve).map(|_| file));
     let what = format!("{}, the list of volumes of {}", path.display(), drive.display());
     locked.map(Some).map_err(ServeError::system(what))
+}
+
+/// Whether a pool is made of it with `--force` only, as far as that is seen without opening it.
+pub(super) fn may_have_data(path: &Path) -> bool {
+    fs::exists(path.with_file_name(OWNERS)).unwrap_or(true) || has_data(path).unwrap_or(true)
 }
 
 /// Why there may be data, if there may.

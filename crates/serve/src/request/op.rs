@@ -9,6 +9,7 @@ use std::ops::{Index, IndexMut, Range};
 
 use iofair_core::id::{GroupId, RequestId};
 use iofair_core::request::{Flags, Operation, Part};
+use iofair_core::stats::minimum::Passage;
 use iofair_core::time::Instant;
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 use slab::Slab;
@@ -147,15 +148,13 @@ impl Ops {
         let place = op.pieces[..last].iter().position(|other| u64::from(*other) == tag);
         op.pieces.swap(place.unwrap_or(last), last);
         op.left -= 1;
-        op.passed -= u32::from(piece.passed);
         piece
     }
-    /// The piece with this tag, if there is one, has passed the ceilings. Returns the key of its request.
-    pub(crate) fn pass_piece(&mut self, tag: u64) -> Option<usize> {
+    /// The piece with this tag, if there is one, has passed the ceilings. Returns its request.
+    pub(crate) fn pass_piece(&mut self, tag: u64) -> Option<&mut Op> {
         let piece = self.pieces.get_mut(tag as usize)?;
-        let op = piece.op;
-        self.live[op].passed += u32::from(!std::mem::replace(&mut piece.passed, true));
-        Some(op)
+        let is_first = !std::mem::replace(&mut piece.passed, true);
+        is_first.then(|| &mut self.live[piece.op])
     }
     /// Fences the pieces of a request that are in flight, and calls `each` with each of them.
     pub(crate) fn fence(&mut self, key: usize, mut each: impl FnMut(Range<u64>)) {
@@ -289,12 +288,8 @@ pub struct Op {
     /// Pieces that were not completed yet, and their tags: the first this many of these.
     pub(crate) left: u32,
     pub(crate) pieces: [u32; WINDOW as usize],
-    /// The first group from its own upwards that has a ceiling, by index; [`NIL`]: none. The minimums from there upwards count it
-    /// while `counted`, those below always.
-    pub(crate) limited: u32,
-    /// Pieces in the controller that have passed the ceilings.
-    pub(crate) passed: u32,
-    pub(crate) counted: bool,
+    /// Which minimums count it.
+    pub(crate) passage: Passage,
     /// Whether it was completed though a late command still uses its memory.
     pub(crate) abandoned: bool,
     /// Whether it was cancelled: its client does not wait for it any more.
@@ -324,7 +319,7 @@ pub struct Piece {
     /// Its request was completed with an error while it was in flight, and it may still be written.
     pub(crate) fenced: bool,
     /// Whether it has passed the ceilings.
-    passed: bool,
+    pub(crate) passed: bool,
     /// The controller's name of it.
     request: RequestId,
     /// Commands of the back end that use its memory.
@@ -396,10 +391,6 @@ impl Op {
     pub(crate) fn asks_status(&self) -> bool {
         self.hints.extents > 0
     }
-    /// Where minimums do not count it: from this level upwards; [`NIL`]: nowhere.
-    pub(crate) fn uncounted(&self) -> u32 {
-        if self.counted { NIL } else { self.limited }
-    }
     /// Whether there is something of it to cut.
     pub(crate) fn is_uncut(&self) -> bool {
         self.cut < self.length
@@ -423,9 +414,7 @@ impl Op {
             cut: 0,
             left: 0,
             pieces: [0; WINDOW as usize],
-            limited: NIL,
-            passed: 0,
-            counted: false,
+            passage: Passage::default(),
             abandoned: false,
             cancelled: false,
             finished: false,

@@ -1,7 +1,7 @@
 //! Checks whether the drive can keep all minimums and latencies: at the start and before every change.
 
 use iofair_config::contracts::Contracts;
-use iofair_config::contracts::admission::Admitted;
+use iofair_config::contracts::admission::{Admitted, shares_under};
 use iofair_config::contracts::effects::{self, Effect, State};
 use iofair_core::attainable::Attainable;
 
@@ -26,6 +26,15 @@ impl Server {
     /// The groups with the weights in force.
     pub(crate) fn admitted(&self) -> Result<Admitted, ServeError> {
         self.facts.admit(&self.contracts, None)
+    }
+    /// The shares of these groups under these contracts.
+    pub(crate) fn shares(
+        &self,
+        contracts: &Contracts,
+        admitted: &Admitted,
+    ) -> Result<Vec<Option<f64>>, ServeError> {
+        let floors = contracts.floors(&self.facts.known(contracts)?);
+        Ok(shares_under(&contracts.drive.stack, admitted, &floors))
     }
     /// What is given up by going from the contracts in force to these, which were admitted so.
     pub(crate) fn given_up(

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use iofair_config::contracts::Contracts;
-use iofair_config::contracts::admission::Admitted;
+use iofair_config::contracts::admission::{Admitted, Floors};
 use iofair_core::attainable::Attainable;
 
 use super::facts::Facts;
@@ -39,6 +39,11 @@ impl View {
     /// The groups with the weights in force.
     pub(crate) fn admitted(&self) -> Result<Admitted, ServeError> {
         self.facts.admit(&self.contracts, None)
+    }
+    /// The parts of the drive that minimums are.
+    pub(crate) fn floors(&self) -> Floors {
+        let known = self.facts.known(&self.contracts).unwrap_or_default();
+        self.contracts.floors(&known)
     }
     /// The volumes that are block devices of this host, and their paths.
     pub(crate) fn blocks(&self) -> &[(String, PathBuf)] {

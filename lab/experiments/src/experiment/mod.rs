@@ -49,9 +49,17 @@ pub fn parse(path: &str, text: &str, overrides: &Overrides) -> Result<Experiment
     resolve(&Source::new(path, text), overrides)
 }
 
-/// Reads an experiment file, or a job file of fio.
+/// Reads an experiment file, or a job file of fio; `-` is standard input.
 pub fn read(path: &Path, overrides: &Overrides) -> Result<Experiment, ConfigError> {
-    let source = if jobs::is_job_file(path) { None } else { Some(Source::open(path)?) };
+    let source = match path.to_str() {
+        Some("-") => {
+            let text = std::io::read_to_string(std::io::stdin());
+            let text = text.map_err(|error| ConfigError::whole_file("-", error.to_string()))?;
+            Some(Source::new("-", &text))
+        }
+        _ if jobs::is_job_file(path) => None,
+        _ => Some(Source::open(path)?),
+    };
     if let Some(source) = source.as_ref().filter(|source| !jobs::is_job_text(source.text())) {
         return resolve(source, overrides);
     }

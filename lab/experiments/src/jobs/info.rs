@@ -37,12 +37,25 @@ pub struct JobInfo {
 impl JobInfo {
     /// How many of the syncs of a clone are `fsync`; a sync that is due as both is one.
     pub(crate) fn fsyncs(&self, syncs: u64) -> u64 {
-        match self.syncs {
+        let (fsync, fdatasync) = (u64::from(self.syncs.0), u64::from(self.syncs.1));
+        match (fsync, fdatasync) {
             (0, _) => 0,
-            (fsync, fdatasync) if fdatasync > 0 && fdatasync < fsync => {
-                syncs * u64::from(fdatasync) / u64::from(fsync)
+            (_, 0) => syncs,
+            _ => {
+                let both = fsync / common_divisor(fsync, fdatasync) * fdatasync;
+                let made = |writes: u64| writes / fsync + writes / fdatasync - writes / both;
+                // The writes after which the last one came.
+                let (mut low, mut high) = (0, syncs * fsync.min(fdatasync));
+                while low < high {
+                    let middle = low + (high - low) / 2;
+                    if made(middle) < syncs { low = middle + 1 } else { high = middle }
+                }
+                low / fsync
             }
-            _ => syncs,
         }
     }
+}
+
+fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
 }

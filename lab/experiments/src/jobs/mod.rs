@@ -48,15 +48,29 @@ pub fn is_job_file(path: &Path) -> bool {
     extension.is_some_and(|extension| ["fio", "job", "ini"].contains(&extension))
 }
 
-/// Whether a text is that of a job file, whatever its name: it has a direction without quotes, which TOML refuses.
+/// Whether a text is that of a job file, whatever its name: it has a comment or an include of fio, or an option of fio in a section, with
+/// a value without quotes.
 pub(crate) fn is_job_text(text: &str) -> bool {
-    let is_direction = |line: &str| {
-        line.split_once('=').is_some_and(|(name, value)| {
-            ["rw", "readwrite"].contains(&name.trim())
-                && value.trim_start().starts_with(|first: char| first.is_ascii_alphabetic())
-        })
-    };
-    text.lines().any(is_direction)
+    let mut is_in_section = false;
+    for line in text.trim_start_matches('\u{feff}').lines().map(str::trim) {
+        let included = line.strip_prefix("include ").map(str::trim_start);
+        if line.starts_with(';') || included.is_some_and(|file| !file.starts_with('=')) {
+            return true;
+        }
+        if line.starts_with('[') {
+            is_in_section = !line.starts_with("[[");
+        }
+        let (name, value) = line.split_once('=').unwrap_or((line, "1"));
+        let (name, value) = (name.trim(), value.trim_start());
+        let is_word = value.starts_with(|first: char| first.is_ascii_alphabetic());
+        let is_quoted = value.starts_with(['"', '\'', '[', '{']);
+        if ["rw", "readwrite"].contains(&name) && is_word
+            || is_in_section && fio::is_option(name) && !is_quoted
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// Reads a job file as an experiment.

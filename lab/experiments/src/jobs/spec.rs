@@ -81,6 +81,12 @@ pub(super) fn client(
     let first = Direction::ALL.into_iter().find(|direction| used[direction.index()]);
     let block = first.map_or(0, Direction::index);
     let block = Sectors(settings.blocks[block].least() / 512);
+    // fio makes no sync otherwise.
+    let syncs = match settings.writes() && settings.direction != fio::Direction::TrimWrite {
+        true => [settings.fdatasync, settings.fsync],
+        false => [0; 2],
+    };
+    calls.sync_every = syncs[1];
     let mut client = ClientSpec {
         name,
         processes: 1,
@@ -96,12 +102,7 @@ pub(super) fn client(
             buffered,
             depth,
             rate: None,
-            fdatasync_every: match (settings.fsync, settings.fdatasync) {
-                // fio makes no sync otherwise.
-                _ if !settings.writes() || settings.direction == fio::Direction::TrimWrite => 0,
-                (0, every) | (every, 0) => every,
-                (one, other) => one.min(other),
-            },
+            fdatasync_every: syncs[0],
             on_off: None,
             think: settings.think,
             sync_writes: true,

@@ -325,7 +325,24 @@ fn job_files_are_known_by_their_text() {
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&reader);
     let piped = read(Path::new(&format!("/proc/self/fd/{descriptor}")));
     assert_eq!(piped.unwrap().jobs, named.jobs);
-    for text in ["rw = 'read'\n", "job = \"read\"\n", "# no rw=read\n", "[a]\nsize=1m\n"] {
+    for text in [
+        "[a]\nsize=1m\n",
+        "# all\n[global]\niodepth=4\n[a]\n",
+        "[a]\nrw=${RW}\n",
+        "[a]\ngroup_reporting\n",
+        "; -- start job file --\n[a]\n",
+        "include base.fio\n",
+    ] {
+        assert!(is_job_text(text), "{text}");
+    }
+    for text in [
+        "rw = 'read'\n",
+        "job = \"read\"\n",
+        "# no rw=read\n",
+        "include = [\"a\"]\n",
+        "[[client]]\nrate = 5\ndirect = true\n",
+        "[machine]\nsize = \"1GiB\"\n",
+    ] {
         assert!(!is_job_text(text), "{text}");
     }
 }

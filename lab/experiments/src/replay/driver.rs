@@ -1,17 +1,18 @@
 //! The loop of a replay: requests that are due go into the engine, the engine's commands go to the drive, and completions
 //! go to whoever waits for them.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use iofair_config::contracts::admission::admitted;
 use iofair_core::contract::Contract;
-use iofair_core::controller::{Controller, FlushRule, Setup as EngineSetup, Stack};
+use iofair_core::controller::{Controller, FlushRule, Setup as EngineSetup, Stack, Submission};
 use iofair_core::id::{ClientId, GroupId};
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
-use iofair_simulator::observe::Nobody;
+use iofair_simulator::observe::Observer;
 use iofair_simulator::{ActorCompletion, Engine, NewRequest, RunError, Token};
 use iofair_trace::clean::{Clean, Playable};
 use iofair_trace::source::Notes;
@@ -113,6 +114,9 @@ struct Flying {
     /// Pieces in the engine.
     pieces: u32,
     counted: Counted,
+    /// How long ceilings have held it, and since when they do.
+    held: Nanos,
+    since: Instant,
     client: ClientId,
     flags: Flags,
     /// What was not given to the engine yet.
@@ -120,7 +124,20 @@ struct Flying {
     left: Sectors,
 }
 
+/// Notes the requests that have passed the throttles.
+struct Passed<'a>(&'a RefCell<Vec<u64>>);
+
+impl Observer for Passed<'_> {
+    fn wants_passed(&self) -> bool {
+        true
+    }
+    fn on_passed(&mut self, _: Instant, submission: &Submission) {
+        self.0.borrow_mut().push(submission.tag);
+    }
+}
+
 struct Driver<'a, S> {
+    passed: &'a RefCell<Vec<u64>>,
     order: Order<S>,
     engine: Engine<'a>,
     setup: &'a Setup,
@@ -174,10 +191,12 @@ pub(super) fn run<S: Source>(
         groups.push(id);
     }
     let Setup { mode, speed, duration, .. } = *setup;
-    let mut nobody = Nobody;
+    let passed = RefCell::new(Vec::new());
+    let mut observer = Passed(&passed);
     let mut driver = Driver {
+        passed: &passed,
         order: Order::new(trace, mode, speed, duration),
-        engine: Engine::lone(controller, drive, &mut nobody),
+        engine: Engine::lone(controller, drive, &mut observer),
         setup,
         longest: facts.max_request.max(Sectors(1)),
         places: Vec::new(),
@@ -234,6 +253,7 @@ impl<S: Source> Driver<'_, S> {
                 self.order.fill()?;
             }
             self.engine.pump();
+            self.count_passed();
         }
         match self.pieces {
             0 => Ok(()),
@@ -251,7 +271,7 @@ impl<S: Source> Driver<'_, S> {
             return Ok(());
         }
         let Place { client, group } = self.place(record.stream)?;
-        let counted = Counted { group, operation: record.operation, bytes: length.bytes() };
+        let mut counted = Counted::new(group, record.operation, length.bytes());
         self.recorded.add(record.at, record.completion, counted);
         self.late += u64::from(now > due.at);
         self.played += 1;
@@ -259,10 +279,13 @@ impl<S: Source> Driver<'_, S> {
         if slot as usize == self.flying.len() {
             self.flying.push(None);
         }
+        counted.passage = self.tally.passage(&counted);
         self.tally.arrive(now, &counted);
         let flags = record.flags;
         let (number, due, pieces, left) = (due.number, due.at, 0, length);
-        let flying = Flying { number, due, pieces, counted, client, flags, start, left };
+        let (held, since) = (Nanos::ZERO, now);
+        let flying =
+            Flying { number, due, pieces, counted, held, since, client, flags, start, left };
         self.flying[slot as usize] = Some(flying);
         self.feed(slot);
         Ok(())
@@ -287,6 +310,20 @@ impl<S: Source> Driver<'_, S> {
                 break;
             }
         }
+        self.count_passed();
+    }
+    /// The minimums count the requests that have passed the ceilings now.
+    fn count_passed(&mut self) {
+        let now = self.engine.now;
+        for tag in self.passed.borrow_mut().drain(..) {
+            let place = &mut self.flying[Token::unpack(tag).actor as usize];
+            let Flying { counted, held, since, .. } = place.as_mut().expect("it is in the engine");
+            let levels = counted.passage.pass();
+            if !levels.is_empty() {
+                *held += now.since(*since);
+            }
+            self.tally.count(now, counted, levels);
+        }
     }
     fn complete(&mut self, completion: &ActorCompletion) {
         let slot = completion.token.actor;
@@ -294,16 +331,21 @@ impl<S: Source> Driver<'_, S> {
         let flying = place.as_mut().expect("the engine completes what it was given");
         flying.pieces -= 1;
         self.pieces -= 1;
+        let levels = flying.counted.passage.end(true, flying.pieces);
+        if !levels.is_empty() {
+            flying.since = self.engine.now;
+        }
+        self.tally.withdraw(self.engine.now, &flying.counted, levels);
         if flying.pieces > 0 {
             return;
         }
         if flying.left > Sectors::ZERO {
             return self.feed(slot);
         }
-        let Flying { number, due, counted, .. } = place.take().expect("it was just there");
+        let Flying { number, due, counted, held, .. } = place.take().expect("it was just there");
         self.free.push(slot);
         let now = self.engine.now;
-        self.tally.complete(now, &counted, Some(now.since(due)));
+        self.tally.complete(now, &counted, Some(now.since(due)), held);
         self.order.on_completed(number, now);
     }
 

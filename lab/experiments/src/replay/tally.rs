@@ -2,11 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
 
 use iofair_core::contract::Contract;
+use iofair_core::minimum::Minimum;
 use iofair_core::request::Operation;
 use iofair_core::stats::histogram::Histogram;
-use iofair_core::stats::minimum::MinimumMeter;
+use iofair_core::stats::minimum::{MinimumMeter, Passage};
 use iofair_core::time::{Instant, Nanos};
 use iofair_trace::record::Completion;
 use iofair_trace::source::Notes;
@@ -88,12 +90,17 @@ pub(super) struct Counted {
     pub(super) group: usize,
     pub(super) operation: Operation,
     pub(super) bytes: u64,
+    /// Which minimums count it; all if no ceiling is known to hold it.
+    pub(super) passage: Passage,
 }
 
 impl Counted {
+    pub(super) fn new(group: usize, operation: Operation, bytes: u64) -> Self {
+        Self { group, operation, bytes, passage: Passage::default() }
+    }
     /// Whether it counts for a minimum, as in a server.
-    fn has_length(&self) -> bool {
-        self.operation != Operation::Flush
+    fn moves_data(&self) -> bool {
+        !matches!(self.operation, Operation::Flush | Operation::Discard)
     }
 }
 
@@ -214,31 +221,59 @@ impl Tally {
             };
         }
     }
+    /// Which minimums count a request that ceilings may hold.
+    pub(super) fn passage(&self, request: &Counted) -> Passage {
+        if !request.moves_data() {
+            return Passage::default();
+        }
+        let above = self.groups[request.group].chain.iter().rev();
+        let limits = above.map(|index| &self.groups[*index].contract.max);
+        Passage::new(limits, request.operation.direction())
+    }
     /// A request is sent.
     pub(super) fn arrive(&mut self, now: Instant, request: &Counted) {
+        self.count(now, request, request.passage.levels());
+    }
+    /// These levels of groups count a request from now on.
+    pub(super) fn count(&mut self, now: Instant, request: &Counted, levels: Range<usize>) {
         self.turn(now);
-        if request.has_length() {
-            for index in 0..self.groups[request.group].chain.len() {
-                let group = self.groups[request.group].chain[index];
-                let group = &mut self.groups[group];
-                group.meter.arrive(now, group.contract.minimum(), request.bytes);
-            }
+        self.meters(request, levels, |meter, min| meter.arrive(now, min, request.bytes));
+    }
+    /// These levels of groups do not count it any more.
+    pub(super) fn withdraw(&mut self, now: Instant, request: &Counted, levels: Range<usize>) {
+        self.turn(now);
+        self.meters(request, levels, |meter, min| meter.withdraw(now, min, request.bytes));
+    }
+    /// Calls `each` with the meters of these levels of groups, the request's own first, and their minimums.
+    fn meters(
+        &mut self,
+        request: &Counted,
+        levels: Range<usize>,
+        mut each: impl FnMut(&mut MinimumMeter, Minimum),
+    ) {
+        let chain = self.groups[request.group].chain.len();
+        let levels = levels.start..levels.end.min(if request.moves_data() { chain } else { 0 });
+        for level in levels {
+            let index = self.groups[request.group].chain[chain - 1 - level];
+            let group = &mut self.groups[index];
+            each(&mut group.meter, group.contract.minimum());
         }
     }
     /// A request has ended, and nobody waits for it any more. One that has failed counts for nothing else.
     pub(super) fn end(&mut self, now: Instant, request: &Counted) {
         self.turn(now);
         self.last = self.last.max(now);
-        if request.has_length() {
-            for index in 0..self.groups[request.group].chain.len() {
-                let group = self.groups[request.group].chain[index];
-                let group = &mut self.groups[group];
-                group.meter.complete(now, group.contract.minimum(), request.bytes);
-            }
-        }
+        let levels = request.passage.levels();
+        self.meters(request, levels, |meter, min| meter.complete(now, min, request.bytes));
     }
-    /// A request is complete; after which time may be unknown.
-    pub(super) fn complete(&mut self, now: Instant, request: &Counted, latency: Option<Nanos>) {
+    /// A request is complete; after which time, and how long ceilings held it, may be unknown.
+    pub(super) fn complete(
+        &mut self,
+        now: Instant,
+        request: &Counted,
+        latency: Option<Nanos>,
+        held: Nanos,
+    ) {
         self.end(now, request);
         let group = &mut self.groups[request.group];
         group.amounts.count(request);
@@ -247,7 +282,9 @@ impl Tally {
         group.latency.record(latency.0);
         if request.operation == Operation::Read {
             group.reads += 1;
-            let late = group.contract.latency.is_some_and(|target| latency > target);
+            // A ceiling of the group, or one around it, breaks no promise.
+            let own = Nanos(latency.0.saturating_sub(held.0));
+            let late = group.contract.latency.is_some_and(|target| own > target);
             group.late_reads += u64::from(late);
         }
     }
@@ -340,7 +377,7 @@ impl Recorded {
                 return self.tally.end(at, &request);
             }
             self.unknown += 1;
-            return self.tally.complete(at, &request, None);
+            return self.tally.complete(at, &request, None, Nanos::ZERO);
         };
         self.number += 1;
         self.requests.insert(self.number, (request, completion));
@@ -357,7 +394,7 @@ impl Recorded {
                 self.requests.remove(&number).expect("it was put there");
             match failed {
                 true => self.tally.end(at, &request),
-                false => self.tally.complete(at, &request, Some(latency)),
+                false => self.tally.complete(at, &request, Some(latency), Nanos::ZERO),
             }
         }
     }
@@ -384,7 +421,7 @@ mod tests {
         let mut recorded = Recorded::new();
         let contract = Contract { min: Some(1000), ..Contract::default() };
         let group = recorded.tally.add("a", &contract);
-        let read = Counted { group, operation: Operation::Read, bytes: 4096 };
+        let read = Counted::new(group, Operation::Read, 4096);
         for (at, latency, failed) in [(0, 5, false), (1, 900, true), (2, 7, false)] {
             let completion = Completion { latency: Nanos::from_millis(latency), failed };
             recorded.add(Instant(at * 1_000_000), Some(completion), read);

@@ -73,10 +73,11 @@ pub(super) fn arguments(job: &Job) -> Vec<String> {
         }
         .map(|text| format!("--random_distribution={text}")),
     );
-    if let Turn::Gap(Gap { passes: Some(passes), .. }) = turn {
-        // The end of a pass may end them before their bytes are done.
+    if let Turn::Gap(Gap { passes: Some(passes), start, room, .. }) = turn {
+        // The end of a pass may end them before their bytes are done, unless it is one through a part of a file.
+        let goes_on = passes.goes_on || (*start == 0 && passes.wanted < *room);
         all.push(format!("--loops={}", passes.number));
-        all.extend(passes.goes_on.then(|| format!("--io_size={}", passes.wanted)));
+        all.extend(goes_on.then(|| format!("--io_size={}", passes.wanted)));
     } else {
         all.extend(bytes_max.map(|bytes| format!("--io_size={bytes}")));
     }
@@ -105,6 +106,9 @@ fn orders(job: &Job) -> Vec<String> {
         (hits.is_some_and(|hits| !hits.invalidate), "--invalidate=0"),
     ] {
         all.extend(is_set.then(|| argument.to_owned()));
+    }
+    for (name, every) in [("fdatasync", job.fdatasync_every), ("fsync", job.calls.sync_every)] {
+        all.extend((every > 0).then(|| format!("--{name}={every}")));
     }
     all.extend(align.map(|align| format!("--blockalign={}", align.bytes())));
     if let Some(Batches { submit, complete }) = batches {
@@ -147,6 +151,7 @@ mod tests {
                 &["randrw", "--rwmixread=70", "--rate=1048576,512000,"][..],
             ),
             ("rw=read:4k", &["read:4096", "--bs=4096", "--loops=1"]),
+            ("rw=write:8k / size=64k / filesize=128k", &["--loops=1", "--io_size=65536"]),
             ("rw=read", &["read", "--io_size=1048576"]),
             ("rw=randread:8 / rw_sequencer=identical", &["randread:8", "--rw_sequencer=identical"]),
             (
@@ -159,6 +164,7 @@ mod tests {
             ("thinktime=1ms / thinktime_blocks=4", &["--thinktime_blocks=4"]),
             ("rw=read:-8k", &["read:-8192"]),
             ("rw=write / sync=1 / end_fsync=1", &["--sync=1", "--end_fsync=1"]),
+            ("rw=write / fsync=10 / fdatasync=4", &["--fsync=10", "--fdatasync=4"]),
             ("rate=1m / rate_process=poisson", &["--rate_process=poisson"]),
             ("buffered=1 / invalidate=0", &["--invalidate=0"]),
             ("rate_min=1m / rate_cycle=200", &["--rate_min=1048576,0,0", "--rate_cycle=200"]),

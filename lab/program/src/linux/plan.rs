@@ -422,9 +422,6 @@ fn job(
     if job.think > Nanos::ZERO {
         arguments.push(format!("--thinktime={}", job.think.0 / 1000));
     }
-    if job.fdatasync_every > 0 {
-        arguments.push(format!("--fdatasync={}", job.fdatasync_every));
-    }
     let (name, group) = (name.to_owned(), client.group.clone());
     let [_, writes, trims] = job.calls.directions(job.pattern.writes());
     let writes = writes || trims;

@@ -100,7 +100,8 @@ pub(crate) struct Direct {
     cached: Option<CachedFile>,
     hit: Option<Nanos>,
     cpu_free: Instant,
-    since_sync: u32,
+    /// Calls of the job's direction that are complete.
+    written: u64,
     /// Slots with a call.
     active: u32,
     /// Calls that are not complete.
@@ -142,7 +143,7 @@ impl Direct {
             cached: setup.cached,
             hit: setup.hit,
             cpu_free: Instant::ZERO,
-            since_sync: 0,
+            written: 0,
             active: 0,
             open: 0,
             batches: calls.batches.map(Groups::new),
@@ -444,13 +445,12 @@ impl Direct {
         }
         base.end_if_too_slow(now);
         self.open -= 1;
-        self.since_sync += u32::from(call.direction == base.direction);
-        let every = base.job.fdatasync_every;
-        let is_last = self.open == 0 && base.is_after_last_call(now);
-        if every == 0 || self.since_sync < every || is_last {
+        let is_counted = call.direction == base.direction;
+        let is_due = is_counted && base.job.writes_to_sync(self.written) == Some(1);
+        self.written += u64::from(is_counted);
+        if !is_due || (self.open == 0 && base.is_after_last_call(now)) {
             return self.next(base, engine, cache, Ready { slot, at: runs });
         }
-        self.since_sync = 0;
         let call = &mut self.slots[slot as usize];
         (call.started, call.sync) = (now, Sync::Regular);
         self.sync(base, engine, cache, slot);

@@ -52,7 +52,7 @@ pub(crate) struct Write {
     waited: Nanos,
     /// The pause after the present batch.
     think: Nanos,
-    since_sync: u32,
+    written: u64,
     /// The present `fdatasync` is the last thing that it does.
     is_ending: bool,
     sync_started: Instant,
@@ -70,7 +70,7 @@ impl Write {
             blocked: None,
             waited: Nanos::ZERO,
             think: Nanos::ZERO,
-            since_sync: 0,
+            written: 0,
             is_ending: false,
             sync_started: Instant::ZERO,
             data_under_way: 0,
@@ -100,11 +100,9 @@ impl Write {
             return base.wait_for_call(engine, start, 0);
         }
         let block = base.job.block.bytes();
-        let every = base.job.fdatasync_every;
+        let to_sync = base.job.writes_to_sync(self.written);
         let mut calls = (cache.stride(self.setup.file) / block).max(1);
-        if every > 0 {
-            calls = calls.min(u64::from(every - self.since_sync));
-        }
+        calls = calls.min(to_sync.unwrap_or(calls));
         calls = calls.min(base.calls_before_thought());
         if !cache.has_room(self.setup.file, calls * block) {
             self.blocked.get_or_insert(now);
@@ -113,7 +111,8 @@ impl Write {
         self.waited = self.blocked.take().map_or(Nanos::ZERO, |since| now.since(since));
         let cost = Nanos(self.setup.produce_window.0 * block / COST_WINDOW);
         // The turnaround is that of a process that waits for its writes, not of one that only copies.
-        let first = if every > 0 { base.draw_turnaround(base.direction) } else { Nanos::ZERO };
+        let first =
+            if to_sync.is_some() { base.draw_turnaround(base.direction) } else { Nanos::ZERO };
         let think = base.think_between();
         let plan = Plan { ready: now + first, calls, block, cost, think };
         let batch = base.pacer.start_batch(plan);
@@ -155,9 +154,9 @@ impl Write {
         base.tally.count(base.direction, now, batch.block(), latency);
         base.end_if_too_slow(now);
         self.think = base.think_after(calls);
-        self.since_sync += calls as u32;
-        let every = base.job.fdatasync_every;
-        if every > 0 && self.since_sync >= every && !base.is_after_last_call(now) {
+        let is_due = base.job.writes_to_sync(self.written) == Some(calls);
+        self.written += calls;
+        if is_due && !base.is_after_last_call(now) {
             return self.sync(base, engine, cache);
         }
         self.state = State::Ready;
@@ -167,7 +166,6 @@ impl Write {
     /// `fdatasync`: the engine holds the flush until the writes before it are completed; a journal is asked
     /// when they are.
     fn sync(&mut self, base: &mut Base, engine: &mut Engine<'_>, cache: &mut Cache) {
-        self.since_sync = 0;
         (self.state, self.sync_started) = (State::Syncing, engine.now);
         while let Some((offset, length)) = cache.take_dirty(self.setup.file, self.setup.longest) {
             let (slot, operation) = (DATA, Operation::Write);

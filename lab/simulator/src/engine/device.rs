@@ -140,8 +140,12 @@ impl Device {
             self.again_at = Some(Instant((now.0 / self.again.0 + 2) * self.again.0));
         }
     }
-    /// Passes the controller's events to the observer, often enough that the ring never fills.
-    pub(super) fn hand_on_trace(&mut self, traced: bool, observer: &mut dyn Observer) {
+    /// Tells the observer what has passed the throttles, and passes the controller's events to it, often enough that the ring
+    /// never fills.
+    pub(super) fn hand_on(&mut self, now: Instant, traced: bool, observer: &mut dyn Observer) {
+        while let Some(passed) = self.controller.next_passed() {
+            observer.on_passed(now, &passed);
+        }
         if traced {
             for event in self.controller.trace().drain() {
                 observer.on_event(&event);

@@ -1,11 +1,15 @@
-//! Watches a run and judges the minimum of each group as the server does: which intervals of the run were broken.
+//! Watches a run and judges the minimum of each group as the server does: which intervals of the run were broken. Time for which
+//! ceilings hold requests breaks no promise.
 
+use std::ops::Range;
+
+use iofair_core::contract::Limits;
 use iofair_core::controller::{Completion, Controller, Setup, Submission};
 use iofair_core::id::{ClientId, GroupId};
 use iofair_core::minimum::{Amount, Minimum};
 use iofair_core::request::{Direction, Operation};
 use iofair_core::stats::histogram::Histogram;
-use iofair_core::stats::minimum::MinimumMeter;
+use iofair_core::stats::minimum::{MinimumMeter, Passage};
 use iofair_core::time::{Instant, Nanos};
 
 use crate::observe::Observer;
@@ -22,7 +26,7 @@ pub(super) struct Measured {
     pub(super) rate: u64,
     /// I/Os a second, as minimums count them.
     pub(super) ios: u64,
-    /// Time that 99 of 100 of its reads took, from submission to completion.
+    /// Time that 99 of 100 of its reads took, from submission, or behind ceilings, to completion.
     pub(super) p99: Option<Nanos>,
     /// Intervals in which its minimum was broken.
     pub(super) broken: u32,
@@ -35,6 +39,7 @@ struct Group {
     name: String,
     parent: Option<GroupId>,
     minimum: Minimum,
+    max: Limits,
     meter: MinimumMeter,
     done: Amount,
     reads: Histogram,
@@ -98,9 +103,21 @@ impl Meter {
             self.next += self.interval;
         }
     }
-    fn above(&self, client: ClientId) -> Vec<GroupId> {
+    fn above(&self, client: ClientId) -> impl Iterator<Item = GroupId> {
         let first = self.clients.get(client.index()).copied();
-        std::iter::successors(first, |id| self.groups[id.index()].parent).collect()
+        std::iter::successors(first, |id| self.groups[id.index()].parent)
+    }
+    fn passage(&self, client: ClientId, operation: Operation) -> Passage {
+        let limits = self.above(client).map(|id| &self.groups[id.index()].max);
+        Passage::new(limits, operation.direction())
+    }
+    /// These levels of groups around a client count a request from now on.
+    fn arrive(&mut self, now: Instant, submission: &Submission, levels: Range<usize>) {
+        let above: Vec<GroupId> = self.above(submission.client).collect();
+        for (_, id) in (0..).zip(above).filter(|(level, _)| levels.contains(level)) {
+            let group = &mut self.groups[id.index()];
+            group.meter.arrive(now, group.minimum, submission.length.bytes());
+        }
     }
 }
 
@@ -118,9 +135,9 @@ impl Observer for Meter {
         let groups = controller.groups();
         self.groups.resize_with(groups.group_bound(), Group::default);
         for (id, group) in groups.iter() {
-            let minimum = group.contract.minimum();
+            let (minimum, max) = (group.contract.minimum(), group.contract.max);
             let (name, parent) = (group.name.clone(), group.parent);
-            self.groups[id.index()] = Group { name, parent, minimum, ..Group::default() };
+            self.groups[id.index()] = Group { name, parent, minimum, max, ..Group::default() };
         }
         self.clients = vec![GroupId::ROOT; groups.client_bound()];
         for (id, client) in groups.iter_clients() {
@@ -133,10 +150,18 @@ impl Observer for Meter {
     fn on_submit(&mut self, now: Instant, submission: &Submission) {
         self.turn(now);
         if carries_data(submission.operation) {
-            for id in self.above(submission.client) {
-                let group = &mut self.groups[id.index()];
-                group.meter.arrive(now, group.minimum, submission.length.bytes());
-            }
+            let passage = self.passage(submission.client, submission.operation);
+            self.arrive(now, submission, passage.levels());
+        }
+    }
+    fn wants_passed(&self) -> bool {
+        true
+    }
+    fn on_passed(&mut self, now: Instant, submission: &Submission) {
+        self.turn(now);
+        if carries_data(submission.operation) {
+            let mut passage = self.passage(submission.client, submission.operation);
+            self.arrive(now, submission, passage.pass());
         }
     }
     fn on_completion(&mut self, now: Instant, completion: &Completion) {
@@ -144,14 +169,16 @@ impl Observer for Meter {
         if !carries_data(completion.operation) {
             return;
         }
-        let bytes = completion.part.length.bytes();
-        for id in self.above(completion.part.client) {
+        let (part, bytes) = (completion.part, completion.part.length.bytes());
+        let is_limited = self.passage(part.client, completion.operation).is_limited();
+        let begun = if is_limited { completion.released } else { part.submitted };
+        for id in self.above(part.client).collect::<Vec<_>>() {
             let group = &mut self.groups[id.index()];
             group.meter.complete(now, group.minimum, bytes);
             if now > self.from {
                 group.done += Amount::of(bytes);
                 if completion.operation.direction() == Direction::Read {
-                    group.reads.record(now.since(completion.part.submitted).0);
+                    group.reads.record(now.since(begun).0);
                 }
             }
         }

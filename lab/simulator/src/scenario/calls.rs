@@ -192,6 +192,9 @@ pub struct Calls {
     pub batches: Option<Batches>,
     /// Writes return when they are on the drive (`O_SYNC`).
     pub durable: bool,
+    /// Another number of writes after which there is a sync, beside [`Job::fdatasync_every`](super::Job::fdatasync_every); 0: none.
+    /// Where both are due, there is one.
+    pub sync_every: u32,
     /// The job ends with an `fsync`.
     pub end_sync: bool,
     /// A regular sync may follow the last call.

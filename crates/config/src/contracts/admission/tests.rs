@@ -184,11 +184,47 @@ fn shares_by_class() {
         ("c/z", ""),
     ];
     let admitted = read("", &groups).admit(&Known::default(), None).expect("no minimums");
+    let shares = |admitted: &Admitted| -> Vec<f64> {
+        let known = shares(admitted, &Floors::default());
+        known.into_iter().map(|share| share.expect("no minimums")).collect()
+    };
     assert_eq!(shares(&admitted), [0.75, 0.25, 0.25, 0.0, 0.0, 0.0]);
     let alone = read("", &[("c", "class = 'idle'"), ("d", "class = 'idle'")]);
     let admitted = alone.admit(&Known::default(), None).expect("no minimums");
     assert_eq!(shares(&admitted), [0.5, 0.5]);
     let stack = |name: &str| iofair_policies::TABLE.stack(name).expect("in the table");
-    assert_eq!(shares_under(&stack("max-none"), &admitted), [None, None]);
-    assert_eq!(shares_under(&stack("promise"), &admitted), [Some(0.5), Some(0.5)]);
+    let under = |name: &str| shares_under(&stack(name), &admitted, &Floors::default());
+    assert_eq!(under("max-none"), [None, None]);
+    assert_eq!(under("promise"), [Some(0.5), Some(0.5)]);
+}
+
+/// Goal: a group of a less urgent class is promised its minimum, or those inside it, and the most urgent class shares the rest; a share
+/// that depends on an unknown rate is unknown, and not nothing. Method: by hand, in bytes, in I/Os, by time and by what the drive
+/// reaches.
+#[test]
+fn minimums_of_less_urgent_classes_are_shares() {
+    let of = |drive: &str, groups: &[(&str, &str)], known: &Known| -> Vec<Option<f64>> {
+        let contracts = read(drive, groups);
+        let admitted = contracts.admit(known, None).expect("they fit");
+        let shares = shares(&admitted, &contracts.floors(known)).into_iter();
+        shares.map(|share| share.map(|share| (share * 1e6).round() / 1e6)).collect()
+    };
+    let (none, idle) = (Known::default(), "class = 'idle'");
+    let groups = [
+        ("a", "weight = 300"),
+        ("b", ""),
+        ("c", "class = 'idle'\nmin = '20MB/s'"),
+        ("d", idle),
+        ("d/x", "min = '10MB/s'"),
+        ("d/y", "class = 'idle'\nmin_iops = 1000"),
+        ("e", idle),
+    ];
+    let shares = [0.494_28, 0.164_76, 0.2, 0.140_96, 0.1, 0.040_96, 0.0].map(Some);
+    assert_eq!(of("worst_case = '100MB/s'", &groups, &none), shares);
+    let unknown = [("a", ""), ("c", "class = 'idle'\nmin = '20MB/s'")];
+    assert_eq!(of("", &unknown, &none), [Some(1.0), None]);
+    let reaches = "reaches = { read = '400MB/s', write = '500MB/s', random = '40MB/s' }";
+    assert_eq!(of(reaches, &unknown, &none), [Some(0.95), Some(0.05)]);
+    let by_time = [("a", ""), ("c", "class = 'idle'\nmin = '9MB/s'\nalone = '40MB/s'")];
+    assert_eq!(of("", &by_time, &none), [Some(0.75), Some(0.25)]);
 }

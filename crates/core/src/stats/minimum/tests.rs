@@ -3,6 +3,8 @@
 use alloc::collections::VecDeque;
 
 use super::*;
+use crate::contract::Limits;
+use crate::request::Direction;
 
 const MIN: u64 = 25_000_000;
 const MINIMUM: Minimum = Minimum { bytes_per_s: Some(MIN), ios_per_s: None };
@@ -185,4 +187,22 @@ fn a_changed_minimum_starts_without_debt() {
     assert!(!meter.end(at(9000), MINIMUM, second), "nobody asks");
     meter.arrive(at(9000), Minimum::NONE, BLOCK);
     assert!(!meter.end(at(10_000), Minimum::NONE, second), "a minimum of nothing is kept");
+}
+
+/// Goal: a request counts for the levels above a ceiling while a piece of it that has passed is in the engine, and for those below from
+/// the first to the last. Method: pieces of a request two levels below a ceiling, and of one without.
+#[test]
+fn requests_count_above_a_ceiling_once_they_have_passed_it() {
+    let (free, limited) = (Limits::NONE, Limits::both(1));
+    let mut request = Passage::new([&free, &free, &limited, &free], Direction::Read);
+    let (all, above, none) = (0..usize::MAX, 2..usize::MAX, 0..0);
+    assert_eq!((request.is_limited(), request.levels()), (true, 0..2));
+    assert_eq!((request.pass(), request.levels()), (above.clone(), all.clone()));
+    assert_eq!((request.pass(), request.end(true, 3)), (none.clone(), none.clone()));
+    assert_eq!((request.end(true, 2), request.levels()), (above.clone(), 0..2));
+    assert_eq!((request.pass(), request.end(true, 0)), (above, none.clone()));
+    assert_eq!(request.levels(), all, "until it is completed");
+    let mut request = Passage::new([&free, &free], Direction::Read);
+    assert_eq!((request.is_limited(), request.levels()), (false, all));
+    assert_eq!((request.pass(), request.end(true, 1)), (none.clone(), none));
 }

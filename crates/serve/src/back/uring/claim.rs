@@ -290,6 +290,9 @@ impl Holder {
     fn why(self) -> String {
         let Self { process, has_ended } = self;
         match has_ended {
+            false if process == std::process::id() => {
+                "another server uses it, or this one does already".into()
+            }
             false => format!("another server uses it: process {process}"),
             true => format!(
                 "another server uses it: process {process} has ended, and the kernel has not completed its requests yet"

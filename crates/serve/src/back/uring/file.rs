@@ -37,7 +37,10 @@ pub struct Storage {
     block: u64,
     sector: u64,
     bytes: u64,
-    /// The least bytes that it was found cut to; zeroes that somebody has written behind them since do not bring data back.
+    /// Bytes that volumes need of it; unknown at first.
+    needed: AtomicU64,
+    /// The least bytes that it was found cut to. What was behind them is lost: requests for it fail, since zeroes in its place
+    /// would be taken for data, and would hide the loss from the next start.
     cut: AtomicU64,
     device: bool,
     queue: Queue,
@@ -98,6 +101,7 @@ impl Storage {
         let mut this = Self {
             path: path.to_path_buf(),
             bytes: 0,
+            needed: AtomicU64::new(u64::MAX),
             cut: AtomicU64::new(u64::MAX),
             buffered,
             direct,
@@ -169,6 +173,23 @@ impl Storage {
             self.cut.fetch_min(length, Ordering::Relaxed);
         }
         Ok(Some(self.cut.load(Ordering::Relaxed)).filter(|cut| *cut < bytes))
+    }
+    /// Volumes need this many bytes of it, which it has.
+    pub(crate) fn need(&self, bytes: u64) {
+        self.needed.store(bytes, Ordering::Relaxed);
+    }
+    /// A command met the end of the file: whether somebody has cut it is found out.
+    pub(super) fn on_end(&self) {
+        // Without an answer, the next command or look asks again.
+        let _ = self.cut(self.needed.load(Ordering::Relaxed));
+    }
+    /// Whether a command that ends here would use what was cut off. A write up to the end of what volumes need would make the
+    /// file as long as before, so that nobody finds the loss any more: the file is looked at first.
+    pub(super) fn lacks(&self, end: u64, modifies: bool) -> bool {
+        if modifies && end >= self.needed.load(Ordering::Relaxed) {
+            self.on_end();
+        }
+        end > self.cut.load(Ordering::Relaxed)
     }
     /// Borders that a command must keep to go past the page cache.
     pub(super) fn block(&self) -> u64 {

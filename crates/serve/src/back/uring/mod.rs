@@ -165,6 +165,12 @@ impl Uring {
             _ => storage.descriptor(running.aligned),
         };
         let (_, offset) = self.files.find(running.offset);
+        let is_sync = running.is_sync();
+        if !is_sync && storage.lacks(offset + running.left, running.operation.modifies()) {
+            // It fails as a read behind the end does.
+            running.step = Step::Data;
+            return self.entries.push(Entry::nop().user_data(slot as u64));
+        }
         let entry = match running.step {
             Step::Data | Step::Zeroes => {
                 let (pieces, count) = running.rest();
@@ -242,6 +248,9 @@ impl Back for Uring {
         let slot = user_data as usize;
         let running = &mut self.running[slot];
         let (is_sync, file) = (running.is_sync(), running.file);
+        if running.is_at_end(result) {
+            self.files.storage(file).on_end();
+        }
         let next = if result == -libc::EFAULT && running.is_shared() {
             let (key, next) = running.on_fault();
             if let Some(key) = key {
@@ -273,6 +282,7 @@ impl Back for Uring {
     }
     fn place(&mut self, volume: &PlannedVolume) {
         if let Some(storage) = &volume.storage {
+            storage.need(volume.size);
             self.files.place(volume.map.start(), storage);
         }
     }

@@ -192,6 +192,10 @@ impl Running {
     pub(super) fn is_sync(&self) -> bool {
         matches!(self.step, Step::Sync | Step::SyncOthers)
     }
+    /// Whether the kernel has read or written nothing: there is no more of the file.
+    pub(super) fn is_at_end(&self, result: i32) -> bool {
+        result == 0 && matches!(self.step, Step::Data | Step::Zeroes)
+    }
     pub(super) fn on_result(&mut self, result: i32, zeroes: &Zeroes) -> Next {
         if matches!(-result, libc::EINTR | libc::EAGAIN) && self.again < AGAIN_MAX {
             self.again += 1;
@@ -207,8 +211,8 @@ impl Running {
                 Next::Again
             }
             Step::SyncOthers => Next::Done(self.failed),
-            // A pool that somebody else has cut short.
-            Step::Data | Step::Zeroes if result == 0 => Next::Done(libc::EIO),
+            // Somebody has cut the file.
+            _ if self.is_at_end(result) => Next::Done(libc::EIO),
             Step::Allocate if result == -libc::EOPNOTSUPP => self.without_allocation(zeroes),
             Step::Allocate if result == 0 && self.fua => {
                 self.step = Step::Sync;

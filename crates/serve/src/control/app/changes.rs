@@ -229,6 +229,7 @@ impl App {
         check_needed(server, &after, consent)?;
         let (groups, needs) = server.try_out(&after, consent)?;
         let given_up = server.given_up(&after, &groups)?.into_iter().map(Into::into);
+        let before = server.admitted()?;
         let data = resources::GivenUp::data(server.contracts(), &after, &needs, &consent.delete);
         let gives_up = given_up.chain(data).collect();
         let effect = DryRun {
@@ -236,8 +237,8 @@ impl App {
             revision: served.revision.clone(),
             lines: diff::lines(server.contracts().text(), after.text()),
             groups: resources::changed(
-                (&server.contracts().drive.stack, &server.admitted()?),
-                (&after.drive.stack, &groups),
+                (&before, server.shares(server.contracts(), &before)?),
+                (&groups, server.shares(&after, &groups)?),
             ),
             gives_up,
         };
