@@ -59,6 +59,8 @@ fn data_has_one_server() {
         if kind != "directory" {
             let error = FileDevice::open(path.as_ref(), Access::Write).err().unwrap().to_string();
             assert!(error.contains("another server uses it"), "{error}");
+            let own = format!("process {}", std::process::id());
+            assert!(!error.contains(&own), "it names itself: {error}");
             assert!(FileDevice::open(path.as_ref(), Access::Read).unwrap().facts().depth > 0);
         }
         assert_eq!(list(&path), before, "{kind}");

@@ -131,7 +131,8 @@ mod tests {
             let text = format!("[drive]\nback = 'memory:1MiB'\n[listen]\nunix = 's'\n{keys}");
             ctl(&Contracts::parse("c.toml", &text).expect("right"))
         };
-        let tls = "[control.tls]\ncertificate = 'c'\nkey = 'k'\nclients = 'ca'\n";
+        let tls =
+            "[control.tls]\ncertificate = 'c'\nkey = 'k'\nclients = 'ca'\noperators = ['alice']\n";
         let (unix, tcp) = ("unix = '/run/c.sock'\n", "tcp = '192.0.2.7:9720'\n");
         let socket = "iofair ctl --socket /run/c.sock";
         assert_eq!(command(&format!("[control]\n{unix}")), socket);

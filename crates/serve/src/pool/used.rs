@@ -7,7 +7,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -17,10 +17,9 @@ use iofair_config::shell;
 use super::Survey;
 use super::format::Defect;
 use super::medium::FileMedium;
-use crate::back::uring::Storage;
 use crate::back::uring::claim::lock;
+use crate::back::uring::{Storage, extents};
 use crate::error::ServeError;
-use crate::file_system::has_data;
 use crate::layout::SIDECAR;
 use crate::places::owners::OWNERS;
 use crate::trial::Mode;
@@ -45,9 +44,10 @@ pub(super) fn lock_drive(path: &Path) -> Result<Option<File>, ServeError> {
     locked.map(Some).map_err(ServeError::system(what))
 }
 
-/// Whether a pool is made of it with `--force` only, as far as that is seen without opening it.
+/// Whether a pool is made of it with `--force` only, as far as that is seen without a lock.
 pub(super) fn may_have_data(path: &Path) -> bool {
-    fs::exists(path.with_file_name(OWNERS)).unwrap_or(true) || has_data(path).unwrap_or(true)
+    let found = File::open(path).and_then(|file| first_data(&file));
+    fs::exists(path.with_file_name(OWNERS)).unwrap_or(true) || !matches!(found, Ok(None))
 }
 
 /// Why there may be data, if there may.
@@ -69,7 +69,7 @@ pub(super) fn data(
              volumes are lost"
         )));
     }
-    let found = first_data(storage)?;
+    let found = first_data(storage.file())?;
     Ok(found.map(|at| {
         format!(
             "it contains data (byte {at} is not zero); --force makes a pool, and all of it is lost"
@@ -78,14 +78,15 @@ pub(super) fn data(
 }
 
 /// A byte that is not zero, if one is found.
-fn first_data(storage: &Storage) -> io::Result<Option<u64>> {
-    let length = storage.length()?;
+fn first_data(file: &File) -> io::Result<Option<u64>> {
+    let mut end = file;
+    let length = end.seek(SeekFrom::End(0))?;
     let mut places = vec![(0, END), (length.saturating_sub(END), END)];
     places.extend(COPIES.map(|at| (at, SAMPLE)));
     let between = |sample| (length / SAMPLES * sample, SAMPLE);
     places.extend((1..SAMPLES).map(between));
     let mut at = 0;
-    for extent in storage.extents(0, length, EXTENTS) {
+    for extent in extents(file, 0, length, EXTENTS) {
         if !extent.hole {
             places.push((at, SAMPLE));
         }
@@ -94,7 +95,7 @@ fn first_data(storage: &Storage) -> io::Result<Option<u64>> {
     let mut bytes = Vec::new();
     for (at, most) in places.into_iter().filter(|(at, _)| *at < length) {
         bytes.resize(most.min(length - at) as usize, 0);
-        storage.file().read_exact_at(&mut bytes, at)?;
+        file.read_exact_at(&mut bytes, at)?;
         if let Some(found) = bytes.iter().position(|byte| *byte != 0) {
             return Ok(Some(at + found as u64));
         }

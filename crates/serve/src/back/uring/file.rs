@@ -245,32 +245,7 @@ impl Storage {
     }
     /// What of a range is stored.
     pub(crate) fn extents(&self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
-        let end = offset + length;
-        let seek = |from: u64, whence: i32| -> io::Result<u64> {
-            // SAFETY: a plain system call; nobody uses this descriptor's position.
-            match unsafe { libc::lseek(self.buffered.as_raw_fd(), from as i64, whence) } {
-                at if at >= 0 => Ok(at as u64),
-                _ => Err(io::Error::last_os_error()),
-            }
-        };
-        let (mut extents, mut at) = (Vec::new(), offset);
-        while at < end && extents.len() < limit {
-            let data = match seek(at, libc::SEEK_DATA) {
-                Ok(data) => data.min(end),
-                Err(error) if error.raw_os_error() == Some(libc::ENXIO) => end,
-                // It cannot tell (a device): everything counts as stored.
-                Err(_) => at,
-            };
-            if data > at {
-                extents.push(Extent { length: data - at, hole: true });
-                at = data;
-                continue;
-            }
-            let hole = seek(at, libc::SEEK_HOLE).unwrap_or(end).clamp(at + 1, end);
-            extents.push(Extent { length: hole - at, hole: false });
-            at = hole;
-        }
-        extents
+        extents(&self.buffered, offset, length, limit)
     }
     pub(super) fn describe(&self) -> String {
         let kind = if self.device { "device" } else { "file" };
@@ -280,6 +255,36 @@ impl Storage {
         };
         format!("{kind} {}, {how}", self.path.display())
     }
+}
+
+/// What of a range of a file is stored.
+pub(crate) fn extents(file: &File, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
+    let end = offset + length;
+    let seek = |from: u64, whence: i32| -> io::Result<u64> {
+        // SAFETY: a plain system call; nobody uses this descriptor's position.
+        match unsafe { libc::lseek(file.as_raw_fd(), from as i64, whence) } {
+            at if at >= 0 => Ok(at as u64),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    let (mut extents, mut at) = (Vec::new(), offset);
+    while at < end && extents.len() < limit {
+        let data = match seek(at, libc::SEEK_DATA) {
+            Ok(data) => data.min(end),
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => end,
+            // It cannot tell (a device): everything counts as stored.
+            Err(_) => at,
+        };
+        if data > at {
+            extents.push(Extent { length: data - at, hole: true });
+            at = data;
+            continue;
+        }
+        let hole = seek(at, libc::SEEK_HOLE).unwrap_or(end).clamp(at + 1, end);
+        extents.push(Extent { length: hole - at, hole: false });
+        at = hole;
+    }
+    extents
 }
 
 /// Makes a file longer, or says that its file system has no files of this length.

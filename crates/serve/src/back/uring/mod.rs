@@ -32,7 +32,7 @@ use crate::request::entry::Entry;
 use crate::request::op::{Op, Ops, Question};
 use crate::trial::Mode;
 pub use file::Storage;
-pub(crate) use file::{Damage, Queue, damage, set_length};
+pub(crate) use file::{Damage, Queue, damage, extents, set_length};
 use files::Files;
 use order::Order;
 use running::{Next, Running, Step};
