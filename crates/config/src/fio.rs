@@ -290,6 +290,12 @@ fn check(file: &JobFile, job: &Job) -> Option<ConfigError> {
     let refuse = |option: &str, message: &str, allowed: &str| {
         Some(file.error(job, option, message).allowed(allowed))
     };
+    let odd = settings.blocks.iter().find(|blocks| blocks.least() % 512 != 0);
+    if let Some(bytes) = odd.map(Blocks::least) {
+        let message = format!("a block of {bytes} bytes is no number of sectors of 512 bytes");
+        let allowed = "multiples of 512 bytes, up to 1 GiB; with direct=0 also one other size for all directions";
+        return refuse("bs", &message, allowed);
+    }
     if settings.cgroup_weight.is_some() && settings.cgroup.is_none() {
         return refuse(
             "cgroup_weight",

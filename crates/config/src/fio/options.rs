@@ -194,7 +194,8 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             return Err(bad.allowed(format!("bsrange={value}")));
         }
         "bs" => {
-            for_directions(value, &mut to.blocks, |text| block(text, base).map(Blocks::Fixed))?;
+            let read = |text: &str| values::any_block(text, base).map(Blocks::Fixed);
+            for_directions(value, &mut to.blocks, read)?;
         }
         "bsrange" if !value.contains(['-', ':']) => {
             let bad = Bad::new(format!("`{value}` is no range"));

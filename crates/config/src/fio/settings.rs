@@ -2,6 +2,9 @@
 
 use iofair_core::time::Nanos;
 
+/// Bytes of a page of the cache.
+const PAGE: u64 = 4096;
+
 /// Directions of calls, in the order in which fio lists values for them.
 pub const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
@@ -354,6 +357,8 @@ pub struct Settings {
     pub log_window: Option<Nanos>,
     /// `kb_base`
     pub kb_base: u64,
+    /// The bytes of its blocks, if they run as whole pages.
+    pub odd_block: Option<u64>,
     /// `verify` and the options like it.
     pub verify: Verify,
 }
@@ -375,6 +380,7 @@ impl Settings {
         }
         self.file = self.file.take().or(self.file_format.take());
         self.random_map &= self.align.is_none();
+        self.fill_pages();
         let mut without_effect = Vec::new();
         if self.time_based && self.runtime.is_none() {
             self.time_based = false;
@@ -385,6 +391,28 @@ impl Settings {
             without_effect.push("random_distribution of sequential jobs");
         }
         without_effect
+    }
+    /// Makes whole pages of the blocks of a job in the page cache that are neither sectors nor parts of a page, and scales its
+    /// sizes, so that it has as many calls.
+    fn fill_pages(&mut self) {
+        let Some(block) = self.fixed_block() else { return };
+        let alike = self.blocks.iter().all(|blocks| *blocks == Blocks::Fixed(block));
+        let fits = block % PAGE == 0 || PAGE % block == 0 || !self.writes();
+        if !self.is_buffered() || !alike || (block % 512 == 0 && fits) {
+            return;
+        }
+        let whole = block.next_multiple_of(PAGE);
+        let scaled =
+            |bytes: u64| (bytes / block).saturating_mul(whole).saturating_add(bytes % block);
+        for size in [&mut self.size, &mut self.io_size].into_iter().flatten() {
+            if let Size::Bytes(bytes) = size {
+                *bytes = scaled(*bytes);
+            }
+        }
+        self.file_size = self.file_size.map(scaled);
+        self.rate = self.rate.map(|rate| rate.map(scaled));
+        self.blocks = [whole; 3].map(Blocks::Fixed);
+        self.odd_block = Some(block);
     }
     /// Whether its calls go through the page cache.
     pub fn is_buffered(&self) -> bool {
@@ -557,6 +585,7 @@ impl Default for Settings {
             seed: None,
             log_window: None,
             kb_base: 1024,
+            odd_block: None,
             verify: Verify::default(),
         }
     }

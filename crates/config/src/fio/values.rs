@@ -195,6 +195,20 @@ pub(super) fn for_directions<T: Clone>(
     Ok(())
 }
 
+/// Largest block.
+const BLOCK_MAX: u64 = 1 << 30;
+
+/// The size of all blocks of a direction; only the page cache takes what is no multiple of 512 ([`Settings::finish`]).
+///
+/// [`Settings::finish`]: super::settings::Settings::finish
+pub(super) fn any_block(text: &str, kb_base: u64) -> Read<u64> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    match number(text, kb_base)? {
+        bytes @ 1..=BLOCK_MAX if is_plain => Ok(bytes),
+        _ => block(text, kb_base),
+    }
+}
+
 /// A block size: a multiple of 512 bytes, since the drive has sectors.
 pub(super) fn block(text: &str, kb_base: u64) -> Read<u64> {
     let bytes = number(text, kb_base)?;
@@ -210,7 +224,7 @@ pub(super) fn block(text: &str, kb_base: u64) -> Read<u64> {
             )
         }
         _ if bytes % 512 != 0 => bad("is no number of sectors of 512 bytes"),
-        _ if bytes > 1 << 30 => bad("is longer than 1 GiB"),
+        _ if bytes > BLOCK_MAX => bad("is longer than 1 GiB"),
         _ => Ok(bytes),
     }
 }

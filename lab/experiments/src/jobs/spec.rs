@@ -36,6 +36,12 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
     if let Some((engine, nearest)) = settings.engine_note {
         notes.push(format!("{name}: ioengine={engine} runs as {nearest}."));
     }
+    if let Some(block) = settings.odd_block {
+        let whole = settings.blocks[0].least();
+        notes.push(format!(
+            "{name}: blocks of {block} bytes run as {whole}, whole pages; there are as many calls."
+        ));
+    }
     let depth = settings.depth;
     if depth > 1 && settings.engine == Engine::Asynchronous && settings.is_buffered() {
         notes.push(format!("{name}: one call at a time, because iodepth={depth} needs direct=1."));
