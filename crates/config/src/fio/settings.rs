@@ -2,9 +2,6 @@
 
 use iofair_core::time::Nanos;
 
-/// Directions of calls, in the order in which fio lists values for them.
-pub const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
-
 /// What calls do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
