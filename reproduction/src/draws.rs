@@ -12,13 +12,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow};
-use iofair_core::time::Nanos;
 use iofair_drive::profile;
 use iofair_experiments::experiment::numbers::hash;
 use iofair_experiments::experiment::{Draw, Experiment, Numbers, Overrides, Results, read};
 use iofair_experiments::parallel;
 use iofair_experiments::report::robust::{Draws, Row, claim_of};
-use iofair_simulator::outcome::{DriveOutcome, Outcome};
+use iofair_simulator::outcome::Outcome;
 use iofair_simulator::scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
@@ -101,15 +100,7 @@ pub(crate) fn numbers(
     experiment: &Experiment,
     simulate: &dyn Fn(&Scenario) -> Result<Outcome, String>,
 ) -> Result<Vec<f64>, String> {
-    let empty = Outcome {
-        time: Nanos::ZERO,
-        clients: Vec::new(),
-        drive: DriveOutcome::default(),
-        trace_hash: 0,
-        simulated_requests: 0,
-        requests: Vec::new(),
-    };
-    let mut outcomes = vec![empty; experiment.runs()];
+    let mut outcomes = vec![Outcome::default(); experiment.runs()];
     for (variant, stack) in needed(experiment) {
         for repeat in 0..experiment.repeats {
             let outcome =
