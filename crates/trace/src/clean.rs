@@ -10,7 +10,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::{SECTOR_BYTES, Sectors};
 
 use crate::error::Result;
-use crate::record::{Record, Stream};
+use crate::record::{Metadata, Record, Stream};
 use crate::source::{Notes, Source};
 
 /// Longest read or write that is played. Trims and requests for zeroes may be as long as the drive.
@@ -77,6 +77,10 @@ impl<S: Source> Clean<S> {
     /// The streams seen so far.
     pub fn streams(&self) -> &[Stream] {
         self.source.streams()
+    }
+    /// What is known about the trace.
+    pub fn metadata(&self) -> Metadata {
+        self.source.metadata()
     }
     /// What was left out or repaired so far.
     pub fn notes(&self) -> Notes {

@@ -28,7 +28,7 @@ pub mod write;
 
 pub use error::TraceError;
 pub use formats::Columns;
-pub use open::{Options, Trace};
+pub use open::{Options, Trace, open};
 pub use printable::printable;
 pub use record::{Metadata, Record, Stream};
 pub use source::Source;

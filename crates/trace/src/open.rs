@@ -127,3 +127,8 @@ fn cause(files: &[Stored], error: TraceError) -> TraceError {
     let checked = found.map(|stored| Input::new(stored.reader(), file).and_then(Input::check));
     checked.and_then(Result::err).unwrap_or(error)
 }
+
+/// Opens a trace that is read once.
+pub fn open(options: &Options) -> Result<Boxed> {
+    Trace::open(options)?.source()
+}

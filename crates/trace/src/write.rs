@@ -143,6 +143,12 @@ impl<W: Write> Writer<W> {
     pub fn drop_requests(&mut self, count: u64) {
         self.encoder.drop_requests(count);
     }
+    /// Writes everything, so that no later crash can lose it, as far as the sink is concerned.
+    pub fn flush(&mut self) -> Result<()> {
+        self.encoder.end_block();
+        self.send()?;
+        self.out.flush().map_err(TraceError::io(&self.file))
+    }
     /// Bytes so far.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -22,6 +22,12 @@ impl Controller {
     pub fn last_decision(&self, subject: Subject) -> Option<Decision> {
         self.trace.last(subject)
     }
+    /// Pending requests for which `wanted` is true. Merged requests follow the request into which they were merged.
+    pub fn held(&self, wanted: impl Fn(&Request) -> bool) -> impl Iterator<Item = Held<'_>> {
+        let heads = self.requests.heads();
+        let heads = heads.filter(move |(_, request)| !request.is_cancelled() && wanted(request));
+        heads.map(|(id, request)| self.holds(id, request))
+    }
     /// [`Self::held`] in parts: calls `each` for pending requests for which `wanted` is true, beginning at a slot of the
     /// pool, and ends after a number of slots and merged requests. Returns the slot at which the next part begins, if any.
     #[must_use = "where the next part begins"]
