@@ -2,7 +2,7 @@
 
 use iofair_config::contracts::Contracts;
 
-pub(crate) fn contracts(data: &[u8]) {
+pub fn contracts(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match Contracts::parse("fuzz.toml", &text) {
         Err(error) => {

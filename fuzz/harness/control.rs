@@ -59,7 +59,7 @@ fn say(socket: &Path, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-pub(crate) fn control(data: &[u8]) {
+pub fn control(data: &[u8]) {
     let directory = Directory::new();
     let (file, socket) = (directory.0.join("contracts.toml"), directory.0.join("control.sock"));
     fs::write(&file, text(&directory.0)).expect("there is room for a file");

@@ -2,7 +2,7 @@
 
 use iofair_config::fio::{self, Variables};
 
-pub(crate) fn jobs(data: &[u8]) {
+pub fn jobs(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     // What such a file includes would depend on the machine.
     if text.contains("include") {

@@ -106,7 +106,7 @@ fn in_pieces(talk: &mut Talk, data: &[u8]) {
 }
 
 /// From the greeting on; the second byte says how the client came and what TLS it is offered.
-pub(crate) fn handshake(data: &[u8]) {
+pub fn handshake(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
     let tls = [Tls::Absent, Tls::Offered, Tls::Required][usize::from(kind % 3)];
     let peer = if kind & 4 == 0 { Peer::Tcp } else { Peer::Unix(0) };
@@ -114,7 +114,7 @@ pub(crate) fn handshake(data: &[u8]) {
 }
 
 /// From the first command on.
-pub(crate) fn transmission(data: &[u8]) {
+pub fn transmission(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
     let mut talk = Talk::new(Peer::Tcp, Tls::Absent);
     talk.feed(&3u32.to_be_bytes());

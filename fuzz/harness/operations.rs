@@ -173,7 +173,7 @@ impl World {
     }
 }
 
-pub(crate) fn operations(data: &[u8]) {
+pub fn operations(data: &[u8]) {
     let Some((first, data)) = data.split_first() else { return };
     let mut world = World::new(*first);
     for operation in data.chunks_exact(3) {

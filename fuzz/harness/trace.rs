@@ -9,7 +9,7 @@ use iofair_trace::input::Input;
 /// Sectors of a drive of 1 GiB.
 const CAPACITY: Sectors = Sectors(1 << 21);
 
-pub(crate) fn trace(data: &[u8]) {
+pub fn trace(data: &[u8]) {
     let Some((format, bytes)) = data.split_first() else { return };
     let format = &TABLE[usize::from(*format) % TABLE.len()];
     let Ok(input) = Input::new(Box::new(std::io::Cursor::new(bytes.to_vec())), "trace") else {

@@ -1,7 +1,3 @@
 //! cargo-fuzz's way into the harness of the same name.
-
 #![no_main]
-#[path = "../harness/contracts.rs"]
-mod contracts;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| contracts::contracts(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| iofair_harness::contracts(data));

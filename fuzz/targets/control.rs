@@ -1,7 +1,3 @@
 //! cargo-fuzz's way into the harness of the same name.
-
 #![no_main]
-#[path = "../harness/control.rs"]
-mod control;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| control::control(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| iofair_harness::control(data));

@@ -1,7 +1,3 @@
 //! cargo-fuzz's way into the harness of the same name.
-
 #![no_main]
-#[path = "../harness/nbd.rs"]
-mod nbd;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nbd::handshake(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| iofair_harness::handshake(data));

@@ -1,7 +1,3 @@
 //! cargo-fuzz's way into the harness of the same name.
-
 #![no_main]
-#[path = "../harness/operations.rs"]
-mod operations;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| operations::operations(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| iofair_harness::operations(data));

@@ -1,7 +1,3 @@
 //! cargo-fuzz's way into the harness of the same name.
-
 #![no_main]
-#[path = "../harness/trace.rs"]
-mod trace;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| trace::trace(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| iofair_harness::trace(data));

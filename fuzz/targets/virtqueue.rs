@@ -1,5 +1,3 @@
-//! cargo-fuzz's way to a driver of a virtqueue that may do anything.
-
+//! cargo-fuzz's way into the harness of the same name.
 #![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| iofair_serve::hostile_driver(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| iofair_harness::virtqueue(data));

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use iofair_core::stats::histogram::Histogram;
+use iofair_experiments::csv_text;
 use iofair_experiments::experiment::quantity::{is_process_of, merged};
 use iofair_experiments::experiment::{Experiment, Metric, Quantity, Results};
 use iofair_experiments::report::short;
@@ -104,12 +105,7 @@ fn rows(results: &Results) -> Vec<Row> {
 
 /// The table of these runs, which have an `interval`.
 pub fn frontier_csv(results: &[Results]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in results.iter().flat_map(rows) {
-        writer.serialize(row).expect("a vector takes every record, and rows are flat");
-    }
-    let bytes = writer.into_inner().expect("a vector never fails to flush");
-    String::from_utf8(bytes).expect("only texts were written")
+    csv_text(|writer| results.iter().flat_map(rows).try_for_each(|row| writer.serialize(row)))
 }
 
 /// What [`frontier_csv`] wrote.

@@ -1,6 +1,6 @@
 //! What only the reproduction of published experiments needs: the evidence in `reproduction/evidence` and `measured.csv`, the
 //! numbers that pages name, and the tables and pictures that are made from both; draws of experiments, and the ranges of numbers
-//! that no measured row decides.
+//! that no measured row decides; the comparison of simulator, live server and kernel.
 //!
 //! `iofair-lab run` and `fit` write the files; a test of the repository (`lab/program/tests/tidy`) keeps the pages fresh.
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod measured;
 mod pareto;
 mod promises;
 mod steps;
+pub mod truth;
 
 pub use cases::{CASES, cases_spots, cases_table};
 pub use found::{SEARCHED, found_table};

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iofair_core::policy;
+use iofair_experiments::csv_text;
 use iofair_experiments::experiment::{Experiment, Reading, Results, Spot};
 use iofair_experiments::report::short;
 use serde::Serialize;
@@ -156,17 +157,15 @@ impl Measured {
 
     /// The table.
     pub fn csv(&self) -> String {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let never = "a vector takes every record of the header's length";
-        writer.write_record(HEADER).expect(never);
-        for (spot, (value, unit)) in &self.lines {
-            let (quantity, value) = (spot.quantity.to_string(), format!("{value:.6}"));
-            let names = [&spot.experiment, &spot.variant, &spot.stack];
-            let record = names.into_iter().chain([&quantity, &value, unit]);
-            writer.write_record(record).expect(never);
-        }
-        let bytes = writer.into_inner().expect("a vector never fails to flush");
-        String::from_utf8(bytes).expect("only texts were written")
+        csv_text(|writer| {
+            writer.write_record(HEADER)?;
+            for (spot, (value, unit)) in &self.lines {
+                let (quantity, value) = (spot.quantity.to_string(), format!("{value:.6}"));
+                let names = [&spot.experiment, &spot.variant, &spot.stack];
+                writer.write_record(names.into_iter().chain([&quantity, &value, unit]))?;
+            }
+            Ok(())
+        })
     }
 
     /// The places of all lines.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, picture};
+use iofair_experiments::csv_text;
 use iofair_experiments::experiment::claim::SECOND;
 use iofair_experiments::experiment::{Claim, Experiment, Kind, Metric, Quantity, Results, step};
 use iofair_experiments::report::short;
@@ -22,30 +23,29 @@ const STACK: &str = "promise";
 /// The rates in each interval of the first repeat: a line a variant, stack and client, one of the total. Experiments
 /// without an `interval` have no lines.
 pub fn series_csv(results: &[Results]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let never = "a vector takes every record of the header's length";
-    writer.write_record(HEADER).expect(never);
-    for results in results {
-        let experiment = &results.experiment;
-        let Some(interval) = experiment.interval else { continue };
-        let seconds = (interval.0 as f64 / 1e9).to_string();
-        for (v, variant) in experiment.variants.iter().enumerate() {
-            for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
-                let clients = variant.subjects.iter();
-                let clients = clients.map(|name| Quantity::of_client(name, Metric::Rate));
-                for quantity in clients.chain([Quantity::TOTAL]) {
-                    let outcome = &results.repeats(v, s)[0];
-                    let rates = quantity.rates(outcome, interval, experiment.units);
-                    let rates: Vec<_> = rates.iter().map(|rate| format!("{rate:.3}")).collect();
-                    let (of, rates) = (quantity.to_string(), rates.join(" "));
-                    let names = [&experiment.name, &variant.name, stack, &of, &seconds, &rates];
-                    writer.write_record(names).expect(never);
+    csv_text(|writer| {
+        writer.write_record(HEADER)?;
+        for results in results {
+            let experiment = &results.experiment;
+            let Some(interval) = experiment.interval else { continue };
+            let seconds = (interval.0 as f64 / 1e9).to_string();
+            for (v, variant) in experiment.variants.iter().enumerate() {
+                for (s, (stack, _)) in experiment.stacks.iter().enumerate() {
+                    let clients = variant.subjects.iter();
+                    let clients = clients.map(|name| Quantity::of_client(name, Metric::Rate));
+                    for quantity in clients.chain([Quantity::TOTAL]) {
+                        let outcome = &results.repeats(v, s)[0];
+                        let rates = quantity.rates(outcome, interval, experiment.units);
+                        let rates: Vec<_> = rates.iter().map(|rate| format!("{rate:.3}")).collect();
+                        let (of, rates) = (quantity.to_string(), rates.join(" "));
+                        let names = [&experiment.name, &variant.name, stack, &of, &seconds, &rates];
+                        writer.write_record(names)?;
+                    }
                 }
             }
         }
-    }
-    let bytes = writer.into_inner().expect("a vector never fails to flush");
-    String::from_utf8(bytes).expect("only texts were written")
+        Ok(())
+    })
 }
 
 /// Seconds of an interval, and the rates of all.

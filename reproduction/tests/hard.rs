@@ -64,7 +64,7 @@ fn misses(experiment: &Experiment) -> Vec<String> {
 
 /// Goal: a wrong policy fails. Method: the hard claims of each family, two experiments at a time.
 #[test]
-fn hard_claims_hold() {
+fn long_run_hard_claims_hold() {
     let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -99,7 +99,7 @@ fn every_policy_family_has_hard_claims() {
 
 /// Goal: the claims see. Method: a canary, shares that are not lent to others; a hard claim must fail.
 #[test]
-fn a_broken_policy_is_caught() {
+fn long_run_a_broken_policy_is_caught() {
     let broken = hard("controller-2015/benchmark", &["policy.proportional.inactive=false"]);
     assert!(!misses(&broken).is_empty());
 }

@@ -18,7 +18,9 @@ use iofair_core::time::Nanos;
 use iofair_core::unit::{parse_bytes, parse_time};
 use iofair_drive::fit::{self, Fitted, Residual, Row, Survey};
 use iofair_drive::profile;
-use iofair_simulator::calibration::{self, Calibration, GUESSED_WRITES, Report, fio};
+use iofair_simulator::calibration::{
+    self, Calibration, Disturbed, GUESSED_WRITES, Report, fio, least_disturbed,
+};
 use serde::Serialize;
 
 use self::journal::Journal;
@@ -27,7 +29,7 @@ use self::target::Target;
 use crate::failure::{Usage, check_places};
 use crate::interrupt;
 use crate::output::{Output, say};
-use crate::stolen::{Disturbed, Ticks, least_disturbed};
+use crate::stolen::Ticks;
 
 /// How often a row is measured while the host of this machine takes its processors away.
 const TRIES: u64 = 3;
@@ -118,7 +120,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     calibration.check().map_err(|why| refused(args, &why))?;
     let records = &calibration.records;
     let message = format!("fitting a model to {} rows", records.len());
-    let bar = Progress::spinner(&message)?;
+    let bar = Progress::spinner(&message);
     let fitted = calibration.fit(&is_over);
     drop(bar);
     if is_over() {
@@ -229,7 +231,7 @@ fn run_rows(
     is_over: &dyn Fn() -> bool,
 ) -> Result<bool> {
     let missing: Vec<&Row> = rows.iter().filter(|row| !journal.has_row(&row.name)).collect();
-    let bar = Progress::rows(missing.len())?;
+    let bar = Progress::rows(missing.len());
     let mut disturbed = Disturbed::default();
     let tries = if matches!(target, Target::Simulated(_)) { 1 } else { TRIES };
     for row in missing {
@@ -276,12 +278,11 @@ fn finish(
     // What was written can be read.
     let path = std::path::absolute(out)?;
     profile::read(&path.to_string_lossy()).context("the profile that was fitted is not valid")?;
-    if let Some(page) = &args.page {
+    crate::output::save(args.page.as_deref(), || {
         let guessed = if report.writes_measured { "" } else { GUESSED_WRITES };
         let lines = [&report.reaches, &report.io_cost_model, &report.io_cost_qos, guessed];
-        let html = calibration::page(calibration, fitted, &lines);
-        fs::write(page, html).with_context(|| format!("cannot write {}", page.display()))?;
-    }
+        calibration::page(calibration, fitted, &lines)
+    })?;
     let printed = Printed { profile: out, report };
     output.print(&printed, || in_text(&printed))
 }

@@ -20,21 +20,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use iofair_core::attainable::{self, Claimant};
 use iofair_core::contract::Rate;
 use iofair_core::unit::{parse_bytes, parse_rate, parse_time};
 use iofair_drive::profile;
 use iofair_policies::DEFAULT_STACK;
 use iofair_policies::TABLE;
+use iofair_simulator::calibration::Disturbed;
 
 use self::outcome::{Outcome, Sample, StackOutcome};
 use self::plan::Plan;
 use self::site::Site;
 use self::temporary::Temporaries;
 use crate::failure::{Usage, check_places};
-use crate::output::{Output, say};
-use crate::stolen::{Disturbed, undisturbed};
+use crate::output::{Output, save, say};
+use crate::stolen::undisturbed;
 
 /// Default stacks: no control, ceilings, shares, and our own.
 const EMULATED_STACKS: [&str; 4] = ["none-none", "max-none", "prop-bfq", DEFAULT_STACK];
@@ -154,10 +155,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     };
     let next = next_commands(args);
     std::fs::write(&args.html, page::page(&outcome, &next)).with_context(cannot_write)?;
-    if let Some(path) = &args.picture {
-        std::fs::write(path, page::picture(&outcome))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    save(args.picture.as_deref(), || page::picture(&outcome))?;
     output.print(&outcome, || {
         let mut text = terminal::report(&outcome);
         text += &format!("\n  page: {}\n", args.html.display());
@@ -305,7 +303,6 @@ impl Progress {
     fn new(output: &Output, plan: &Plan, stack: &str, this: usize, all: usize) -> Self {
         let milliseconds = plan.all_seconds() * 1000.0;
         let bar = ProgressBar::new(milliseconds as u64);
-        bar.set_draw_target(ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("  {prefix} {bar:24} {msg}");
         bar.set_style(style.expect("the template is a constant").progress_chars("━╸─"));
         bar.set_prefix(format!("[{this}/{all}] {stack:<12}"));

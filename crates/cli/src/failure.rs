@@ -12,15 +12,9 @@ use serde_json::{Value as Json, json};
 use crate::output::{ReaderGone, say, without_controls};
 
 /// Wrong usage that clap cannot know: an unknown policy, a directory without experiments.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct Usage(pub String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-impl std::error::Error for Usage {}
 
 /// Checks before long work that its results have a place. Nothing is created.
 ///
@@ -47,7 +41,8 @@ pub fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<
 }
 
 /// What a server responded to a call that it refused.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
 pub(crate) struct Refused {
     /// For people.
     pub(crate) text: String,
@@ -56,13 +51,6 @@ pub(crate) struct Refused {
     /// 4xx for what the user wrote, 5xx for what went wrong.
     pub(crate) status: u16,
 }
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-impl std::error::Error for Refused {}
 
 /// An error as the HTTP API has it: `{"error": {"kind": ..., "message": ..., "text": ...}}`.
 pub(crate) fn as_json(kind: &str, message: &str, text: &str) -> Json {

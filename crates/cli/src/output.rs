@@ -2,9 +2,11 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iofair_serve::log;
 use iofair_trace::printable;
 use serde::Serialize;
@@ -57,6 +59,20 @@ pub fn write(text: &str) -> Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(unwritten)
 }
 
+/// Writes what `text` makes to a file, if one was asked for.
+pub fn save(path: Option<&Path>, text: impl FnOnce() -> String) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, text()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A progress bar in this constant form. It is hidden where there is no terminal.
+pub fn progress(bar: ProgressBar, template: &str, quiet: bool) -> ProgressBar {
+    if quiet {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    bar.with_style(ProgressStyle::with_template(template).expect("the template is a constant"))
+}
+
 /// The error of standard output that takes nothing.
 pub fn unwritten(error: io::Error) -> anyhow::Error {
     match error.kind() {
@@ -66,15 +82,9 @@ pub fn unwritten(error: io::Error) -> anyhow::Error {
 }
 
 /// The reader of standard output has closed it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the reader of standard output has closed it")]
 pub struct ReaderGone;
-
-impl Display for ReaderGone {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the reader of standard output has closed it")
-    }
-}
-impl std::error::Error for ReaderGone {}
 
 /// Writes a line to standard error. If that fails, or nobody reads it, the command goes on without the line.
 pub fn say(line: impl Display) {

@@ -1,25 +1,25 @@
 //! `iofair plan`: do these promises fit this drive, which breaks first, and how many drives are needed?
 
-use std::io::IsTerminal;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
-use anyhow::{Context, Result, anyhow};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use anyhow::{Result, anyhow};
+use indicatif::ProgressBar;
 use iofair_config::Source;
 use iofair_config::contracts::{Back, Contracts};
 use iofair_core::time::Nanos;
-use iofair_core::unit::{self, UnitError};
+use iofair_core::unit::parse_time;
 use iofair_policies::TABLE;
 use iofair_simulator::plan::load::{NEIGHBOURS, Neighbours};
 use iofair_simulator::plan::{self, Loads, Plan, PlanError, Question, Runner};
 
 use crate::failure::{Usage, check_places};
 use crate::interrupt;
-use crate::output::{Output, say, write};
+use crate::machine;
+use crate::output::{Output, progress, save, say, write};
 
 /// Arguments of `iofair plan`.
 #[derive(clap::Args)]
@@ -48,10 +48,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GROUP=JOB")]
     expect: Vec<String>,
     /// Measured time of each run, such as 2s; by default 2 s on flash and 20 s on disks.
-    #[arg(long, value_parser = time)]
+    #[arg(long, value_parser = parse_time)]
     time: Option<Nanos>,
     /// Warm-up of each run, such as 500ms; by default 1 s on flash and 5 s on disks.
-    #[arg(long, value_parser = time)]
+    #[arg(long, value_parser = parse_time)]
     ramp: Option<Nanos>,
     /// Seed of the first repeat.
     #[arg(long, default_value_t = 1)]
@@ -80,10 +80,6 @@ pub(crate) struct Args {
     /// Exit with code 1 if a promise is broken in some mix.
     #[arg(long)]
     strict: bool,
-}
-
-fn time(text: &str) -> Result<Nanos, UnitError> {
-    unit::parse_time(text)
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
@@ -197,24 +193,18 @@ fn loads(args: &Args) -> Result<Loads> {
 fn answer(args: &Args, question: &Question<'_>) -> Result<Plan, PlanError> {
     let interrupted = interrupt::flag().map_err(|error| PlanError::Run(format!("{error:#}")))?;
     let bar = ProgressBar::new_spinner();
-    let is_plain = !std::io::stderr().is_terminal();
-    if args.quiet || is_plain {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    let style = ProgressStyle::with_template("{spinner} {pos} runs, {elapsed}  {msg}");
-    bar.set_style(style.expect("the template is a constant that a test draws"));
+    let bar = progress(bar, "{spinner} {pos} runs, {elapsed}  {msg}", args.quiet);
     let last = Mutex::new(String::new());
     let stage = |text: &str| {
         bar.set_message(text.to_owned());
         let mut last = last.lock().expect("nobody panics while it is locked");
-        if is_plain && !args.quiet && *last != text {
+        if bar.is_hidden() && !args.quiet && *last != text {
             say(format_args!("plan: {text}"));
         }
         text.clone_into(&mut last);
     };
-    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok());
     let runner = Runner {
-        jobs: jobs.map_or(1, NonZeroUsize::get),
+        jobs: machine::threads(args.jobs),
         stage: &stage,
         finished: &|| bar.inc(1),
         is_over: &|| interrupted.load(Relaxed),
@@ -222,9 +212,4 @@ fn answer(args: &Args, question: &Question<'_>) -> Result<Plan, PlanError> {
     let plan = plan::plan(question, &runner);
     bar.finish_and_clear();
     plan
-}
-
-fn save(path: Option<&Path>, text: impl FnOnce() -> String) -> Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    std::fs::write(path, text()).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -99,40 +99,40 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         Command::Delete { path, volume, contracts } if path.is_dir() => {
             let contracts = contracts.as_ref().map(read).transpose()?;
             let deleted = directory::delete(path, volume, contracts.as_ref());
-            Some(Ok(deleted.map_err(told_of_delete)?))
+            Some(Ok(deleted.map_err(deletion_error)?))
         }
         _ => None,
     };
     if let Some(summary) = of_directory {
-        let summary = summary.map_err(told)?;
+        let summary = summary.map_err(pool_error)?;
         output.print(&summary, || directory_in_words(&summary))?;
         return Ok(ExitCode::SUCCESS);
     }
     let summary = match &args.command {
         Command::Create { path, force, blank } => {
             let how = Creation { file: true, force: *force, blank: *blank };
-            admin::create(path, &how).map_err(told)?
+            admin::create(path, &how).map_err(pool_error)?
         }
-        Command::Show { path } => admin::show(path).map_err(told)?,
-        Command::Check { path, repair: true } => admin::repair(path).map_err(told)?,
+        Command::Show { path } => admin::show(path).map_err(pool_error)?,
+        Command::Check { path, repair: true } => admin::repair(path).map_err(pool_error)?,
         Command::Check { path, repair: false } => {
-            let report = admin::check(path).map_err(told)?;
+            let report = admin::check(path).map_err(pool_error)?;
             output.print(&report, || report_in_words(&report))?;
             return Ok(if report.good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Import { path, contracts } => {
-            admin::import(path, &read(contracts)?).map_err(told)?
+            admin::import(path, &read(contracts)?).map_err(pool_error)?
         }
         Command::Delete { path, volume, contracts } => {
             let contracts = contracts.as_ref().map(read).transpose()?;
-            admin::delete(path, volume, contracts.as_ref()).map_err(told_of_delete)?
+            admin::delete(path, volume, contracts.as_ref()).map_err(deletion_error)?
         }
     };
     output.print(&summary, || in_words(&summary))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(error: ServeError) -> anyhow::Error {
+fn pool_error(error: ServeError) -> anyhow::Error {
     match error {
         ServeError::Config(error) => error.into(),
         error => anyhow!(error),
@@ -140,7 +140,7 @@ fn told(error: ServeError) -> anyhow::Error {
 }
 
 /// What is wrong with a deletion, and what a pool that a server has open needs.
-fn told_of_delete(error: ServeError) -> anyhow::Error {
+fn deletion_error(error: ServeError) -> anyhow::Error {
     match &error {
         ServeError::System { error: cause, .. } if cause.kind() == ErrorKind::ResourceBusy => {
             anyhow!(
@@ -148,7 +148,7 @@ fn told_of_delete(error: ServeError) -> anyhow::Error {
              --delete-data"
             )
         }
-        _ => told(error),
+        _ => pool_error(error),
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_pool_that_is_served_names_the_next_step() {
         let busy = |kind| ServeError::System { what: "p".into(), error: kind };
-        let busy = |kind: ErrorKind| told_of_delete(busy(kind.into())).to_string();
+        let busy = |kind: ErrorKind| deletion_error(busy(kind.into())).to_string();
         assert!(busy(ErrorKind::ResourceBusy).contains("--delete-data"));
         assert!(!busy(ErrorKind::NotFound).contains("--delete-data"));
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use iofair_core::time::{Instant, Nanos};
-use iofair_core::unit::{self, BinarySize, UnitError};
+use iofair_core::unit::{BinarySize, parse_bytes, parse_time};
 use iofair_serve::Clock;
 use iofair_serve::control::client::{Address, Call, Reply, call};
 use iofair_trace::anonymise::Anonymiser;
@@ -59,10 +59,10 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Record for this long, such as 60s; by default until Ctrl-C.
-    #[arg(long, value_parser = time)]
+    #[arg(long, value_parser = parse_time)]
     duration: Option<Nanos>,
     /// End when the file has this size.
-    #[arg(long, default_value = "1GiB", value_parser = size)]
+    #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
     size: u64,
     /// Hide which parts of the drive were used, by a permutation of its extents of 16 MiB under a random key that is not kept,
     /// and replace names by numbers. Order and distance inside an extent stay.
@@ -72,14 +72,6 @@ pub(crate) struct Args {
     /// take the place of volumes.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "contracts"])]
     device: Option<PathBuf>,
-}
-
-fn time(text: &str) -> Result<Nanos, UnitError> {
-    unit::parse_time(text)
-}
-
-fn size(text: &str) -> Result<u64, UnitError> {
-    unit::parse_bytes(text)
 }
 
 /// What was recorded.

@@ -150,7 +150,7 @@ fn mistakes_are_told() {
 /// `serve --check`. Method: minimums well inside and well outside what the drive can keep, on flash of two kinds; a real device's
 /// contracts with `--drive`.
 #[test]
-fn plan_agrees_with_admission() {
+fn long_run_plan_agrees_with_admission() {
     let here = Directory::new("admission");
     for (drive, good, bad) in
         [("plextor-px256m5s", "21MB/s", "27MB/s"), ("nvme-2015", "36MB/s", "48MB/s")]

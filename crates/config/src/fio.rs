@@ -27,8 +27,8 @@ pub use lines::Variables;
 pub use names::{IGNORED, SUPPORTED, is_option};
 pub use problems::Problem;
 pub use settings::{
-    Batches, Blocks, DIRECTIONS, Direction, Distribution, Engine, Exit, Hints, LeastRate, Service,
-    Settings, Size, Urgent, Verify, Zones, is_device,
+    Batches, Blocks, Direction, Distribution, Engine, Exit, Hints, LeastRate, Service, Settings,
+    Size, Urgent, Verify, Zones, is_device,
 };
 pub use values::{distribution, split};
 
@@ -73,10 +73,6 @@ impl JobFile {
     /// The file's name as it was given.
     pub fn path(&self) -> &str {
         self.sources[0].path()
-    }
-    /// The file itself.
-    pub fn source(&self) -> &Source {
-        &self.sources[0]
     }
     /// The file, if nothing is wrong with it.
     pub fn checked(self) -> Result<Self, ConfigError> {

@@ -12,7 +12,7 @@ use core::ops::{Index, IndexMut};
 
 use crate::id::{ClientId, CommandId, GroupId, RequestId};
 use crate::priority::Priority;
-use crate::time::{Instant, Nanos};
+use crate::time::Instant;
 use crate::unit::Sectors;
 
 /// The kind of a request.
@@ -176,11 +176,6 @@ impl Request {
     pub fn is_sync(&self) -> bool {
         self.operation == Operation::Read || self.flags.has(Flags::SYNC)
     }
-    /// Time from submission to `now`.
-    #[must_use]
-    pub fn age(&self, now: Instant) -> Nanos {
-        now.since(self.submitted)
-    }
 }
 
 /// "No slot" in the links of the pool.
@@ -327,11 +322,6 @@ impl Requests {
             }
         }
         RequestId(index)
-    }
-    /// All live requests by slot, merged parts on their own too, pieces not.
-    pub fn iter(&self) -> impl Iterator<Item = &Request> {
-        let whole = self.slots.iter().filter(|slot| slot.live && slot.whole == NIL);
-        whole.map(|slot| &slot.request)
     }
     /// All live requests that were not merged into others, with their ids; pieces not.
     pub fn heads(&self) -> impl Iterator<Item = (RequestId, &Request)> {

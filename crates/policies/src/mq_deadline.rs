@@ -18,7 +18,7 @@
 
 use alloc::boxed::Box;
 
-use crate::parts::deadline_queue::batch_direction;
+use crate::parts::deadline_queue::{self, batch_direction};
 use crate::parts::sorted_fifo::{Entry, MergeRules, Sorted, SortedFifo};
 use iofair_core::id::RequestId;
 use iofair_core::params::Parameter;
@@ -58,15 +58,11 @@ pub static ROW: Row = Row {
 };
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter::time(
-        "read_expire",
-        Nanos::from_millis(500),
-        "a read older than this starts a batch",
-    ),
-    Parameter::time("write_expire", Nanos::from_secs(5), "a write older than this starts a batch"),
-    Parameter::count("fifo_batch", 16, (0, 1 << 20), "requests in a batch"),
-    Parameter::count("writes_starved", 2, (0, 1 << 20), "batches of reads before one of writes"),
-    Parameter::bool("front_merges", true, "also merge in front of requests"),
+    deadline_queue::PARAMETERS[0],
+    deadline_queue::PARAMETERS[1],
+    deadline_queue::PARAMETERS[2],
+    deadline_queue::PARAMETERS[3],
+    deadline_queue::PARAMETERS[4],
     Parameter::time(
         "prio_aging_expire",
         Nanos::from_secs(10),

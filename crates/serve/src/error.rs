@@ -1,6 +1,5 @@
 //! Why a server did not start or did not apply new contracts.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,17 +10,22 @@ use iofair_core::contract::Refusal;
 use crate::consent::Unagreed;
 
 /// Why a server did not start or did not apply new contracts.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The contract file is wrong, or does not fit the drive.
-    Config(ConfigError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The drive cannot keep all minimums.
-    Refused(Refusal),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The drive cannot keep a minimum or a latency of a group.
+    #[error("{0}")]
     Infeasible(ConfigError),
     /// There is no room for a volume.
+    #[error("{0}")]
     Full(Box<Self>),
     /// A system call failed.
+    #[error("{what}: {error}")]
     System {
         /// The attempted operation.
         what: String,
@@ -29,8 +33,10 @@ pub enum ServeError {
         error: io::Error,
     },
     /// New contracts change something that a running server cannot change.
+    #[error("{0} cannot change while the server runs")]
     Fixed(String),
     /// The file beside a pool that records the position of its volumes is invalid.
+    #[error("{}: {message}", path.display())]
     Layout {
         /// The file.
         path: PathBuf,
@@ -38,6 +44,7 @@ pub enum ServeError {
         message: String,
     },
     /// A volume cannot be as the contracts say.
+    #[error("volume \"{name}\": {message}")]
     Volume {
         /// The volume.
         name: String,
@@ -45,8 +52,10 @@ pub enum ServeError {
         message: String,
     },
     /// Volumes cannot be as the contracts say without consent.
+    #[error("{}\n  to accept this: {}", .0.why, .0.commands)]
     Consent(Box<Unagreed>),
     /// A file with certificates or keys cannot be used.
+    #[error("{}: {message}", path.display())]
     Tls {
         /// The file.
         path: PathBuf,
@@ -54,10 +63,17 @@ pub enum ServeError {
         message: String,
     },
     /// A volume needs free extents with this many bytes that must be zeroed first.
+    #[error(
+        "{0} bytes of free space that held other data must be zeroed first, at the cost of its group; bytes already zeroed stay zeroed, so try again"
+    )]
     Zeroing(u64),
     /// Another change has not ended in this time.
+    #[error(
+        "another change waits for storage or for clients, and has not ended in {0:?}; try again"
+    )]
     Busy(Duration),
     /// The reactor has ended.
+    #[error("the server has ended")]
     Gone,
 }
 
@@ -68,45 +84,5 @@ impl ServeError {
     }
     pub(crate) fn volume(name: &str, message: impl Into<String>) -> Self {
         Self::Volume { name: name.to_string(), message: message.into() }
-    }
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) | Self::Infeasible(error) => error.fmt(f),
-            Self::Full(error) => error.fmt(f),
-            Self::Refused(refusal) => refusal.fmt(f),
-            Self::System { what, error } => write!(f, "{what}: {error}"),
-            Self::Fixed(what) => write!(f, "{what} cannot change while the server runs"),
-            Self::Layout { path, message } | Self::Tls { path, message } => {
-                write!(f, "{}: {message}", path.display())
-            }
-            Self::Consent(unagreed) => {
-                write!(f, "{}\n  to accept this: {}", unagreed.why, unagreed.commands)
-            }
-            Self::Volume { name, message } => write!(f, "volume \"{name}\": {message}"),
-            Self::Zeroing(bytes) => write!(
-                f,
-                "{bytes} bytes of free space that held other data must be zeroed first, at the cost of its group; bytes already zeroed stay zeroed, so try again"
-            ),
-            Self::Busy(time) => write!(
-                f,
-                "another change waits for storage or for clients, and has not ended in {time:?}; try again"
-            ),
-            Self::Gone => f.write_str("the server has ended"),
-        }
-    }
-}
-impl std::error::Error for ServeError {}
-
-impl From<ConfigError> for ServeError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-impl From<Refusal> for ServeError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
     }
 }

@@ -254,7 +254,7 @@ fn parse(text: &str) -> Result<Vec<Place>, String> {
                 (group, kept) = (told, is_kept);
             }
         }
-        bytes = line.strip_prefix(BYTES).map_or(bytes, |told| told.parse().ok());
+        bytes = line.strip_prefix(BYTES).map_or(bytes, |text| text.parse().ok());
         if line.starts_with('#') || line.trim().is_empty() {
             continue;
         }

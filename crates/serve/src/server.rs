@@ -129,11 +129,7 @@ impl Prepared {
 impl Server {
     /// Opens the back end, admits the contracts and listens.
     pub fn start(contracts: Contracts) -> Result<Self, ServeError> {
-        Self::start_under(contracts, Passed::default())
-    }
-    /// [`Self::start`] with sockets from a service manager. Control sockets among them are ignored.
-    pub fn start_under(contracts: Contracts, passed: Passed) -> Result<Self, ServeError> {
-        Self::start_with(contracts, passed, &Consent::default())
+        Self::start_with(contracts, Passed::default(), &Consent::default())
     }
     /// Checks whether a server would start with these contracts. Runs everything that a start runs before clients are served,
     /// and changes nothing on disk. Returns notes for the operator.
@@ -156,32 +152,26 @@ impl Server {
         front_ends.0.iter().try_for_each(|front_end| front_end.check(&contracts, mode))?;
         facts.notes(&contracts)
     }
-    /// [`Self::start_under`], with consent to changes that destroy or move data.
+    /// [`Self::start`] with sockets from a service manager, and with consent to changes that destroy or move data. Control sockets
+    /// are ignored.
     pub fn start_with(
         contracts: Contracts,
         passed: Passed,
         consent: &Consent,
     ) -> Result<Self, ServeError> {
-        Self::begin(contracts, passed, consent, |back| back)
+        Self::start_around(contracts, passed, consent, |back| back)
     }
     /// [`Self::start`] over an emulated drive with this timing, which may be changed at any time. The server is a drive for other
     /// software then: each request is a command of its own.
     pub fn start_timed(contracts: Contracts, timing: &Arc<Timing>) -> Result<Self, ServeError> {
-        Self::begin(contracts, Passed::default(), &Consent::default(), |mut back| {
+        Self::start_around(contracts, Passed::default(), &Consent::default(), |mut back| {
             back.share_timing(timing);
             back
         })
     }
-    /// [`Self::start_under`] with a wrapper around the back end, for tests that cut the power.
+    /// [`Self::start_with`], with a wrapper around the back end.
     #[doc(hidden)]
     pub fn start_around(
-        contracts: Contracts,
-        passed: Passed,
-        around: impl FnOnce(Box<dyn Back>) -> Box<dyn Back>,
-    ) -> Result<Self, ServeError> {
-        Self::begin(contracts, passed, &Consent::default(), around)
-    }
-    fn begin(
         contracts: Contracts,
         passed: Passed,
         consent: &Consent,

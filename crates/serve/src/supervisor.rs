@@ -208,6 +208,7 @@ mod tests {
     use iofair_config::contracts::Contracts;
 
     use super::*;
+    use crate::consent::Consent;
     use crate::reactor::Message;
     use crate::server::Server;
 
@@ -226,7 +227,11 @@ mod tests {
         let timeout = Duration::from_millis(10);
         let watchdog = Some(Watchdog::new(theirs, timeout).unwrap());
         let passed = Passed { watchdog, ..Passed::default() };
-        let server = Server::start_under(Contracts::parse("a.toml", &text).unwrap(), passed);
+        let server = Server::start_with(
+            Contracts::parse("a.toml", &text).unwrap(),
+            passed,
+            &Consent::default(),
+        );
         let server = server.unwrap();
         let mut meal = [0; 32];
         let mut fed = || ours.recv(&mut meal).map(|bytes| meal[..bytes].to_vec());

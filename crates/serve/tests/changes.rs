@@ -139,7 +139,7 @@ fn settled(rig: &Controlled) -> Vec<Json> {
 /// delete groups and volumes, switch stacks, move the clients' volume, look and drain. Then the count, the
 /// file against the answers, every byte, and the same from a second server.
 #[test]
-fn changes_upon_changes_under_load() {
+fn long_run_changes_upon_changes_under_load() {
     let rig = pool();
     let (socket, address) = (rig.directory.path("socket"), rig.address());
     let done = AtomicBool::new(false);

@@ -2,21 +2,6 @@
 //! in a second and on any compiler.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../fuzz/harness/contracts.rs"]
-mod contracts;
-#[path = "../../../fuzz/harness/control.rs"]
-mod control;
-#[path = "../../../fuzz/harness/jobs.rs"]
-mod jobs;
-#[path = "../../../fuzz/harness/nbd.rs"]
-mod nbd;
-#[path = "../../../fuzz/harness/operations.rs"]
-mod operations;
-#[path = "../../../fuzz/harness/pool.rs"]
-mod pool;
-#[path = "../../../fuzz/harness/trace.rs"]
-mod trace;
-
 use std::fs;
 use std::panic::catch_unwind;
 
@@ -79,55 +64,55 @@ fn run(target: &str, rounds: usize, harness: fn(&[u8])) {
 /// Goal: no bytes break the handshake's rules. Method: see the top of the file.
 #[test]
 fn handshakes() {
-    run("handshake", ROUNDS, nbd::handshake);
+    run("handshake", ROUNDS, iofair_harness::handshake);
 }
 
 /// Goal: no bytes break the rules of commands.
 /// Method: see the top of the file.
 #[test]
 fn transmissions() {
-    run("transmission", ROUNDS, nbd::transmission);
+    run("transmission", ROUNDS, iofair_harness::transmission);
 }
 
 /// Goal: no text breaks the reader of contract files. Method: see the top of the file.
 #[test]
 fn contract_files() {
-    run("contracts", ROUNDS, contracts::contracts);
+    run("contracts", ROUNDS, iofair_harness::contracts);
 }
 
 /// Goal: no list of operations loses or doubles a request. Method: see the top of the file.
 #[test]
 fn operation_lists() {
-    run("operations", ROUNDS, operations::operations);
+    run("operations", ROUNDS, iofair_harness::operations);
 }
 
 /// Goal: nothing said on the control socket breaks the server or parts it from its file.
 /// Method: see the top of the file.
 #[test]
 fn control_sockets() {
-    run("control", ROUNDS_WITH_SERVERS, control::control);
+    run("control", ROUNDS_WITH_SERVERS, iofair_harness::control);
 }
 
 /// Goal: no bytes break the readers of traces, or give requests that a drive does not have. Method: see the top of the file.
 #[test]
 fn traces() {
-    run("trace", ROUNDS, trace::trace);
+    run("trace", ROUNDS, iofair_harness::trace);
 }
 
 /// Goal: no text breaks the reader of fio's job files, or gives jobs out of bounds. Method: see the top of the file.
 #[test]
 fn job_files() {
-    run("jobs", ROUNDS, jobs::jobs);
+    run("jobs", ROUNDS, iofair_harness::jobs);
 }
 
 /// Goal: no bytes on a device break the reader of pools. Method: see the top of the file.
 #[test]
 fn pools() {
-    run("pool", ROUNDS, pool::pool);
+    run("pool", ROUNDS, iofair_harness::pool);
 }
 
 /// Goal: nothing in a guest's memory breaks its queue's rules. Method: see the top of the file.
 #[test]
 fn virtqueues() {
-    run("virtqueue", 10 * ROUNDS, iofair_serve::hostile_driver);
+    run("virtqueue", 10 * ROUNDS, iofair_harness::virtqueue);
 }

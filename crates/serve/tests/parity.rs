@@ -9,7 +9,6 @@ use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Setup, Submission};
 use iofair_core::id::{GroupId, RequestId};
-use iofair_core::priority::Priority;
 use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
@@ -22,9 +21,7 @@ use iofair_serve::request::data::Data;
 use iofair_serve::request::op::{Hints, NewOp};
 use iofair_simulator::host;
 use iofair_simulator::observe::{Observer, Recorder, Step};
-use iofair_simulator::scenario::{
-    Calls, ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, Scheduling,
-};
+use iofair_simulator::scenario::{ClientSpec, GroupSpec, Host, Job, Pattern, Scenario, Scheduling};
 use iofair_simulator::simulate_with;
 
 const DRIVE: &str = "plextor-px256m5s";
@@ -38,34 +35,10 @@ fn seen(now: Instant, dispatch: &Dispatch) -> Seen {
 }
 
 fn client(name: &str, group: &str, pattern: Pattern, block: u64) -> ClientSpec {
-    let job = Job {
-        pattern,
-        block: Sectors::from_kib(block),
-        buffered: false,
-        depth: 1,
-        rate: None,
-        fdatasync_every: if pattern == Pattern::RandomWrite { 8 } else { 0 },
-        on_off: None,
-        think: Nanos::ZERO,
-        sync_writes: true,
-        metadata: false,
-        calls: Calls::default(),
-    };
-    ClientSpec {
-        name: name.into(),
-        processes: 1,
-        group: group.into(),
-        priority: Priority::default(),
-        guest: false,
-        manner: Manner::Plain,
-        on_drive: None,
-        job,
-        file_size: Sectors::from_kib(1 << 20),
-        start: Nanos::ZERO,
-        stop: None,
-        step: None,
-        place: None,
-    }
+    let fdatasync_every = if pattern == Pattern::RandomWrite { 8 } else { 0 };
+    let job = Job { fdatasync_every, ..Job::new(pattern, Sectors::from_kib(block), false) };
+    let file_size = Sectors::from_kib(1 << 20);
+    ClientSpec { group: group.into(), file_size, ..ClientSpec::new(name, job) }
 }
 
 fn scenario(stack: &str) -> Scenario {

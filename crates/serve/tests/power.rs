@@ -19,9 +19,9 @@ mod rig;
 use std::env;
 
 use iofair_drive::random::Random;
-use iofair_serve::Server;
 use iofair_serve::back::volatile::{Defect, Disk, Tally, Volatile};
 use iofair_serve::supervisor::Passed;
+use iofair_serve::{Consent, Server};
 use iofair_testkit::machine;
 
 use link::{CommandType, Link, Mounted, Nbd, Request, Vhost};
@@ -108,7 +108,8 @@ impl Scene {
     }
     fn server(&self, disk: &Disk, seed: u64) -> Server {
         let around = |back| Box::new(Volatile::new(back, disk.clone(), seed)) as Box<_>;
-        let server = Server::start_around(parse(&self.text), Passed::default(), around);
+        let server =
+            Server::start_around(parse(&self.text), Passed::default(), &Consent::default(), around);
         server.unwrap_or_else(|error| panic!("{error}"))
     }
     fn link(&self, volume: usize) -> Box<dyn Link> {

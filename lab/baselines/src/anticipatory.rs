@@ -61,17 +61,16 @@ mod tests;
 
 use alloc::boxed::Box;
 
-use crate::parts::anticipatory::{AnticipatoryQueue, AnticipatoryRules, Kind, Shared};
+use crate::parts::anticipatory::{AnticipatoryQueue, AnticipatoryRules, Kind, PARAMETERS, Shared};
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::RequestId;
-use iofair_core::params::Parameter;
 use iofair_core::policy::{
     Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, TagClass,
 };
 use iofair_core::request::Requests;
-use iofair_core::time::{Instant, Nanos};
+use iofair_core::time::Instant;
 use iofair_core::trace::Subject;
-use iofair_policies::parts::sorted_fifo::{Entry, MergeRules};
+use iofair_policies::parts::sorted_fifo::Entry;
 
 /// The row of the table.
 pub static ROW: Row = Row {
@@ -81,7 +80,7 @@ pub static ROW: Row = Row {
     enforces: |_, _| false,
     summary: "after a read, idles briefly for the next one of the same process (Linux 2.6.32)",
     file: "anticipatory.rs",
-    parameters: PARAMETERS,
+    parameters: &PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
@@ -109,38 +108,8 @@ pub static ROW: Row = Row {
     build,
 };
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter::time(
-        "read_expire",
-        Nanos::from_millis(125),
-        "a read or synchronous write older than this may go first",
-    ),
-    Parameter::time(
-        "write_expire",
-        Nanos::from_millis(250),
-        "any other write older than this may go first",
-    ),
-    Parameter::time(
-        "read_batch_expire",
-        Nanos::from_millis(500),
-        "length of a batch of synchronous requests while others wait",
-    ),
-    Parameter::time(
-        "write_batch_expire",
-        Nanos::from_millis(125),
-        "length of a batch of asynchronous requests while others wait",
-    ),
-    Parameter::time("antic_expire", Nanos::from_millis(6), "longest idling; 0: never"),
-];
-
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
-    let time = |name| build.values.time(name);
-    let rules = AnticipatoryRules {
-        fifo_expire: [time("read_expire"), time("write_expire")],
-        batch_expire: [time("read_batch_expire"), time("write_batch_expire")],
-        antic_expire: time("antic_expire"),
-        merges: MergeRules { front: true, max: build.facts.max_request },
-    };
+    let rules = AnticipatoryRules::new(build);
     Box::new(Anticipatory { shared: Shared::default(), queue: AnticipatoryQueue::new(rules) })
 }
 

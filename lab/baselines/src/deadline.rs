@@ -24,13 +24,11 @@
 use alloc::boxed::Box;
 
 use iofair_core::id::RequestId;
-use iofair_core::params::Parameter;
 use iofair_core::policy::{Build, Claim, Context, Gauges, Judgement, Policy, Role, Row, TagClass};
 use iofair_core::request::Direction;
-use iofair_core::time::Nanos;
 use iofair_core::trace::Subject;
-use iofair_policies::parts::deadline_queue::{DeadlineQueue, DeadlineRules};
-use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted};
+use iofair_policies::parts::deadline_queue::{DeadlineQueue, DeadlineRules, PARAMETERS};
+use iofair_policies::parts::sorted_fifo::{Entry, Sorted};
 
 /// The row of the table.
 pub static ROW: Row = Row {
@@ -40,7 +38,7 @@ pub static ROW: Row = Row {
     enforces: |_, _| false,
     summary: "batches by sector, reads first, deadlines for both (single queue, Linux 2.6.32)",
     file: "deadline.rs",
-    parameters: PARAMETERS,
+    parameters: &PARAMETERS,
     overrides: &[],
     judgement: Judgement {
         promises: &[Claim {
@@ -60,26 +58,8 @@ pub static ROW: Row = Row {
     build,
 };
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter::time(
-        "read_expire",
-        Nanos::from_millis(500),
-        "a read older than this starts a batch",
-    ),
-    Parameter::time("write_expire", Nanos::from_secs(5), "a write older than this starts a batch"),
-    Parameter::count("fifo_batch", 16, (0, 1 << 20), "requests in a batch"),
-    Parameter::count("writes_starved", 2, (0, 1 << 20), "batches of reads before one of writes"),
-    Parameter::bool("front_merges", true, "also merge in front of requests"),
-];
-
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
-    let values = build.values;
-    let queue = DeadlineQueue::new(DeadlineRules {
-        expire: [values.time("read_expire"), values.time("write_expire")],
-        fifo_batch: values.count("fifo_batch") as u32,
-        writes_starved: values.count("writes_starved") as u32,
-        merges: MergeRules { front: values.bool("front_merges"), max: build.facts.max_request },
-    });
+    let queue = DeadlineQueue::new(DeadlineRules::new(build));
     Box::new(Deadline { sorted: Sorted::new(), queue })
 }
 

@@ -10,13 +10,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod csv_text;
+mod distinct;
 pub mod experiment;
 pub mod explain;
 pub mod jobs;
+mod parallel;
 pub mod ranges;
 pub mod replay;
 pub mod report;
 pub mod scorecard;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod text_table;
 pub mod timelines;
+
+pub use csv_text::csv_text;
+pub use distinct::distinct;
+pub use parallel::parallel;

@@ -7,6 +7,8 @@ use iofair_core::unit::{parse_bytes, parse_rate, parse_time};
 use iofair_drive::random::Random;
 use serde::Serialize;
 
+use crate::csv_text;
+
 const TEXT: &str = include_str!("ranges.csv");
 /// How often a range is halved before a number is drawn from the rest: 256 parts of equal ratio.
 const HALVINGS: u32 = 8;
@@ -122,24 +124,14 @@ const HEAD: [&str; 8] = ["file", "number", "value", "low", "high", "any", "low_b
 
 /// The file.
 pub fn write(ranges: &[Range]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(HEAD).expect("memory takes it");
-    for range in ranges {
-        let [low, high, any] = range.open.words();
-        let record = [
-            &range.file,
-            &range.number,
-            &range.value,
-            &low,
-            &high,
-            &any,
-            &range.low_by,
-            &range.high_by,
-        ];
-        writer.write_record(record).expect("memory takes it");
-    }
-    let bytes = writer.into_inner().expect("memory takes it");
-    String::from_utf8(bytes).expect("all of it is text")
+    csv_text(|writer| {
+        writer.write_record(HEAD)?;
+        for Range { file, number, value, open, low_by, high_by } in ranges {
+            let [low, high, any] = &open.words();
+            writer.write_record([file, number, value, low, high, any, low_by, high_by])?;
+        }
+        Ok(())
+    })
 }
 
 /// Reads such a file.

@@ -2,7 +2,7 @@
 
 use iofair_config::fio::Variables;
 use iofair_core::time::Nanos;
-use iofair_core::unit::{self, UnitError};
+use iofair_core::unit::parse_time;
 use iofair_experiments::experiment::Overrides;
 
 /// Changes of a file.
@@ -12,10 +12,10 @@ pub(crate) struct Changes {
     #[arg(long, value_name = "NAME")]
     drive: Option<String>,
     /// Measured time, such as 2s.
-    #[arg(long, value_parser = time)]
+    #[arg(long, value_parser = parse_time)]
     time: Option<Nanos>,
     /// Warm-up before the measured time, such as 500ms.
-    #[arg(long, value_parser = time)]
+    #[arg(long, value_parser = parse_time)]
     ramp: Option<Nanos>,
     /// Seed of the first repeat.
     #[arg(long)]
@@ -27,10 +27,6 @@ pub(crate) struct Changes {
     /// Run job files of fio without the options, and without the jobs, that are not supported. What is left out is said.
     #[arg(long)]
     ignore_unsupported: bool,
-}
-
-fn time(text: &str) -> Result<Nanos, UnitError> {
-    unit::parse_time(text)
 }
 
 impl Changes {

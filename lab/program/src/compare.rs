@@ -1,23 +1,23 @@
 //! `iofair-lab compare`: which policy for which drive?
 
-use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 
-use anyhow::{Context, Result, anyhow};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use anyhow::{Result, anyhow};
+use indicatif::ProgressBar;
 use iofair_baselines::TABLE;
 use iofair_core::time::Nanos;
-use iofair_core::unit::{self, UnitError};
+use iofair_core::unit::parse_time;
 use iofair_experiments::experiment::Runner;
 use iofair_experiments::scorecard::{self, DRIVES, Question, STACKS, Scorecard, ScorecardError};
 use iofair_simulator::scenario::Scenario;
 
 use iofair_cli::failure::{Usage, check_places};
 use iofair_cli::interrupt;
-use iofair_cli::output::{Output, say, without_controls, write};
+use iofair_cli::machine;
+use iofair_cli::output::{Output, progress, save, say, without_controls, write};
 
 /// Arguments of `iofair-lab compare`.
 #[derive(clap::Args)]
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|PATH")]
     drive: Vec<String>,
     /// Measured time of each run, such as 1s; by default 1 s on flash and 10 s on disks.
-    #[arg(long, value_parser = time)]
+    #[arg(long, value_parser = parse_time)]
     time: Option<Nanos>,
     /// Seed of the first repeat.
     #[arg(long, default_value_t = 1)]
@@ -59,27 +59,18 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-fn time(text: &str) -> Result<Nanos, UnitError> {
-    unit::parse_time(text)
-}
-
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     check_places(&args.html)?;
     let questions = questions(args)?;
     let interrupted = interrupt::flag()?;
     let runs = questions.iter().map(scorecard::runs).sum::<usize>();
     let bar = ProgressBar::new(runs as u64);
-    if args.quiet || !std::io::stderr().is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} runs, {eta} left  {msg}");
-    bar.set_style(style.expect("the template is a constant that a test draws"));
+    let bar = progress(bar, "{bar:30} {pos} of {len} runs, {eta} left  {msg}", args.quiet);
     let simulate = |scenario: &Scenario| match interrupted.load(Relaxed) {
         true => Err("interrupted".to_owned()),
         false => iofair_simulator::simulate(scenario).map_err(|error| error.to_string()),
     };
-    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok());
-    let jobs = jobs.map_or(1, NonZeroUsize::get);
+    let jobs = machine::threads(args.jobs);
     let runner = Runner { jobs, simulate: &simulate, finished: &|_| bar.inc(1) };
     let mut cards: Vec<Scorecard> = Vec::new();
     for question in &questions {
@@ -101,10 +92,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         }
     }
     bar.finish_and_clear();
-    if let Some(path) = &args.html {
-        std::fs::write(path, scorecard::page(&cards))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    save(args.html.as_deref(), || scorecard::page(&cards))?;
     if output.json {
         write(&(serde_json::to_string_pretty(&cards)? + "\n"))?;
     } else if !args.quiet {

@@ -11,11 +11,11 @@ use iofair_experiments::experiment::{self, Experiment, Overrides};
 use iofair_experiments::explain::{
     Slow, Stories, Story, Summary, Survey, stories_text, summary_text,
 };
+use iofair_reproduction::truth;
 use iofair_simulator::scenario::{Control, Scenario};
 use serde::Serialize;
 
 use crate::changes::Changes;
-use crate::truth;
 use iofair_cli::failure::Usage;
 use iofair_cli::output::Output;
 

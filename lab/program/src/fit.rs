@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, anyhow};
-use iofair_experiments::ranges;
+use anyhow::{Result, anyhow};
+use iofair_experiments::{parallel, ranges};
 use iofair_reproduction::fit::{self, Target};
 use iofair_simulator::scenario::Scenario;
 
 use iofair_cli::failure::{Usage, check_places};
 use iofair_cli::interrupt;
-use iofair_cli::output::{Output, say, write};
+use iofair_cli::machine;
+use iofair_cli::output::{Output, save, say, write};
 
 /// Arguments of `iofair-lab fit`.
 #[derive(clap::Args)]
@@ -38,36 +38,6 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// The results of `work` on all items, in their order.
-fn parallel<I: Sync, T: Send>(
-    jobs: usize,
-    items: &[I],
-    work: &(dyn Fn(&I) -> Result<T, String> + Sync),
-) -> Result<Vec<T>> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let run = || {
-        while let Some((index, item)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            items.get(index).map(|item| (index, item))
-        } {
-            let result = work(item);
-            if result.is_err() {
-                next.store(items.len(), Ordering::Relaxed);
-            }
-            done.lock().expect("no thread panics with it").push((index, result));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..jobs.clamp(1, items.len().max(1)) {
-            scope.spawn(run);
-        }
-        run();
-    });
-    let mut done = done.into_inner().expect("no thread panics with it");
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result.map_err(|error| anyhow!(error))).collect()
-}
-
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     check_places(&args.out)?;
     let stop = interrupt::flag()?;
@@ -79,18 +49,18 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         }
     }
     let asked = |target: &Target| args.files.is_empty() || args.files.contains(&target.file);
-    let processors = std::thread::available_parallelism().map_or(1, Into::into);
-    let jobs = args.jobs.unwrap_or(processors);
+    let jobs = args.jobs.unwrap_or_else(|| machine::threads(None));
     let simulate = |scenario: &Scenario| match stop.load(Ordering::Relaxed) {
         true => Err("interrupted".to_owned()),
         false => iofair_simulator::simulate(scenario).map_err(|error| error.to_string()),
     };
     let paths: Vec<PathBuf> = fit::experiments(&args.experiments).into_iter().collect();
-    let rows = parallel(jobs, &paths, &|path| fit::rows(path, &simulate))?;
+    let rows = parallel(jobs, &paths, &|path: &PathBuf| fit::rows(path, &simulate));
+    let rows = rows.map_err(|error| anyhow!(error))?;
     let known = ranges::all();
     let wanted: Vec<Target> = targets.iter().filter(|target| asked(target)).cloned().collect();
     let count = AtomicUsize::new(0);
-    let computed = parallel(jobs, &wanted, &|target| {
+    let computed = parallel(jobs, &wanted, &|target: &Target| {
         let range = fit::range(target, &rows, &simulate)?;
         let done = count.fetch_add(1, Ordering::Relaxed) + 1;
         if !args.quiet {
@@ -102,7 +72,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             ));
         }
         Ok(range)
-    })?;
+    });
+    let computed = computed.map_err(|error: String| anyhow!(error))?;
     // What was not asked for stays as it is, if the program has it.
     targets.retain(|target| asked(target) || known.iter().any(|range| is_of(range, target)));
     let ranges: Vec<_> = targets
@@ -111,12 +82,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         .cloned()
         .collect();
     let text = ranges::write(&ranges);
-    match &args.out {
-        Some(out) => {
-            std::fs::write(out, text).with_context(|| format!("cannot write {}", out.display()))?;
-        }
+    match args.out.as_deref() {
         None if output.json => output.print(&ranges, String::new)?,
         None => write(&text)?,
+        out => save(out, || text)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,19 +18,18 @@ use std::fs;
 
 use anyhow::{Result, anyhow};
 use iofair_experiments::experiment::{self, Experiment, Results, Runner};
+use iofair_reproduction::truth::{PathTimes, Shared};
+use iofair_simulator::calibration::Disturbed;
 use iofair_simulator::outcome::Outcome;
 use iofair_simulator::scenario::Scenario;
 
-pub(crate) use self::copies::Copies;
 use self::execute::execute;
-pub(crate) use self::path::{Measured, deep_iops, is_drive_the_limit};
 use self::plan::{page_cache, plan};
 pub(crate) use self::site::Target;
 use crate::live::Watch;
 use iofair_cli::failure::Usage;
 use iofair_cli::machine;
 use iofair_cli::output::say;
-use iofair_cli::stolen::Disturbed;
 
 /// The smallest block of free pages that a virtual machine gives back to its host, as a power of two (`mm/page_reporting`).
 const PAGE_REPORTING: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
@@ -52,7 +51,7 @@ pub(crate) struct Here {
     pub(crate) machine: String,
     pub(crate) fio: String,
     pub(crate) groups: &'static str,
-    pub(crate) path: Option<Measured>,
+    pub(crate) path: Option<PathTimes>,
     /// Of this experiment; at the end, of all.
     pub(crate) disturbed: Disturbed,
 }
@@ -65,7 +64,7 @@ impl Here {
     }
     /// In a sentence or two.
     pub(crate) fn text(&self) -> String {
-        let path = self.path.as_ref().map(Measured::text).unwrap_or_default();
+        let path = self.path.as_ref().map(PathTimes::text).unwrap_or_default();
         format!("On {}. {path} {}", self.place(), self.disturbed.text()).trim().to_owned()
     }
 }
@@ -123,7 +122,7 @@ fn measure_path(
     asked: &Asked<'_>,
     experiment: &Experiment,
     watch: &Watch,
-) -> Result<Option<Measured>> {
+) -> Result<Option<PathTimes>> {
     if let Target::Real(_) = asked.target {
         return Ok(None);
     }
@@ -131,7 +130,8 @@ fn measure_path(
     let mut path = path::measure(drive, watch)?;
     let mut clients = experiment.variants.iter().flat_map(|variant| &variant.clients);
     if asked.for_simulator && clients.any(|client| client.job.buffered) {
-        path.copies = copies::measure(drive, path.work.map(|work| work[2]), watch)?;
+        path.copies_ns =
+            copies::measure(drive, path.processors.as_ref().map(Shared::server), watch)?;
     }
     Ok(Some(path))
 }
@@ -146,7 +146,7 @@ fn is_given_back(order: &str) -> bool {
     order.trim().parse::<i64>().is_ok_and(|adjustment| (0..=10).contains(&adjustment))
 }
 
-/// The run of this scenario on Linux as text, for a fingerprint that changes with the run.
+/// What an experiment asks of Linux in a run, as text that changes with the run.
 pub(crate) fn described(scenario: &Scenario) -> Result<String> {
     let plan = plan(scenario).map_err(|error| anyhow!(error))?;
     let Scenario { drive, time, ramp, .. } = scenario;

@@ -14,16 +14,17 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
+use iofair_experiments::distinct;
 use iofair_experiments::experiment::{self, Experiment, Results, Runner};
 use iofair_experiments::report::{Beside, beside, beside_markdown, beside_table};
+use iofair_simulator::calibration::Disturbed;
 use iofair_simulator::scenario::Scenario;
 use serde::Serialize;
 
 pub(crate) use self::watch::Watch;
 use iofair_cli::failure::Usage;
 use iofair_cli::machine;
-use iofair_cli::output::{Output, say};
-use iofair_cli::stolen::Disturbed;
+use iofair_cli::output::{Output, save, say};
 
 /// Longest time of all runs together; more than this is taken for a mistake (ten repeats easily take an hour).
 const TIME_MAX: Nanos = Nanos::from_secs(2 * 3600);
@@ -179,10 +180,7 @@ fn tell(
     here: &Here,
     all: &[Beside],
 ) -> Result<()> {
-    if let Some(file) = page {
-        let page = beside_markdown(&format!("{HEAD}{}\n\n", here.text()), all);
-        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
-    }
+    save(page, || beside_markdown(&format!("{HEAD}{}\n\n", here.text()), all))?;
     if !output.json && asked.quiet {
         return Ok(());
     }
@@ -234,12 +232,8 @@ const BLOCK_MAX: Sectors = Sectors::from_kib(32 << 10);
 
 /// Notes for a reader of live numbers.
 fn notes(live: &Results, path: Nanos) -> Vec<String> {
-    let mut hosts: Vec<Nanos> = Vec::new();
-    for variant in &live.experiment.variants {
-        if !hosts.contains(&variant.host.turnaround) {
-            hosts.push(variant.host.turnaround);
-        }
-    }
+    let variants = live.experiment.variants.iter();
+    let hosts = distinct(variants.map(|variant| variant.host.turnaround));
     let left = |host: &Nanos| format!("{} of {host}", host.saturating_sub(path));
     let left: Vec<String> = hosts.iter().map(left).collect();
     let us = path.0 as f64 / 1e3;

@@ -17,7 +17,6 @@ mod report;
 mod robust;
 mod run;
 mod toml_files;
-mod truth;
 
 use std::process::ExitCode;
 

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use iofair_baselines::TABLE;
 use iofair_core::time::Nanos;
-use iofair_core::unit::{self, UnitError};
+use iofair_core::unit::parse_time;
 use iofair_experiments::replay::request::{self, Request, RequestError};
 use iofair_experiments::replay::{self, Mode};
 
 use iofair_cli::failure::{Usage, check_places};
-use iofair_cli::output::Output;
+use iofair_cli::output::{Output, save};
 
 /// Arguments of `iofair-lab replay`.
 #[derive(clap::Args)]
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = scale)]
     scale: u64,
     /// Play only this much of the trace, in the time of the replay, such as 60s.
-    #[arg(long, value_parser = time)]
+    #[arg(long, value_parser = parse_time)]
     duration: Option<Nanos>,
     /// Contract file with the groups' contracts; streams with the name of a volume belong to its group. By default the recorded
     /// contracts.
@@ -74,10 +74,6 @@ pub(crate) struct Args {
     /// Write a self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-}
-
-fn time(text: &str) -> Result<Nanos, UnitError> {
-    unit::parse_time(text)
 }
 
 /// A factor in thousandths.
@@ -113,10 +109,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         RequestError::Refused(text) => anyhow::Error::from(Usage(text)),
     })?;
     let agreement = replayed.agreement.as_ref();
-    if let Some(path) = &args.html {
-        let page = replay::page(&replayed.title(), agreement, &replayed.results, &replayed.told);
-        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    save(args.html.as_deref(), || {
+        replay::page(&replayed.title(), agreement, &replayed.results, &replayed.told)
+    })?;
     output.print(&replayed, || replay::text(agreement, &replayed.results, &replayed.told))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use iofair_experiments::report::{Saved, compare};
 
 use iofair_cli::failure::{Usage, check_places};
-use iofair_cli::output::Output;
+use iofair_cli::output::{Output, save};
 
 /// Longest file that is read.
 const BYTES_MAX: u64 = 256 << 20;
@@ -40,10 +40,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     check_places(&args.html)?;
     let files: Result<Vec<Saved>> = args.files.iter().map(|path| read(path)).collect();
     let comparison = compare(&files?);
-    if let Some(path) = &args.html {
-        let page = comparison.page();
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    save(args.html.as_deref(), || comparison.page())?;
     output.print(&comparison, || comparison.text())?;
     let differs = comparison.rows.iter().any(iofair_experiments::report::SavedRow::differs);
     Ok(if args.strict && differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use iofair_experiments::experiment::{self, Experiment, Overrides, Results, Runner};
 use iofair_experiments::report;
 use iofair_experiments::timelines;
-use iofair_reproduction as reproduction;
+use iofair_reproduction::{self as reproduction, truth};
 use iofair_simulator::scenario::Scenario;
 
 use crate::changes::Changes;
@@ -21,9 +21,9 @@ use crate::live;
 use crate::measured;
 use crate::robust;
 use crate::toml_files::collect_toml;
-use crate::truth;
 use iofair_cli::failure::{Usage, check_places};
-use iofair_cli::output::{Output, say, without_controls, write};
+use iofair_cli::machine;
+use iofair_cli::output::{Output, progress, save, say, without_controls, write};
 
 /// Arguments of `iofair-lab run`.
 #[derive(clap::Args)]
@@ -155,7 +155,8 @@ enum World {
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     if let (Some(draws), Some(out)) = (args.draws, &args.robust) {
         let (files, overrides) = (files(args)?, overrides(args));
-        let (jobs, seed, quiet) = (jobs(args), args.changes.seed.unwrap_or(1), args.quiet);
+        let (jobs, seed, quiet) =
+            (machine::threads(args.jobs), args.changes.seed.unwrap_or(1), args.quiet);
         let (files, overrides) = (&files[..], &overrides);
         return robust::run(&robust::Asked { files, overrides, draws, seed, jobs, quiet, out });
     }
@@ -170,7 +171,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             let message = "--csv, --series, --frontier and --html need the simulator; --on serve supports --markdown and --json";
             return Err(Usage(message.into()).into());
         }
-        let (jobs, markdown) = (jobs(args), args.markdown.as_deref());
+        let (jobs, markdown) = (machine::threads(args.jobs), args.markdown.as_deref());
         let asked = live::Asked { quiet: args.quiet, jobs, markdown, strict: args.strict };
         return live::run(&asked, experiments, output);
     }
@@ -215,6 +216,11 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
 /// Measures the kernel or the live server for the comparison, and saves every experiment when it is complete.
 fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<ExitCode> {
     let kernel = || truth::Evidence::read(file).context("the kernel is measured first: --on linux");
+    let open = |world| -> Result<truth::Store> {
+        let store = truth::Store::open(file, world, linux::described)?;
+        store.continued().into_iter().for_each(say);
+        Ok(store)
+    };
     match args.on {
         World::Lab => return Err(Usage("--evidence needs --on linux or --on serve".into()).into()),
         World::Serve if args.add => {
@@ -225,7 +231,7 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
         }
         World::Linux => {
             let world = if args.add { truth::World::Added } else { truth::World::Kernel };
-            let mut store = truth::Store::open(file, world)?;
+            let mut store = open(world)?;
             if args.add {
                 store.check(&experiments)?;
             }
@@ -237,18 +243,20 @@ fn evidence(args: &Args, file: &Path, experiments: Vec<Experiment>) -> Result<Ex
                 for_simulator: true,
             };
             linux::run(&asked, missing, &mut |results, here| {
-                store.put(truth::Part::kernel(results, here)?)
+                let path = here.path.clone().context("--evidence needs an emulated drive")?;
+                let (place, disturbed) = (here.place(), here.disturbed);
+                store.put(truth::Part::kernel(results, place, path, disturbed, linux::described)?)
             })?;
             store.close()?;
         }
         World::Serve => {
-            let (kernel, mut store) = (kernel()?, truth::Store::open(file, truth::World::Live)?);
+            let (kernel, mut store) = (kernel()?, open(truth::World::Live)?);
             let mut missing = store.missing(experiments)?;
             for experiment in &mut missing {
-                kernel.path(kernel.measured(experiment)?).apply(experiment);
+                kernel.path(kernel.measured(experiment, linux::described)?).apply(experiment);
             }
             live::measure(missing, args.quiet, &mut |results, disturbed| {
-                let mut part = kernel.measured(&results.experiment)?.clone();
+                let mut part = kernel.measured(&results.experiment, linux::described)?.clone();
                 part.take_live(results, disturbed);
                 store.put(part)
             })?;
@@ -266,7 +274,7 @@ fn compare(
     experiments: Vec<Experiment>,
 ) -> Result<ExitCode> {
     let mut evidence = truth::Evidence::read(file)?;
-    let experiments = evidence.prepare(experiments)?;
+    let experiments = evidence.prepare(experiments, linux::described)?;
     evidence.take_lab(&simulate(args, experiments)?);
     let causes = truth::Causes::read(file, &evidence)?;
     let images = page.with_file_name("images");
@@ -406,12 +414,8 @@ fn read(args: &Args) -> Result<Vec<Experiment>> {
 fn simulate(args: &Args, experiments: Vec<Experiment>) -> Result<Vec<Results>> {
     let runs: usize = experiments.iter().map(Experiment::runs).sum();
     let bar = ProgressBar::new(runs as u64);
-    if args.quiet {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    let style =
-        ProgressStyle::with_template("{wide_bar:.cyan/blue} {pos}/{len} runs, {eta} left  {msg}");
-    bar.set_style(style.context("the progress bar's own template")?);
+    let bar =
+        progress(bar, "{wide_bar:.cyan/blue} {pos}/{len} runs, {eta} left  {msg}", args.quiet);
     let names: Vec<String> = experiments.iter().map(|e| e.name.clone()).collect();
     let finished = |index: usize| {
         bar.set_message(names[index].clone());
@@ -421,18 +425,8 @@ fn simulate(args: &Args, experiments: Vec<Experiment>) -> Result<Vec<Results>> {
     let simulate =
         if args.html.is_some() { timelines::simulate } else { iofair_simulator::simulate };
     let run = |scenario: &Scenario| simulate(scenario).map_err(|e| e.to_string());
-    let runner = Runner { jobs: jobs(args), simulate: &run, finished: &finished };
+    let runner = Runner { jobs: machine::threads(args.jobs), simulate: &run, finished: &finished };
     let results = experiment::run(experiments, &runner);
     bar.finish_and_clear();
     results.map_err(|error| Usage(error).into())
-}
-
-fn jobs(args: &Args) -> usize {
-    let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok());
-    jobs.map_or(1, NonZeroUsize::get)
-}
-
-fn save(path: Option<&Path>, text: impl FnOnce() -> String) -> Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    std::fs::write(path, text()).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -13,11 +13,10 @@ use cpu_time::ThreadTime;
 use iofair_baselines::TABLE;
 use iofair_core::contract::{Contract, Limits};
 use iofair_core::controller::{FlushRule, Stack};
-use iofair_core::priority::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_simulator::outcome::Outcome;
-use iofair_simulator::scenario::{Calls, ClientSpec, GroupSpec, Job, Manner, Pattern, Scenario};
+use iofair_simulator::scenario::{ClientSpec, GroupSpec, Job, Pattern, Scenario};
 use iofair_simulator::{host, simulate};
 use iofair_testkit::page;
 use iofair_testkit::stacks;
@@ -40,34 +39,8 @@ const WORKLOADS: &[(&str, Pattern, Pattern)] = &[
 const INTERFERERS: usize = 4;
 
 fn client(name: &str, pattern: Pattern) -> ClientSpec {
-    let job = Job {
-        pattern,
-        block: Sectors::from_kib(4),
-        buffered: true,
-        depth: 1,
-        rate: None,
-        fdatasync_every: 0,
-        on_off: None,
-        think: Nanos::ZERO,
-        sync_writes: true,
-        metadata: false,
-        calls: Calls::default(),
-    };
-    ClientSpec {
-        name: name.to_owned(),
-        processes: 1,
-        group: name.to_owned(),
-        priority: Priority::default(),
-        guest: false,
-        manner: Manner::Plain,
-        on_drive: None,
-        job,
-        file_size: Sectors::from_kib(500 << 10),
-        start: Nanos::ZERO,
-        stop: None,
-        step: None,
-        place: None,
-    }
+    let job = Job::new(pattern, Sectors::from_kib(4), true);
+    ClientSpec { group: name.to_owned(), ..ClientSpec::new(name, job) }
 }
 
 fn group(name: &str, weight: u32, limit: u64) -> GroupSpec {

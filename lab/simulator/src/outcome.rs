@@ -5,7 +5,7 @@ use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Nanos;
 
 /// One run's measurements, taken after the ramp.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
     /// Time measured.
     pub time: Nanos,

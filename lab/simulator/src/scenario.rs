@@ -11,6 +11,7 @@ use iofair_core::unit::Sectors;
 use iofair_drive::behind::Path;
 use iofair_drive::paced::Pace;
 use iofair_drive::stripe::Geometry;
+use serde::Deserialize;
 
 use crate::recording::Recording;
 
@@ -98,7 +99,8 @@ pub struct StripeSpec {
 }
 
 /// Where a stripe is controlled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Control {
     /// One stack above the whole; the drives below take what comes.
     Logical,
@@ -340,6 +342,27 @@ pub struct ClientSpec {
     pub place: Option<Sectors>,
 }
 
+impl ClientSpec {
+    /// One process in the root, with a file of 500 MiB, from the beginning to the end.
+    pub fn new(name: impl Into<String>, job: Job) -> Self {
+        Self {
+            name: name.into(),
+            processes: 1,
+            group: String::new(),
+            priority: Priority::default(),
+            guest: false,
+            on_drive: None,
+            job,
+            manner: Manner::Plain,
+            file_size: Sectors::from_kib(500 << 10),
+            start: Nanos::ZERO,
+            stop: None,
+            step: None,
+            place: None,
+        }
+    }
+}
+
 /// How a client makes its calls.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Manner {
@@ -403,6 +426,22 @@ pub struct Job {
 }
 
 impl Job {
+    /// One call at a time, without a pause.
+    pub fn new(pattern: Pattern, block: Sectors, buffered: bool) -> Self {
+        Self {
+            pattern,
+            block,
+            buffered,
+            depth: 1,
+            rate: None,
+            fdatasync_every: 0,
+            on_off: None,
+            think: Nanos::ZERO,
+            sync_writes: true,
+            metadata: false,
+            calls: Calls::default(),
+        }
+    }
     /// How many writes after so many come before the next sync; `None` without syncs.
     pub(crate) fn writes_to_sync(&self, written: u64) -> Option<u64> {
         let every = [self.fdatasync_every, self.calls.sync_every].map(u64::from);

@@ -4,14 +4,13 @@ use std::collections::VecDeque;
 
 use iofair_core::controller::FlushRule;
 use iofair_core::policy::DriveFacts;
-use iofair_core::priority::Priority;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 use iofair_drive::{Command, Done, Drive};
 use iofair_policies::TABLE;
 
 use crate::host;
-use crate::scenario::{Calls, ClientSpec, Host, Job, Manner, Pattern, Scenario, Scheduling};
+use crate::scenario::{ClientSpec, Host, Job, Pattern, Scenario, Scheduling};
 
 /// Completes every command a fixed time after it was given; bytes can cost time too, one command after
 /// the other.
@@ -86,38 +85,12 @@ pub fn kib(n: u64) -> Sectors {
 
 /// One call at a time, without a pause.
 pub fn job(pattern: Pattern, block_kib: u64, buffered: bool) -> Job {
-    Job {
-        pattern,
-        block: kib(block_kib),
-        buffered,
-        depth: 1,
-        rate: None,
-        fdatasync_every: 0,
-        on_off: None,
-        think: Nanos::ZERO,
-        sync_writes: true,
-        metadata: false,
-        calls: Calls::default(),
-    }
+    Job::new(pattern, kib(block_kib), buffered)
 }
 
 /// A client with this job, in the root.
 pub fn client(name: &str, job: Job) -> ClientSpec {
-    ClientSpec {
-        name: name.to_owned(),
-        processes: 1,
-        group: String::new(),
-        priority: Priority::default(),
-        guest: false,
-        manner: Manner::Plain,
-        on_drive: None,
-        job,
-        file_size: kib(500 << 10),
-        start: Nanos::ZERO,
-        stop: None,
-        step: None,
-        place: None,
-    }
+    ClientSpec::new(name, job)
 }
 
 /// A host without chance: 10 us a call, 640 us for 256 KiB from the cache, 320 us into it.

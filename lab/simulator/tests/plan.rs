@@ -60,7 +60,7 @@ fn groups(count: usize, min: &str) -> String {
 /// value; one just inside the drive's edge is kept, and is the first to break a little above. Method: a small reader beside one
 /// neighbour on the SATA SSD, which reads 23.5 MB/s at random.
 #[test]
-fn one_reader_at_the_edge_of_the_drive() {
+fn long_run_one_reader_at_the_edge_of_the_drive() {
     let at = |min: &str| {
         let groups = format!("[[group]]\nname = 'db'\nmin = '{min}'\n[[group]]\nname = 'vm'\n");
         planned(&Asked { groups: &groups, ..Asked::default() })
@@ -92,7 +92,7 @@ fn one_reader_at_the_edge_of_the_drive() {
 /// Goal: drives are counted as the clients are packed: one client a drive needs as many as there are, minimums kept by the
 /// scheduler need the fewest, and each client is on one drive. Method: six equal minimums of which two fit by admission.
 #[test]
-fn drives_are_counted() {
+fn long_run_drives_are_counted() {
     let groups = groups(5, "9MB/s");
     let plan = planned(&Asked {
         groups: &groups,
@@ -125,7 +125,7 @@ fn drives_are_counted() {
 /// Goal: what clients are expected to do is what they do in the expected mix; a promise covers only loads that reach `alone`; a
 /// minimum around groups is one for all inside. Method: a paced reader, a stream with `alone`, two groups in one.
 #[test]
-fn loads_and_trees_are_understood() {
+fn long_run_loads_and_trees_are_understood() {
     let groups = "[[group]]\nname = 'tenants'\nmin = '6MB/s'\n[[group]]\nname = 'tenants/a'\n[[group]]\nname = 'tenants/b'\n\
                   [[group]]\nname = 'stream'\nmin = '60MB/s'\nalone = '300MB/s'\n";
     let loads = "[[load]]\ngroup = 'tenants/a'\njob = 'randread'\nrate = '2MB/s'\n";
@@ -146,7 +146,7 @@ fn loads_and_trees_are_understood() {
 /// Goal: the same question has the same answer with any number of threads, and an interruption ends it. Method: one thread and
 /// three; a runner that is over at once.
 #[test]
-fn plans_are_reproducible() {
+fn long_run_plans_are_reproducible() {
     let groups = groups(2, "8MB/s");
     let with = |jobs| {
         let asked = Asked {
@@ -180,7 +180,7 @@ fn plans_are_reproducible() {
 /// Goal: a latency is judged for a client that asks for little, not for one that always asks. Method: latencies that the drive
 /// reaches beside writes and that it does not, without a minimum: the factor divides the latency.
 #[test]
-fn latencies_are_judged_for_clients_that_pause() {
+fn long_run_latencies_are_judged_for_clients_that_pause() {
     let at = |latency: &str| {
         let groups =
             format!("[[group]]\nname = 'web'\nlatency = '{latency}'\n[[group]]\nname = 'batch'\n");

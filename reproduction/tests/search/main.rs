@@ -117,7 +117,7 @@ fn csv(verdicts: &[Verdict]) -> String {
 /// Goal: no finding but those that are known; in a long run, no broken promise. Method: the first cases, or as many as the
 /// environment says.
 #[test]
-fn random_cases_find_nothing_new() {
+fn long_run_random_cases_find_nothing_new() {
     let smoke = setting("IOFAIR_CASES").is_none() && setting("IOFAIR_SEED").is_none();
     let cases = setting("IOFAIR_CASES").unwrap_or(SMOKE);
     // Before the long work: the folder may be missing.
@@ -149,7 +149,7 @@ fn random_cases_find_nothing_new() {
 /// Goal: latency contracts of others break no minimum, and every run ends. Method: the first cases, on disks more of them, with
 /// such contracts for the readers without a minimum.
 #[test]
-fn random_cases_with_latencies_keep_minimums() {
+fn long_run_random_cases_with_latencies_keep_minimums() {
     let (flash, disks) = match setting("IOFAIR_CASES") {
         Some(cases) => (cases, cases),
         None => (6, 40),

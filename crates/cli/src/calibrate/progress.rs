@@ -1,53 +1,43 @@
 //! Progress of a calibration on standard error: a bar with the remaining time on a terminal, else a line for each row.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use iofair_serve::log;
 
-use crate::output::say;
+use crate::output::{progress, say};
 
 /// Disappears when it is dropped.
 pub(super) struct Progress {
     bar: ProgressBar,
-    is_terminal: bool,
 }
 
 impl Progress {
     /// Of this many rows.
-    pub(super) fn rows(count: usize) -> Result<Self> {
-        let bar = ProgressBar::new(count as u64);
-        Self::new(bar, "{bar:30.cyan/blue} {pos}/{len} rows, {eta} left  {msg}")
+    pub(super) fn rows(count: usize) -> Self {
+        let template = "{bar:30.cyan/blue} {pos}/{len} rows, {eta} left  {msg}";
+        Self { bar: progress(ProgressBar::new(count as u64), template, false) }
     }
     /// Of something whose end is unknown.
-    pub(super) fn spinner(message: &str) -> Result<Self> {
-        let this = Self::new(ProgressBar::new_spinner(), "{spinner} {msg}, {elapsed}")?;
+    pub(super) fn spinner(message: &str) -> Self {
+        let this =
+            Self { bar: progress(ProgressBar::new_spinner(), "{spinner} {msg}, {elapsed}", false) };
         this.begin(message);
-        if this.is_terminal {
+        if !this.bar.is_hidden() {
             this.bar.enable_steady_tick(Duration::from_millis(200));
         }
-        Ok(this)
-    }
-    fn new(bar: ProgressBar, template: &str) -> Result<Self> {
-        let is_terminal = std::io::stderr().is_terminal();
-        if !is_terminal {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        bar.set_style(ProgressStyle::with_template(template).context("a template of progress")?);
-        Ok(Self { bar, is_terminal })
+        this
     }
     /// Shows what is done now.
     pub(super) fn begin(&self, message: &str) {
         self.bar.set_message(message.to_owned());
-        match (self.is_terminal, self.bar.length()) {
-            (true, _) => self.bar.tick(),
-            (false, Some(all)) => {
+        match (self.bar.is_hidden(), self.bar.length()) {
+            (false, _) => self.bar.tick(),
+            (true, Some(all)) => {
                 say(format_args!("calibrate: {} of {all}: {message}", self.bar.position() + 1));
             }
-            (false, None) => say(format_args!("calibrate: {message}")),
+            (true, None) => say(format_args!("calibrate: {message}")),
         }
     }
     /// A row is finished.

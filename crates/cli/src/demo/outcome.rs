@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::client::{Got, Work};
-use crate::stolen::Disturbed;
+use iofair_simulator::calibration::Disturbed;
 
 /// A promise counts as kept from here on, in percent: a limit of exactly 10 MB/s, measured over a few
 /// seconds, reads a little less.

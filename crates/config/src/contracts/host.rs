@@ -116,10 +116,6 @@ impl HostContracts {
     pub fn parse(path: &str, text: &str) -> Result<Self, ConfigError> {
         Self::checked(Source::new(path, text))
     }
-    /// The file's name as it was given.
-    pub fn path(&self) -> &str {
-        self.source.path()
-    }
     /// An error about the device.
     pub fn back_error(&self, message: impl Into<String>) -> ConfigError {
         self.source.error(self.back_span.clone(), message)

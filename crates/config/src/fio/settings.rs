@@ -5,9 +5,6 @@ use iofair_core::time::Nanos;
 /// Bytes of a page of the cache.
 const PAGE: u64 = 4096;
 
-/// Directions of calls, in the order in which fio lists values for them.
-pub const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
-
 /// What calls do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {

@@ -52,17 +52,6 @@ impl Fifo {
         self.tail = id.0;
         self.len += 1;
     }
-    /// Enters at the front.
-    pub fn push_front(&mut self, requests: &mut Requests, id: RequestId) {
-        let (prev, next) = requests.fifo_links(id);
-        (*prev, *next) = (NIL, self.head);
-        match self.head {
-            NIL => self.tail = id.0,
-            head => *requests.fifo_links(RequestId(head)).0 = id.0,
-        }
-        self.head = id.0;
-        self.len += 1;
-    }
     /// Takes out the one that came first.
     pub fn pop_front(&mut self, requests: &mut Requests) -> Option<RequestId> {
         let id = self.front()?;

@@ -77,11 +77,6 @@ impl Histogram {
         self.total += other.total;
         self.sum += other.sum;
     }
-    /// Forgets everything, keeping the memory.
-    pub fn clear(&mut self) {
-        self.counts.fill(0);
-        (self.total, self.sum, self.min, self.max) = (0, 0, 0, 0);
-    }
     /// Values counted.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -46,7 +46,7 @@ pub(super) fn divide(total: u64, demands: &[Demand]) -> Vec<u64> {
 
 /// What a node should get now: its part, or what it has, if the difference is too small for a change.
 pub(super) fn settled(total: u64, part: u64, has: Option<u64>) -> u64 {
-    has.filter(|has| has.abs_diff(part) <= total / LEAST_CHANGE).unwrap_or(part)
+    has.filter(|before| before.abs_diff(part) <= total / LEAST_CHANGE).unwrap_or(part)
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ impl Round {
     /// Nodes that get what the list says now.
     pub(super) fn raise(&self) -> Vec<(String, Part)> {
         let differs = |(node, part): (&String, &Part)| {
-            self.has.get(node).is_some_and(|has| has != part).then(|| (node.clone(), *part))
+            self.has.get(node).is_some_and(|applied| applied != part).then(|| (node.clone(), *part))
         };
         self.parts.iter().filter_map(differs).collect()
     }

@@ -2,7 +2,7 @@
 //! sequential stream. A client that turns out to seek gets its own queue again. Clients of the same group and
 //! priority that are created at the same time may be merged for good ("stable merge").
 
-use crate::parts::positions::{Marker, nearest};
+use crate::parts::positions::nearest;
 use crate::parts::seeks::CLOSE;
 use iofair_core::id::{ClientId, RequestId};
 use iofair_core::policy::Context;
@@ -46,7 +46,7 @@ impl Bfq {
             return;
         }
         let tree = &mut self.groups[queue.group.index()].positions;
-        let node = self.positions.insert(tree, cx.requests[next].start, Marker(id.0));
+        let node = self.positions.insert(tree, cx.requests[next].start, id.0);
         self.queues[id].position = Some(node);
     }
     pub(super) fn unplace(&mut self, id: QueueId) {

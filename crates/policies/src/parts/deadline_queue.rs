@@ -8,9 +8,10 @@
 
 use super::sorted_fifo::{Entry, MergeRules, Sorted, SortedFifo};
 use iofair_core::id::RequestId;
+use iofair_core::params::Parameter;
+use iofair_core::policy::Build;
 use iofair_core::request::{Direction, Requests};
 use iofair_core::time::{Instant, Nanos};
-use iofair_core::unit::Sectors;
 
 /// The tunables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +24,32 @@ pub struct DeadlineRules {
     pub writes_starved: u32,
     /// What may be merged.
     pub merges: MergeRules,
+}
+
+/// The kernel's parameters, with their names and defaults.
+pub const PARAMETERS: [Parameter; 5] = [
+    Parameter::time(
+        "read_expire",
+        Nanos::from_millis(500),
+        "a read older than this starts a batch",
+    ),
+    Parameter::time("write_expire", Nanos::from_secs(5), "a write older than this starts a batch"),
+    Parameter::count("fifo_batch", 16, (0, 1 << 20), "requests in a batch"),
+    Parameter::count("writes_starved", 2, (0, 1 << 20), "batches of reads before one of writes"),
+    Parameter::bool("front_merges", true, "also merge in front of requests"),
+];
+
+impl DeadlineRules {
+    /// From these parameters.
+    pub fn new(build: &Build<'_>) -> Self {
+        let values = build.values;
+        Self {
+            expire: [values.time("read_expire"), values.time("write_expire")],
+            fifo_batch: values.count("fifo_batch") as u32,
+            writes_starved: values.count("writes_starved") as u32,
+            merges: MergeRules { front: values.bool("front_merges"), max: build.facts.max_request },
+        }
+    }
 }
 
 /// The queued reads and writes.
@@ -138,9 +165,5 @@ impl DeadlineQueue {
         (self.starved, self.batched) = (starved, 0);
         let follow = self.next.filter(|_| direction == self.direction && now <= deadline);
         Some(follow.unwrap_or(oldest))
-    }
-    /// The first sector of the request that would continue the batch.
-    pub fn next_start(&self, requests: &Requests) -> Option<Sectors> {
-        self.next.map(|next| requests[next].start)
     }
 }

@@ -12,7 +12,7 @@
 use alloc::vec::Vec;
 
 use super::meter::{Limit, Meter, Rule};
-use super::tree::{Arena, NodeId, Summary, Tree};
+use super::tree::{Arena, NodeId, Tree};
 use iofair_core::id::{GroupId, RequestId};
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::request::{Direction, Flags, Operation, Requests};
@@ -69,16 +69,6 @@ pub trait Account {
     }
 }
 
-/// A level in a tree, by the time at which it wants something.
-#[derive(Clone, Copy, Debug)]
-struct Entry(u32);
-
-impl Summary for Entry {
-    type Of = ();
-    fn alone(&self) {}
-    fn join(_one: (), _other: ()) {}
-}
-
 /// One of the queues that a level serves in turns: a level's own requests of one direction, or those
 /// that it passed and its parent holds back. Number `level * 4 + direction * 2 + (1 if at the parent)`.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +118,7 @@ pub struct Levels<A: Account> {
     /// What the policy keeps for all levels together.
     pub state: A::State,
     levels: Vec<Level<A>>,
-    nodes: Arena<Instant, Entry>,
+    nodes: Arena<Instant, u32>,
     /// Levels with waiting children, by the time of the first of these.
     timers: Tree,
     /// On their way out.
@@ -392,7 +382,7 @@ impl<A: Account> Levels<A> {
         let parent = self.levels[at].parent;
         self.unschedule(at);
         let waiting = &mut self.levels[parent].waiting;
-        let node = self.nodes.insert(waiting, first, Entry(at as u32));
+        let node = self.nodes.insert(waiting, first, at as u32);
         self.levels[at].place = Some(node);
         self.set_timer(now, parent);
     }
@@ -416,7 +406,7 @@ impl<A: Account> Levels<A> {
             self.nodes.remove(&mut self.timers, timer);
         }
         if let Some(first) = first {
-            level.timer = Some(self.nodes.insert(&mut self.timers, first, Entry(at as u32)));
+            level.timer = Some(self.nodes.insert(&mut self.timers, first, at as u32));
         }
     }
     /// Asks every level that holds requests again at once: limits are others now.
@@ -439,7 +429,7 @@ impl<A: Account> Levels<A> {
     /// The level whose timer is due.
     pub fn due(&self, now: Instant) -> Option<usize> {
         let timer = self.nodes.first(&self.timers)?;
-        (self.nodes.key(timer) <= now).then(|| self.nodes.value(timer).0 as usize)
+        (self.nodes.key(timer) <= now).then(|| self.nodes.value(timer) as usize)
     }
     /// The timer of a level went off: what its children may send goes one level up.
     pub fn serve(&mut self, now: Instant, requests: &mut Requests, at: usize) {
@@ -449,7 +439,7 @@ impl<A: Account> Levels<A> {
             if self.nodes.key(node) > now {
                 break;
             }
-            let child = self.nodes.value(node).0 as usize;
+            let child = self.nodes.value(node) as usize;
             self.take_turn(wakeup, requests, child);
             match self.holds(child) {
                 true => self.schedule(now, requests, child),

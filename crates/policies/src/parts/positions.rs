@@ -1,21 +1,11 @@
 //! Queues by the sector of their next request, to find queues that work near each other. CFQ and BFQ detect
 //! cooperating processes this way.
 
-use super::tree::{Arena, Summary, Tree};
+use super::tree::{Arena, Tree};
 use iofair_core::unit::Sectors;
 
-/// A queue, by its number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Marker(pub u32);
-
-impl Summary for Marker {
-    type Of = ();
-    fn alone(&self) {}
-    fn join(_one: (), _other: ()) {}
-}
-
 /// The nodes that several trees (one per group or level) share.
-pub type Positions = Arena<Sectors, Marker>;
+pub type Positions = Arena<Sectors, u32>;
 
 /// The nearer of the two neighbours of a position, with its distance, unless it is `except`; if both are equally
 /// near, the one at or after the position.
@@ -27,7 +17,7 @@ pub fn nearest(
 ) -> Option<(Sectors, u32)> {
     let neighbours = [positions.at_or_after(tree, position), positions.before(tree, position)];
     let neighbours = neighbours.into_iter().flatten().filter_map(|node| {
-        let Marker(queue) = positions.value(node);
+        let queue = positions.value(node);
         (queue != except).then(|| (positions.key(node).distance(position), queue))
     });
     neighbours.min_by_key(|(distance, _)| *distance)
@@ -44,7 +34,7 @@ mod tests {
         let (mut positions, mut tree) = (Positions::new(), Tree::new());
         assert_eq!(nearest(&positions, &tree, Sectors(5), 9), None);
         for (queue, at) in [100, 200, 400].into_iter().enumerate() {
-            positions.insert(&mut tree, Sectors(at), Marker(queue as u32));
+            positions.insert(&mut tree, Sectors(at), queue as u32);
         }
         let near = |at, except| nearest(&positions, &tree, Sectors(at), except);
         assert_eq!(near(149, 9), Some((Sectors(49), 0)));

@@ -106,10 +106,6 @@ impl SortedFifo {
     pub fn at_or_after(&self, sorted: &Sorted, position: Sectors) -> Option<RequestId> {
         sorted.at_or_after(&self.tree, position).map(|node| sorted.value(node).id)
     }
-    /// The last request that starts before `position`.
-    pub fn before(&self, sorted: &Sorted, position: Sectors) -> Option<RequestId> {
-        sorted.before(&self.tree, position).map(|node| sorted.value(node).id)
-    }
     /// The next request after `id` by sector.
     pub fn next(&self, sorted: &Sorted, requests: &Requests, id: RequestId) -> Option<RequestId> {
         sorted.next(node(requests, id)).map(|node| sorted.value(node).id)

@@ -51,6 +51,13 @@ impl Summary for iofair_core::id::RequestId {
     fn join(_one: (), _other: ()) {}
 }
 
+/// Nor do the numbers of groups, clients and queues.
+impl Summary for u32 {
+    type Of = ();
+    fn alone(&self) {}
+    fn join(_one: (), _other: ()) {}
+}
+
 /// A node of a tree in an [`Arena`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NodeId(pub u32);

@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 
 use crate::parts::levels::{FREE, cost};
 use crate::parts::token_bucket::{LATE_MAX, TokenBucket, due};
-use crate::parts::tree::{Arena, NodeId, Summary, Tree};
+use crate::parts::tree::{Arena, NodeId, Tree};
 use iofair_core::bounds::{WEIGHT_DEFAULT, WEIGHT_MAX};
 use iofair_core::contract::{BURST_DEFAULT, Limits};
 use iofair_core::group::Groups;
@@ -47,16 +47,6 @@ const NANOS_PER_S: u128 = 1_000_000_000;
 /// Whether ceilings like these are enforced by this part.
 pub(super) const fn applies(limits: &Limits) -> bool {
     limits.has_total() || limits.has_burst()
-}
-
-/// The number of a level, which is the index of its group.
-#[derive(Clone, Copy, Debug)]
-struct Entry(u32);
-
-impl Summary for Entry {
-    type Of = ();
-    fn alone(&self) {}
-    fn join(_one: (), _other: ()) {}
 }
 
 /// Token buckets for bytes and for requests.
@@ -182,8 +172,8 @@ impl Level {
 pub(super) struct Ceilings {
     /// By group; empty until a contract needs them.
     levels: Vec<Level>,
-    ready: Arena<u128, Entry>,
-    waiting: Arena<Instant, Entry>,
+    ready: Arena<u128, u32>,
+    waiting: Arena<Instant, u32>,
     timers: Tree,
     /// The path from the root to the request that leaves.
     path: Vec<usize>,
@@ -374,7 +364,7 @@ impl Ceilings {
             if self.waiting.key(node) > now {
                 break;
             }
-            let at = self.waiting.value(node).0 as usize;
+            let at = self.waiting.value(node) as usize;
             self.settle(now, requests, at);
         }
         let direction = self.leaving()?;
@@ -426,7 +416,7 @@ impl Ceilings {
         direction: usize,
     ) -> Option<(RequestId, [u64; 2])> {
         let queue = &self.levels[at].queues[direction];
-        let first = self.ready.value(self.ready.first(&queue.ready)?).0 as usize;
+        let first = self.ready.value(self.ready.first(&queue.ready)?) as usize;
         if first != at {
             return self.levels[first].queues[direction].head;
         }
@@ -441,7 +431,7 @@ impl Ceilings {
         let (Some(reads), Some(writes)) = (reads, writes) else {
             return usize::from(reads.is_none());
         };
-        let [read_by, written_by] = [reads, writes].map(|node| self.ready.value(node).0 as usize);
+        let [read_by, written_by] = [reads, writes].map(|node| self.ready.value(node) as usize);
         if read_by != written_by {
             return usize::from(self.ready.key(writes) < self.ready.key(reads));
         }
@@ -472,7 +462,7 @@ impl Ceilings {
             Some(_) if offers => HeadState::Offered(self.offer(at, direction)),
             Some((_, Instant::MAX)) => HeadState::Behind,
             Some((_, ready)) => {
-                HeadState::Waits(self.waiting.insert(&mut self.timers, ready, Entry(at as u32)))
+                HeadState::Waits(self.waiting.insert(&mut self.timers, ready, at as u32))
             }
         };
         self.levels[at].queues[direction].head_state = fresh;
@@ -491,7 +481,7 @@ impl Ceilings {
         let parent = self.levels[at].parent? as usize;
         let finish = self.levels[at].queues[direction].finish;
         let queue = &mut self.levels[parent].queues[direction];
-        Some(self.ready.insert(&mut queue.ready, finish.max(queue.vtime), Entry(at as u32)))
+        Some(self.ready.insert(&mut queue.ready, finish.max(queue.vtime), at as u32))
     }
     /// The first request of a direction leaves.
     fn send(&mut self, now: Instant, requests: &mut Requests, direction: usize) -> RequestId {
@@ -503,7 +493,7 @@ impl Ceilings {
             let queue = &self.levels[at].queues[direction];
             let first =
                 self.ready.first(&queue.ready).expect("a queue with a head has one in front");
-            match self.ready.value(first).0 as usize {
+            match self.ready.value(first) as usize {
                 first if first == at => break,
                 first => at = first,
             }
@@ -565,7 +555,7 @@ impl Ceilings {
         }
         if !queue.requests.is_empty() {
             let start = queue.requests_finish.max(queue.vtime);
-            queue.place = Some(self.ready.insert(&mut queue.ready, start, Entry(at as u32)));
+            queue.place = Some(self.ready.insert(&mut queue.ready, start, at as u32));
         }
     }
 }

@@ -116,17 +116,9 @@ impl Parts {
 impl Control {
     /// Starts a server with these contracts, and listens where its `[control]` says.
     pub fn start(file: &Path, contracts: Contracts) -> Result<Self, ServeError> {
-        Self::start_under(file, contracts, Passed::default())
+        Self::start_with(file, contracts, Passed::default(), &Consent::default())
     }
-    /// The same with sockets from a service manager.
-    pub fn start_under(
-        file: &Path,
-        contracts: Contracts,
-        passed: Passed,
-    ) -> Result<Self, ServeError> {
-        Self::start_with(file, contracts, passed, &Consent::default())
-    }
-    /// The same with consent to changes that need it.
+    /// The same with sockets from a service manager, and with consent to changes that need it.
     pub fn start_with(
         file: &Path,
         contracts: Contracts,

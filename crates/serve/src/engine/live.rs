@@ -231,10 +231,6 @@ impl Engine {
             self.leaving.volumes.push(volume);
         }
     }
-    /// Number of clients that have it open, over any front end.
-    pub fn connections(&self, volume: usize) -> u32 {
-        self.volumes[volume].connections
-    }
     /// The group to which its usage is charged.
     pub fn group(&self, volume: usize) -> GroupId {
         self.volumes[volume].group

@@ -75,7 +75,9 @@ impl Volume {
         if op.operation.modifies() {
             self.losses.written = Some(now);
         }
-        if op.status == libc::ENOSPC && self.full.is_none_or(|told| now.since(told) >= FULL_EVERY) {
+        if op.status == libc::ENOSPC
+            && self.full.is_none_or(|reported| now.since(reported) >= FULL_EVERY)
+        {
             self.full = Some(now);
             let message = "a write failed, because its drive or file system has no space left";
             log::tell(&format!("volume \"{}\"", self.plan.name), message);

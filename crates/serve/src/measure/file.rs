@@ -114,10 +114,6 @@ impl FileDevice {
             lengths: Vec::new(),
         })
     }
-    /// Whether it is a block device.
-    pub fn is_device(&self) -> bool {
-        self.is_device
-    }
     /// `MAJOR:MINOR` of the device, or of the one under the file.
     pub fn number(&self) -> &str {
         &self.number

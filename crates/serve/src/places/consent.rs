@@ -37,11 +37,11 @@ impl Need {
 }
 
 impl Consent {
-    fn has(&self, need: &Need) -> bool {
+    fn covers(&self, need: &Need) -> bool {
         self.lists()[need.needs as usize].1.contains(&need.volume)
     }
     fn add(&mut self, need: &Need) {
-        if self.has(need) {
+        if self.covers(need) {
             return;
         }
         let list = match need.needs {
@@ -96,7 +96,7 @@ pub(crate) fn check(
     is_running: bool,
 ) -> Result<Vec<Need>, ServeError> {
     let mut missing = Consent::default();
-    let refused: Vec<&Need> = needs.iter().filter(|need| !consent.has(need)).collect();
+    let refused: Vec<&Need> = needs.iter().filter(|need| !consent.covers(need)).collect();
     if refused.is_empty() {
         return Ok(needs);
     }

@@ -61,29 +61,20 @@ const CHECKSUM: usize = 12;
 const USED: usize = 120;
 
 /// Why bytes are not a valid superblock or table.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Defect {
     /// The magic number is missing.
+    #[error("missing")]
     Absent,
     /// Another program wrote it, with this version.
+    #[error("of format version {found}; this program knows version {known}", found = .0, known = VERSION)]
     Version(u32),
     /// The checksum does not match.
+    #[error("damaged (its checksum does not match)")]
     Checksum,
     /// A value contradicts the rest.
+    #[error("damaged ({0})")]
     Value(String),
-}
-
-impl std::fmt::Display for Defect {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Absent => f.write_str("missing"),
-            Self::Version(version) => {
-                write!(f, "of format version {version}; this program knows version {VERSION}")
-            }
-            Self::Checksum => f.write_str("damaged (its checksum does not match)"),
-            Self::Value(what) => write!(f, "damaged ({what})"),
-        }
-    }
 }
 
 fn wrong<T>(what: impl Into<String>) -> Result<T, Defect> {

@@ -6,7 +6,6 @@ use iofair_core::policy::Context;
 use iofair_core::priority::{Class, Priority};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
-use iofair_policies::parts::positions::Marker;
 
 use super::state::{Early, Key, Order};
 use crate::parts::cfq::queue::QueueId;
@@ -94,7 +93,7 @@ impl Cfq<Early> {
     /// Behind the last queue of any class.
     fn idle_key(&self, now: Instant, id: QueueId) -> i64 {
         let arena = &self.version.order.arena;
-        let last = arena.last(&self.version.order.tree).filter(|node| arena.value(*node).0 != id.0);
+        let last = arena.last(&self.version.order.tree).filter(|node| arena.value(*node) != id.0);
         let base = last.map_or(at(now), |node| arena.key(node).1);
         base.saturating_add(nanos(IDLE_DELAY))
     }
@@ -102,10 +101,10 @@ impl Cfq<Early> {
         let Order { arena, tree } = &mut self.version.order;
         let place = &mut self.queues[id].own.place;
         match *place {
-            None => *place = Some(arena.insert(tree, key, Marker(id.0))),
+            None => *place = Some(arena.insert(tree, key, id.0)),
             // Among equal keys, the older one stays first.
             Some(node) if arena.key(node) == key => {}
-            Some(node) => arena.replace(tree, node, key, Marker(id.0)),
+            Some(node) => arena.replace(tree, node, key, id.0),
         }
     }
 }

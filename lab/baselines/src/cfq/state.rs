@@ -6,7 +6,6 @@ use crate::parts::habits::Habits;
 use crate::parts::slots::SlotId;
 use iofair_core::priority::Class;
 use iofair_core::time::Instant;
-use iofair_policies::parts::positions::Marker;
 use iofair_policies::parts::tree::{Arena, NodeId, Tree};
 
 /// Class, and a time in nanoseconds that may be before the epoch.
@@ -15,13 +14,13 @@ pub(super) type Key = (Class, i64);
 /// The tree of queues with requests.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    pub(super) arena: Arena<Key, Marker>,
+    pub(super) arena: Arena<Key, u32>,
     pub(super) tree: Tree,
 }
 
 impl Order {
     pub(super) fn first(&self) -> Option<QueueId> {
-        self.arena.first(&self.tree).map(|node| SlotId(self.arena.value(node).0))
+        self.arena.first(&self.tree).map(|node| SlotId(self.arena.value(node)))
     }
 }
 

@@ -11,7 +11,6 @@ use iofair_core::policy::Context;
 use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 use iofair_policies::parts::ewma::Pauses;
-use iofair_policies::parts::positions::Marker;
 use iofair_policies::parts::tree::{Arena, NodeId, Tree};
 
 use super::Grouped;
@@ -113,7 +112,7 @@ impl GroupState {
 /// Groups with queues, by virtual time.
 #[derive(Debug, Default)]
 pub(super) struct GroupOrder {
-    arena: Arena<u128, Marker>,
+    arena: Arena<u128, u32>,
     tree: Tree,
     minimum: u128,
 }
@@ -124,7 +123,7 @@ impl Cfq<Grouped> {
         let GroupOrder { arena, tree, minimum } = &mut self.version.group_order;
         let node = arena.first(tree)?;
         *minimum = arena.key(node).max(*minimum);
-        groups.group_id(arena.value(node).0 as usize)
+        groups.group_id(arena.value(node) as usize)
     }
     /// Counts a queue that gets requests.
     pub(super) fn add_to_group(&mut self, id: GroupId) {
@@ -151,7 +150,7 @@ impl Cfq<Grouped> {
         let leaf = self.version.settings.leaf_weight;
         let group = &mut self.version.groups[id.index()];
         let GroupOrder { arena, tree, .. } = &mut self.version.group_order;
-        group.node = Some(arena.insert(tree, group.time, Marker(id.index() as u32)));
+        group.node = Some(arena.insert(tree, group.time, id.index() as u32));
         let mut fresh = group.active == 0;
         group.active += 1;
         group.children_weight += leaf;

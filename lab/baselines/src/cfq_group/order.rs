@@ -8,7 +8,6 @@ use iofair_core::policy::Context;
 use iofair_core::priority::{Class, Priority};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
-use iofair_policies::parts::positions::Marker;
 use iofair_policies::parts::tree::{Arena, NodeId};
 
 use super::Grouped;
@@ -24,7 +23,7 @@ const IDLE_DELAY: i64 = 200_000_000;
 const AHEAD: i64 = 1_000_000_000;
 
 /// Nodes of all service trees; the key is a time in nanoseconds that may be before the epoch.
-pub(super) type ServiceArena = Arena<i64, Marker>;
+pub(super) type ServiceArena = Arena<i64, u32>;
 
 /// The workload in service, and until when.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +114,7 @@ impl Cfq<Grouped> {
         let key = if queue.is_idle_class() {
             let service = &self.version.groups[group.index()].trees[tree].tree;
             let last = self.version.services.last(service);
-            let last = last.filter(|node| self.version.services.value(*node).0 != id.0);
+            let last = last.filter(|node| self.version.services.value(*node) != id.0);
             last.map_or(at(now), |node| self.version.services.key(node)).saturating_add(IDLE_DELAY)
         } else {
             let residual = core::mem::take(&mut queue.residual);
@@ -136,7 +135,7 @@ impl Cfq<Grouped> {
             }
             self.version.services.remove(&mut trees[old].tree, node);
         }
-        let node = self.version.services.insert(&mut trees[tree].tree, key, Marker(id.0));
+        let node = self.version.services.insert(&mut trees[tree].tree, key, id.0);
         queue.own.service = Some((tree, node));
     }
 }
@@ -155,7 +154,7 @@ impl Cfq<Grouped> {
         self.choose_workload(cx);
         let tree = tree_index(self.version.serving.class, self.version.serving.workload);
         self.first_in(group, tree).map(|node| {
-            let Marker(queue) = self.version.services.value(node);
+            let queue = self.version.services.value(node);
             SlotId(queue)
         })
     }

@@ -1,10 +1,12 @@
 //! The parameters of the layer and of its leaves.
 
+use crate::parts::anticipatory;
 use crate::parts::cfq_parameters::{
     BACK_SEEK_MAX, BACK_SEEK_PENALTY, FIFO_EXPIRE_ASYNC, FIFO_EXPIRE_SYNC,
 };
 use iofair_core::params::{Parameter, Values};
 use iofair_core::time::Nanos;
+use iofair_policies::parts::deadline_queue;
 use iofair_policies::parts::priority_slice::PrioritySlices;
 
 /// The layer's own parameters; every row begins with them.
@@ -56,41 +58,9 @@ pub(super) static NOOP: [Parameter; 7] = with([Parameter::count(
     "requests that move to the dispatch list at once; the list is sorted one way",
 )]);
 
-pub(super) static DEADLINE: [Parameter; 11] = with([
-    Parameter::time(
-        "read_expire",
-        Nanos::from_millis(500),
-        "a read older than this starts a batch",
-    ),
-    Parameter::time("write_expire", Nanos::from_secs(5), "a write older than this starts a batch"),
-    Parameter::count("fifo_batch", 16, (0, 1 << 20), "requests in a batch"),
-    Parameter::count("writes_starved", 2, (0, 1 << 20), "batches of reads before one of writes"),
-    Parameter::bool("front_merges", true, "also merge in front of requests"),
-]);
+pub(super) static DEADLINE: [Parameter; 11] = with(deadline_queue::PARAMETERS);
 
-pub(super) static ANTICIPATORY: [Parameter; 11] = with([
-    Parameter::time(
-        "read_expire",
-        Nanos::from_millis(125),
-        "a read or synchronous write older than this may go first",
-    ),
-    Parameter::time(
-        "write_expire",
-        Nanos::from_millis(250),
-        "any other write older than this may go first",
-    ),
-    Parameter::time(
-        "read_batch_expire",
-        Nanos::from_millis(500),
-        "length of a batch of synchronous requests while others wait",
-    ),
-    Parameter::time(
-        "write_batch_expire",
-        Nanos::from_millis(125),
-        "length of a batch of asynchronous requests while others wait",
-    ),
-    Parameter::time("antic_expire", Nanos::from_millis(6), "longest idling; 0: never"),
-]);
+pub(super) static ANTICIPATORY: [Parameter; 11] = with(anticipatory::PARAMETERS);
 
 pub(super) static CFQ: [Parameter; 13] = with([
     Parameter::time(

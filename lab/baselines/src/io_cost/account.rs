@@ -4,19 +4,9 @@ use crate::parts::shares::Share;
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
-use iofair_policies::parts::tree::{NodeId, Summary};
+use iofair_policies::parts::tree::NodeId;
 
 use super::vrate::Virtual;
-
-/// A group in the tree of timers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry(pub(super) u32);
-
-impl Summary for Entry {
-    type Of = ();
-    fn alone(&self) {}
-    fn join(_one: (), _other: ()) {}
-}
 
 /// When a timer expires. Of equal times, the one that was set first comes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

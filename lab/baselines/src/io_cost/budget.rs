@@ -1,7 +1,7 @@
 //! The path of a request: activation, its cost for the group, and waiting for budget.
 
 use super::IoCost;
-use super::account::{Account, Due, Entry};
+use super::account::{Account, Due};
 use super::first::SLACK_FIRST;
 use super::model::{nanos, scale, scale_up};
 use super::vrate::Now;
@@ -230,7 +230,7 @@ impl IoCost {
     /// Inserts a group's timer into the tree, unless it is there or a period ends long before.
     fn insert_timer(&mut self, group: usize, due: Due) {
         if due.at <= self.horizon && self.accounts[group].timer.is_none() {
-            let timer = self.timers.insert(&mut self.waiting, due, Entry(group as u32));
+            let timer = self.timers.insert(&mut self.waiting, due, group as u32);
             self.accounts[group].timer = Some(timer);
         }
     }
@@ -263,7 +263,7 @@ impl IoCost {
             if self.timers.key(timer).at > until {
                 return;
             }
-            let group = self.timers.value(timer).0 as usize;
+            let group = self.timers.value(timer) as usize;
             self.set_timer(group, None);
             let now = self.clock.read(cx.now);
             self.kick(cx, group, now);

@@ -71,7 +71,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::parts::shares::{Weights, group_node};
-use account::{Account, Due, Entry};
+use account::{Account, Due};
 use debt::Forgiveness;
 use donation::Donor;
 use iofair_core::bounds::WEIGHT_DEFAULT;
@@ -160,7 +160,7 @@ struct IoCost {
     passed: Fifo,
     /// Requests that wait.
     held: u64,
-    timers: Arena<Due, Entry>,
+    timers: Arena<Due, u32>,
     /// Groups whose first waiter's time comes before `horizon`, by that time.
     waiting: Tree,
     horizon: Instant,

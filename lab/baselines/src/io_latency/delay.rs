@@ -7,7 +7,7 @@ use iofair_core::id::{ClientId, RequestId};
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
-use iofair_policies::parts::tree::{Arena, NodeId, Summary, Tree};
+use iofair_policies::parts::tree::{Arena, NodeId, Tree};
 
 /// Longest sleep at a time.
 pub(super) const SLEEP_MAX: Nanos = Nanos::from_millis(250);
@@ -49,16 +49,6 @@ impl Delay {
     }
 }
 
-/// A client in the tree, by the time at which it wakes up.
-#[derive(Clone, Copy, Debug)]
-struct Entry(u32);
-
-impl Summary for Entry {
-    type Of = ();
-    fn alone(&self) {}
-    fn join(_one: (), _other: ()) {}
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Sleeper {
     /// Whether it sleeps after its next completion.
@@ -72,7 +62,7 @@ struct Sleeper {
 #[derive(Default)]
 pub(super) struct Sleepers {
     clients: Vec<Sleeper>,
-    nodes: Arena<Instant, Entry>,
+    nodes: Arena<Instant, u32>,
     sleeping: Tree,
 }
 
@@ -102,8 +92,7 @@ impl Sleepers {
         let sleeper = &mut self.clients[client.index()];
         sleeper.is_marked = false;
         if delay > Nanos::ZERO && sleeper.node.is_none() {
-            let node =
-                self.nodes.insert(&mut self.sleeping, now + delay, Entry(client.index() as u32));
+            let node = self.nodes.insert(&mut self.sleeping, now + delay, client.index() as u32);
             sleeper.node = Some(node);
         }
     }
@@ -122,7 +111,7 @@ impl Sleepers {
             if self.nodes.key(node) > now {
                 break;
             }
-            let sleeper = &mut self.clients[self.nodes.value(node).0 as usize];
+            let sleeper = &mut self.clients[self.nodes.value(node) as usize];
             if let Some(id) = sleeper.requests.pop_front(requests) {
                 return Some(id);
             }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use iofair_policies::parts::tree::{Arena, NodeId, Summary, Tree};
+use iofair_policies::parts::tree::{Arena, NodeId, Tree};
 
 /// The blocked requests of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,16 +25,6 @@ const fn tree_of(blocked: Blocked) -> usize {
     }
 }
 
-/// A group in a tree.
-#[derive(Clone, Copy, Debug)]
-struct Entry(u32);
-
-impl Summary for Entry {
-    type Of = ();
-    fn alone(&self) {}
-    fn join(_one: (), _other: ()) {}
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Place {
     node: NodeId,
@@ -44,7 +34,7 @@ struct Place {
 
 /// Groups with blocked requests. The smallest key is next; equal keys are in order of the group's number.
 pub(super) struct Order {
-    nodes: Arena<(u128, u32), Entry>,
+    nodes: Arena<(u128, u32), u32>,
     trees: [Tree; 4],
     places: Vec<Option<Place>>,
 }
@@ -75,7 +65,7 @@ impl Order {
     }
     fn put(&mut self, group: usize, blocked: Blocked, tree: usize, key: u128) {
         assert!(self.places[group].is_none(), "group {group} is in the order already");
-        let entry = Entry(group as u32);
+        let entry = group as u32;
         let node = self.nodes.insert(&mut self.trees[tree], (key, group as u32), entry);
         self.places[group] = Some(Place { node, tree, blocked });
     }
@@ -96,11 +86,11 @@ impl Order {
         let firsts = self.trees.iter().zip(open).filter(|(_, open)| *open);
         let firsts = firsts.filter_map(|(tree, _)| self.nodes.first(tree));
         let first = firsts.min_by_key(|node| self.nodes.key(*node))?;
-        Some(self.nodes.value(first).0 as usize)
+        Some(self.nodes.value(first) as usize)
     }
     /// The first of the groups that may not send, with its key.
     pub(super) fn first_dry(&self) -> Option<(usize, u128)> {
         let node = self.nodes.first(&self.trees[DRY])?;
-        Some((self.nodes.value(node).0 as usize, self.nodes.key(node).0))
+        Some((self.nodes.value(node) as usize, self.nodes.key(node).0))
     }
 }

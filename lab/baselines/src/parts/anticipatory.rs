@@ -17,6 +17,8 @@ pub use processes::{Processes, Watched};
 
 use batch::Batch;
 use iofair_core::id::RequestId;
+use iofair_core::params::Parameter;
+use iofair_core::policy::Build;
 use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
@@ -35,6 +37,44 @@ pub struct AnticipatoryRules {
     pub antic_expire: Nanos,
     /// What may be merged.
     pub merges: MergeRules,
+}
+
+/// The kernel's parameters, with their names and defaults.
+pub const PARAMETERS: [Parameter; 5] = [
+    Parameter::time(
+        "read_expire",
+        Nanos::from_millis(125),
+        "a read or synchronous write older than this may go first",
+    ),
+    Parameter::time(
+        "write_expire",
+        Nanos::from_millis(250),
+        "any other write older than this may go first",
+    ),
+    Parameter::time(
+        "read_batch_expire",
+        Nanos::from_millis(500),
+        "length of a batch of synchronous requests while others wait",
+    ),
+    Parameter::time(
+        "write_batch_expire",
+        Nanos::from_millis(125),
+        "length of a batch of asynchronous requests while others wait",
+    ),
+    Parameter::time("antic_expire", Nanos::from_millis(6), "longest idling; 0: never"),
+];
+
+impl AnticipatoryRules {
+    /// From these parameters.
+    pub fn new(build: &Build<'_>) -> Self {
+        let time = |name| build.values.time(name);
+        Self {
+            fifo_expire: [time("read_expire"), time("write_expire")],
+            batch_expire: [time("read_batch_expire"), time("write_batch_expire")],
+            antic_expire: time("antic_expire"),
+            merges: MergeRules { front: true, max: build.facts.max_request },
+        }
+    }
 }
 
 /// What all queues of a drive share.

@@ -18,13 +18,13 @@ const SUITE: Suite = Suite {
 
 /// Goal: every scheduler keeps the law. Method: random lists of operations, five moods, checkers.
 #[test]
-fn schedulers_keep_the_law() {
+fn long_run_schedulers_keep_the_law() {
     SUITE.verify_schedulers();
 }
 
 /// Goal: every throttle above every scheduler keeps the law. Method: as above.
 #[test]
-fn throttled_stacks_keep_the_law() {
+fn long_run_throttled_stacks_keep_the_law() {
     SUITE.verify_throttled();
 }
 
@@ -38,7 +38,7 @@ fn known_cases_keep_the_law() {
 /// Goal: the law holds while stacks replace each other under load: nothing is lost, completed twice or sent before a write
 /// that a flush covers. Method: every stack of the table with every other one, as above, a change at every tenth step.
 #[test]
-fn stacks_replace_each_other() {
+fn long_run_stacks_replace_each_other() {
     SUITE.verify_replacements();
 }
 

@@ -4,7 +4,7 @@
 //! nothing of *some* number having moved (goldens do that) but whether the published statement holds.
 
 use iofair_core::time::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::origin::Origin;
 use super::quantity::Quantity;
@@ -26,24 +26,24 @@ pub struct Place {
 }
 
 /// What kind of claim, the closed list of the format.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// At least `low`.
+    /// `of` is at least `value`.
     AtLeast,
-    /// At most `high`.
+    /// `of` is at most `value`.
     AtMost,
-    /// First place divided by the second, in the band.
+    /// `of` divided by the same quantity elsewhere (`to`) lies in the band.
     Ratio,
-    /// Growing from place to place, by [`ORDER_STEP`] or more.
+    /// `of` grows by [`ORDER_STEP`] or more from place to place of `order`.
     Order,
-    /// In the band, or only shown when there is none.
+    /// `of` lies in the band; without a band, only printed beside the published value.
     Within,
-    /// When the first place's latency falls below a part of the second's, in the band.
+    /// When `of`, a mean latency by intervals, falls below `value` times that at `to`, for good.
     FallsAt,
-    /// When the rate over each second rises to a value, in the band.
+    /// When `of`, a rate over each second, rises to `value`, for good.
     RisesAt,
-    /// When the rate of each interval comes near its later mean, in the band.
+    /// When `of`, a rate by intervals, comes within `value` times its later mean of that mean, for good.
     SettlesAt,
 }
 

@@ -7,7 +7,7 @@ use iofair_core::time::Nanos;
 
 use super::basis;
 use super::claim::{Claim, Kind, Place, SECOND};
-use super::file::{ExpectFile, ExperimentFile, KindFile, Number, PlaceTable, Several};
+use super::file::{ExpectFile, ExperimentFile, Number, PlaceTable, Several};
 use super::quantity::{Metric, Quantity, Subject, parse_value};
 use super::resolved::Experiment;
 
@@ -42,16 +42,7 @@ struct Resolver<'a> {
 
 impl Resolver<'_> {
     fn kind(&self) -> Kind {
-        match self.expect.kind.get_ref() {
-            KindFile::AtLeast => Kind::AtLeast,
-            KindFile::AtMost => Kind::AtMost,
-            KindFile::Ratio => Kind::Ratio,
-            KindFile::Order => Kind::Order,
-            KindFile::Within => Kind::Within,
-            KindFile::FallsAt => Kind::FallsAt,
-            KindFile::RisesAt => Kind::RisesAt,
-            KindFile::SettlesAt => Kind::SettlesAt,
-        }
+        *self.expect.kind.get_ref()
     }
     fn error(&self, span: Range<usize>, message: impl Into<String>) -> ConfigError {
         self.source.error(span, message)

@@ -9,8 +9,10 @@ use iofair_config::units::{Bytes, Rate, Time};
 use iofair_simulator::client_file::ClientFile;
 use iofair_simulator::host_file::HostFile;
 use iofair_simulator::machine::ParameterFile;
+use iofair_simulator::scenario::Control;
 use serde::{Deserialize, Deserializer};
 
+use super::claim::Kind;
 use super::origin::Basis;
 use super::quantity::Units;
 
@@ -116,17 +118,7 @@ pub struct StripeFile {
     /// Contiguous bytes on each.
     pub chunk: Bytes,
     /// Where the stack is.
-    pub control: ControlName,
-}
-
-/// Where a stripe is controlled.
-#[derive(Clone, Copy, Deserialize, Debug)]
-#[serde(rename_all = "kebab-case")]
-pub enum ControlName {
-    /// Above the whole.
-    Logical,
-    /// Above each drive.
-    Leaf,
+    pub control: Control,
 }
 
 /// A group of its own, besides those that clients bring.
@@ -235,28 +227,6 @@ impl Several {
     }
 }
 
-/// What kind of claim.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, Debug)]
-#[serde(rename_all = "snake_case")]
-pub enum KindFile {
-    /// `of` is at least `value`.
-    AtLeast,
-    /// `of` is at most `value`.
-    AtMost,
-    /// `of` divided by the same quantity elsewhere (`to`) lies in the band.
-    Ratio,
-    /// `of` grows by 1 % or more from place to place of `order`.
-    Order,
-    /// `of` lies in the band; without a band, only printed beside the published value.
-    Within,
-    /// When `of`, a mean latency by intervals, falls below `value` times that at `to`, for good.
-    FallsAt,
-    /// When `of`, a rate over each second, rises to `value`, for good.
-    RisesAt,
-    /// When `of`, a rate by intervals, comes within `value` times its later mean of that mean, for good.
-    SettlesAt,
-}
-
 /// Another place to read a quantity: a stack's name, or a table of what differs from the claim's own.
 #[derive(Clone, Deserialize, Debug)]
 #[serde(untagged, expecting = "expected a stack's name, or a table with stack, variant, of")]
@@ -294,7 +264,7 @@ impl PlaceFile {
 #[serde(deny_unknown_fields)]
 pub struct ExpectFile {
     /// Kind of claim.
-    pub kind: Spanned<KindFile>,
+    pub kind: Spanned<Kind>,
     /// The quantity: `total`, a client's name, `target p99`, ...
     pub of: Spanned<String>,
     /// The stack or stacks; absent in an order over stacks.

@@ -5,9 +5,9 @@ use iofair_core::controller::{FlushRule, Stack};
 use iofair_drive::stripe::Geometry;
 use iofair_simulator::host::{self, apply};
 use iofair_simulator::machine::{self, Machine, base};
-use iofair_simulator::scenario::{Control, Host, StripeSpec};
+use iofair_simulator::scenario::{Host, StripeSpec};
 
-use super::file::{ControlName, ExperimentFile, StripeFile, VariantFile};
+use super::file::{ExperimentFile, StripeFile, VariantFile};
 use super::numbers::Numbers;
 
 /// What flushes pass: nothing, unless the scheduler asks for them.
@@ -17,12 +17,8 @@ pub(super) fn flushes(stack: &Stack) -> FlushRule {
 
 pub(super) fn stripe(file: &Spanned<StripeFile>) -> StripeSpec {
     let file = file.get_ref();
-    let control = match file.control {
-        ControlName::Logical => Control::Logical,
-        ControlName::Leaf => Control::Leaf,
-    };
     let geometry = Geometry { drives: file.drives, chunk: file.chunk.sectors_ceil() };
-    StripeSpec { geometry, control }
+    StripeSpec { geometry, control: file.control }
 }
 
 /// The machine that a file names.

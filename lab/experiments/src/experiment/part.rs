@@ -1,5 +1,6 @@
 //! A part of an experiment, and how long it takes.
 
+use crate::distinct;
 use iofair_core::time::Nanos;
 
 use super::resolved::{Experiment, Variant};
@@ -12,13 +13,11 @@ impl Experiment {
             |variant: &Variant, name: &String| variant.name == *name || variant.base == *name;
         let is_known = |name: &&String| self.variants.iter().any(|variant| named(variant, name));
         if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
-            let mut all: Vec<&str> = Vec::new();
-            for variant in &self.variants {
-                let name = if variant.swept.is_empty() { &variant.name } else { &variant.base };
-                if !all.contains(&name.as_str()) {
-                    all.push(name);
-                }
-            }
+            let name_of = |variant: &Variant| match variant.swept.is_empty() {
+                true => variant.name.clone(),
+                false => variant.base.clone(),
+            };
+            let all = distinct(self.variants.iter().map(name_of));
             let all = all.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
             return Err(format!("{}: no variant {unknown:?}; there are: {all}", self.name));
         }

@@ -1,13 +1,12 @@
 //! An experiment as it is run.
 
 use iofair_core::controller::Stack;
-use iofair_core::priority::Priority;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::fitted::FittedOn;
 use iofair_simulator::outcome::ClientOutcome;
 use iofair_simulator::scenario::{
-    Calls, Change, ClientSpec, GroupSpec, Host, Job, Manner, Pattern, Scenario, Step, StripeSpec,
+    Change, ClientSpec, GroupSpec, Host, Job, Pattern, Scenario, Step, StripeSpec,
 };
 
 use super::claim::Claim;
@@ -137,42 +136,11 @@ impl Variant {
         }
         let in_steps = clients.iter().any(|client| client.step.is_some());
         let time = Some(self.history);
-        let (delay, ramp) = (Nanos::ZERO, Nanos::ZERO);
-        let step = in_steps.then_some(Step {
-            number: 0,
-            delay,
-            ramp,
-            time,
-            after: None,
-            group: 0,
-            exit: None,
-        });
+        let reads = Job::new(Pattern::SequentialRead, Sectors::from_kib(4), true);
         clients.push(ClientSpec {
-            name: "history".to_string(),
-            processes: 1,
-            group: String::new(),
-            priority: Priority::default(),
-            guest: false,
-            manner: Manner::Plain,
-            on_drive: None,
-            job: Job {
-                pattern: Pattern::SequentialRead,
-                block: Sectors::from_kib(4),
-                buffered: true,
-                depth: 1,
-                rate: None,
-                fdatasync_every: 0,
-                on_off: None,
-                think: Nanos::ZERO,
-                sync_writes: true,
-                metadata: false,
-                calls: Calls::default(),
-            },
-            file_size: Sectors::from_kib(500 << 10),
-            start: Nanos::ZERO,
-            stop: Some(self.history),
-            step,
-            place: None,
+            stop: time,
+            step: in_steps.then_some(Step { time, ..Step::default() }),
+            ..ClientSpec::new("history", reads)
         });
         clients
     }

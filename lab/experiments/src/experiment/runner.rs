@@ -1,9 +1,6 @@
 //! Runs experiments: every repeat of every variant on every stack is a run of its own, shared out to
 //! threads and put back in order, so the number of threads changes no byte of any result.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use iofair_simulator::outcome::{Interval, Outcome};
 use iofair_simulator::scenario::Scenario;
 
@@ -12,6 +9,7 @@ use super::quantity::{Quantity, Subject, is_process_of};
 use super::resolved::Experiment;
 use super::statistics::Statistics;
 use super::step;
+use crate::parallel;
 
 /// How runs are made and watched.
 pub struct Runner<'a> {
@@ -57,41 +55,19 @@ pub fn run(experiments: Vec<Experiment>, runner: &Runner<'_>) -> Result<Vec<Resu
             }
         }
     }
-    let slots: Vec<Mutex<Option<Result<Outcome, String>>>> =
-        tasks.iter().map(|_| Mutex::new(None)).collect();
-    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let work = || {
-        while !failed.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(task) = tasks.get(index) else { return };
-            let experiment = &experiments[task.experiment];
-            let scenario = experiment.scenario(task.variant, task.stack, task.repeat);
-            let result = (runner.simulate)(&scenario);
-            if result.is_err() {
-                failed.store(true, Ordering::Relaxed);
-            }
-            *slots[index].lock().expect("nothing panics while it holds a slot") = Some(result);
-            (runner.finished)(task.experiment);
-        }
+    let work = |task: &Task| {
+        let experiment = &experiments[task.experiment];
+        let outcome =
+            (runner.simulate)(&experiment.scenario(task.variant, task.stack, task.repeat));
+        (runner.finished)(task.experiment);
+        outcome.map_err(|error| describe(experiment, task, &error))
     };
-    std::thread::scope(|scope| {
-        for _ in 1..runner.jobs.clamp(1, tasks.len().max(1)) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let mut outcomes: Vec<Vec<Outcome>> = experiments.iter().map(|_| Vec::new()).collect();
-    let mut missing = false;
-    for (task, slot) in tasks.iter().zip(slots) {
-        match slot.into_inner().expect("nothing panics while it holds a slot") {
-            Some(Ok(outcome)) => outcomes[task.experiment].push(outcome),
-            Some(Err(error)) => return Err(describe(&experiments[task.experiment], task, &error)),
-            None => missing = true,
-        }
-    }
-    assert!(!missing, "a run is missing though none failed");
-    let pairs = experiments.into_iter().zip(outcomes);
-    Ok(pairs.map(|(experiment, outcomes)| Results { experiment, outcomes }).collect())
+    let mut outcomes = parallel(runner.jobs, &tasks, &work)?.into_iter();
+    let results = |experiment: Experiment| {
+        let outcomes = outcomes.by_ref().take(experiment.runs()).collect();
+        Results { experiment, outcomes }
+    };
+    Ok(experiments.into_iter().map(results).collect())
 }
 
 fn describe(experiment: &Experiment, task: &Task, error: &str) -> String {

@@ -1,5 +1,6 @@
 //! Names of clients, their groups, and the places where a request waits.
 
+use crate::distinct;
 use iofair_core::controller::Controller;
 use iofair_core::id::{ClientId, GroupId};
 use iofair_simulator::scenario::{Manner, Scenario};
@@ -113,12 +114,6 @@ impl Names {
     }
     /// Everybody's name, one a client of the experiment.
     pub(super) fn families(&self) -> Vec<&str> {
-        let mut all: Vec<&str> = Vec::new();
-        for name in &self.clients {
-            if !all.contains(&family(name)) {
-                all.push(family(name));
-            }
-        }
-        all
+        distinct(self.clients.iter().map(|name| family(name)))
     }
 }

@@ -1,26 +1,17 @@
 //! A survey and stories as text.
 
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use iofair_core::time::Nanos;
 
 use super::rule::size;
 use super::{Story, Summary};
+use crate::text_table::{PLAIN, text_table};
 
-/// A line below the header and nothing else.
-const STYLE: TableStyle =
-    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 /// This many rules are printed; JSON has them all.
 const RULES_MAX: usize = 12;
 
 fn table(header: &[&str], rows: Vec<Vec<String>>, left: &[usize]) -> String {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_header(header.to_vec()).add_rows(rows);
-    for index in (0..header.len()).filter(|index| !left.contains(index)) {
-        let column = table.column_mut(index).expect("the header made this column");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let text = table.trim_fmt();
-    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    let right = (0..header.len()).filter(|index| !left.contains(index));
+    text_table(PLAIN, header.to_vec(), right, rows)
 }
 
 fn time(ns: u64) -> String {

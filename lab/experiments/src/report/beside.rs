@@ -1,13 +1,13 @@
 //! Two worlds side by side: what an experiment gave in virtual time and what it gave live, as numbers, ratios and
 //! verdicts.
 
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use super::number::{band, number, published};
 use super::summarize::summarize;
 use super::summary::Summary;
 use crate::experiment::{Kind, Metric, Quantity, Results, Subject, Verdict};
+use crate::text_table::{RULED, text_table};
 
 /// How far a live share may be from the lab's, as a part of it.
 const SHARES_WITHIN: f64 = 0.10;
@@ -287,19 +287,6 @@ fn aims(shares: Count, latencies: Count) -> String {
     )
 }
 
-const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
-
-fn new_table(titles: &[&str], left: usize) -> Table {
-    let style = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
-    let mut table = Table::new();
-    table.load_style(style).set_header(titles.to_vec());
-    for index in left..titles.len() {
-        let column = table.column_mut(index).expect("the header made this column");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
 /// An experiment as text; what misses its aim has an exclamation mark.
 pub fn beside_table(beside: &Beside) -> String {
     let mut text = format!("{}\n  {}\n  {}\n", beside.title, beside.source, beside.conditions);
@@ -308,27 +295,22 @@ pub fn beside_table(beside: &Beside) -> String {
     }
     text.push('\n');
     let titles = [&["variant", "stack"][..], &TITLES].concat();
-    let mut table = new_table(&titles, 3);
-    let mut last = None;
+    let (mut rows, mut last) = (Vec::new(), None);
     for run in &beside.runs {
         for (number, mut line) in cells(run, "!").into_iter().enumerate() {
             let variant = if last == Some(&run.variant) { "" } else { &run.variant };
             let stack = if number == 0 { &run.stack } else { "" };
             last = Some(&run.variant);
             line.splice(0..0, [variant.to_owned(), stack.to_owned()]);
-            table.add_row(line);
+            rows.push(line);
         }
     }
-    let trimmed = |table: &Table| {
-        let lines = table.trim_fmt();
-        lines.lines().map(|line| line.trim_end().to_owned() + "\n").collect::<String>()
-    };
-    text.push_str(&trimmed(&table));
+    let right = 3..titles.len();
+    text.push_str(&text_table(RULED, titles, right, rows));
     if !beside.claims.is_empty() {
         let titles = ["variant", "claim", "band", "lab", "live", "in the lab", "live"];
-        let mut table = new_table(&titles, 2);
-        for claim in &beside.claims {
-            table.add_row(vec![
+        let row = |claim: &ClaimPair| {
+            vec![
                 claim.variant.clone(),
                 claim.text.clone(),
                 band(claim.low, claim.high),
@@ -336,9 +318,10 @@ pub fn beside_table(beside: &Beside) -> String {
                 got(claim, claim.got.live),
                 claim.lab.words().to_owned(),
                 claim.live.words().to_owned(),
-            ]);
-        }
-        text.push_str(&format!("\n{}", trimmed(&table)));
+            ]
+        };
+        let table = text_table(RULED, titles, 2..7, beside.claims.iter().map(row));
+        text.push_str(&format!("\n{table}"));
     }
     text.push_str(&format!("\n{}\n", beside.verdict()));
     let alike = beside.claims_alike();

@@ -1,5 +1,6 @@
 //! The numbers of each client: what its calls got, what reached the drive, and how long its calls took.
 
+use crate::distinct;
 use std::collections::{BTreeMap, BTreeSet};
 
 use iofair_core::bounds::WEIGHT_DEFAULT;
@@ -121,12 +122,8 @@ fn syncs<'a>(outcomes: impl Iterator<Item = &'a ClientOutcome>) -> Option<[f64; 
 /// The guaranteed minimum of all groups of a client's processes, in the unit of its rate.
 fn minimum(results: &Results, variant: usize, name: &str) -> f64 {
     let variant = &results.experiment.variants[variant];
-    let mut groups: Vec<&str> = Vec::new();
-    for client in variant.clients.iter().filter(|client| is_process_of(&client.name, name)) {
-        if !groups.contains(&client.group.as_str()) {
-            groups.push(&client.group);
-        }
-    }
+    let clients = variant.clients.iter().filter(|client| is_process_of(&client.name, name));
+    let groups = distinct(clients.map(|client| client.group.as_str()));
     let min = |group: &&iofair_simulator::scenario::GroupSpec| group.contract.min;
     let mine = variant.groups.iter().filter(|group| groups.contains(&group.name.as_str()));
     let bytes: u64 = mine.filter_map(|group| min(&group)).sum();

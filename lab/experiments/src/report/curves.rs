@@ -3,6 +3,7 @@
 //! The key with the most values lies to the right; each combination of the other keys' values has its own chart. In a sample,
 //! where few points share the other keys, each key has a chart with a dot for each point.
 
+use crate::distinct;
 use core::fmt::Write;
 
 use iofair_draw::{Axis, Mark, Plot, STACKS, Scale, escape, stack};
@@ -23,13 +24,7 @@ pub(super) fn has_curves(summary: &Summary) -> bool {
 pub(super) fn curves(html: &mut String, summary: &Summary) {
     let axes = axes(summary);
     let Some((main, values)) = axes.iter().max_by_key(|(_, values)| values.len()) else { return };
-    let mut panels: Vec<String> = Vec::new();
-    for row in &summary.rows {
-        let rest = rest(row, &[main]);
-        if !panels.contains(&rest) {
-            panels.push(rest);
-        }
-    }
+    let panels = distinct(summary.rows.iter().map(|row| rest(row, &[main])));
     let stacks = summary.stacks();
     let points = summary.rows.len() / stacks.len().max(1);
     // A grid has each combination of values in each variant.

@@ -1,12 +1,10 @@
 //! The table of a job file: each job under each stack, reads and writes apart.
 
-use comfy_table::{CellAlignment, Table};
-
 use super::number::number;
-use super::summary::{JOB_TITLES, Summary};
-use super::table::STYLE;
+use super::summary::{JOB_TITLES, Row, Summary};
 use crate::experiment::Results;
 use crate::experiment::quantity::is_process_of;
+use crate::text_table::{RULED, text_table};
 use iofair_core::stats::histogram::Histogram;
 
 /// Results of a job file as text. Numbers are those of all clones of a job together, and means over the repeats. `summary` is
@@ -21,21 +19,13 @@ pub fn jobs_table(results: &Results, summary: &Summary) -> String {
         text += &format!("  {}\n", experiment.note);
     }
     text.push('\n');
-    let mut table = Table::new();
-    table.load_style(STYLE).set_header(["stack", "job"].into_iter().chain(JOB_TITLES));
-    for index in 3..2 + JOB_TITLES.len() {
-        let column = table.column_mut(index).expect("the header made this column");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for row in &summary.rows {
-        for cells in &row.jobs {
-            table.add_row([&row.stack].into_iter().chain(cells));
-        }
-    }
-    for line in table.trim_fmt().lines() {
-        text += line.trim_end();
-        text.push('\n');
-    }
+    let titles: Vec<&str> = ["stack", "job"].into_iter().chain(JOB_TITLES).collect();
+    let cells = |row: &Row| {
+        let line = |cells: &Vec<String>| [&[row.stack.clone()], &cells[..]].concat();
+        row.jobs.iter().map(line).collect::<Vec<_>>()
+    };
+    let rows = summary.rows.iter().flat_map(cells);
+    text += &text_table(RULED, titles, 3..2 + JOB_TITLES.len(), rows);
     for (stack, (name, _)) in experiment.stacks.iter().enumerate() {
         let runs = results.repeats(0, stack);
         let count = runs.len().max(1) as f64;

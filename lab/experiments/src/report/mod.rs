@@ -41,7 +41,7 @@ pub use jobs::jobs_table;
 pub use json::{json, json_of_one};
 pub(crate) use latencies::{latencies, latency_legend};
 pub use markdown::markdown;
-pub use number::{band, short};
+pub use number::{band, number, short};
 pub use saved::{Comparison, Mean, Row as SavedRow, Saved, compare};
 pub use summarize::summarize;
 pub use summary::{ClaimRow, Summary};

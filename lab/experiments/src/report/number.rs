@@ -3,7 +3,7 @@
 use crate::experiment::Statistics;
 
 /// A number for a table cell.
-pub(super) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     // Not "-0.000".
     let value = value + 0.0;
     let size = value.abs();

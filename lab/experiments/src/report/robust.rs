@@ -1,5 +1,6 @@
 //! How often each claim holds over many draws, as a CSV file: `reproduction/evidence/robust.csv`.
 
+use crate::csv_text;
 use crate::experiment::{Claim, Experiment, Verdict};
 
 /// A claim that holds in fewer percent of its draws does not count as held.
@@ -67,20 +68,19 @@ const HEAD: [&str; 10] =
 
 /// The file.
 pub fn write(rows: &[Row]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(HEAD).expect("memory takes it");
-    for Row { claim, draws } in rows {
-        let number = |value: f64| match value.is_nan() {
-            true => String::new(),
-            false => format!("{value:.6}"),
-        };
-        let counts = [draws.held.to_string(), draws.of.to_string()];
-        let numbers = [draws.p5, draws.p50, draws.p95].map(number);
-        let record = claim.iter().chain(&counts).chain(&numbers);
-        writer.write_record(record).expect("memory takes it");
-    }
-    let bytes = writer.into_inner().expect("memory takes it");
-    String::from_utf8(bytes).expect("all of it is text")
+    let number = |value: f64| match value.is_nan() {
+        true => String::new(),
+        false => format!("{value:.6}"),
+    };
+    csv_text(|writer| {
+        writer.write_record(HEAD)?;
+        for Row { claim, draws } in rows {
+            let counts = [draws.held.to_string(), draws.of.to_string()];
+            let numbers = [draws.p5, draws.p50, draws.p95].map(number);
+            writer.write_record(claim.iter().chain(&counts).chain(&numbers))?;
+        }
+        Ok(())
+    })
 }
 
 /// Reads such a file.

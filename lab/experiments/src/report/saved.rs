@@ -3,12 +3,11 @@
 use core::fmt::Write;
 use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table};
 use iofair_draw::escape;
 use serde::{Deserialize, Serialize};
 
 use super::number::number;
-use super::table::STYLE as TABLE;
+use crate::text_table::{RULED, text_table};
 
 /// What is needed of a result. [`super::json()`] writes it.
 #[derive(Deserialize)]
@@ -201,18 +200,10 @@ impl Comparison {
         if shown.is_empty() {
             return text;
         }
-        let mut table = Table::new();
-        table.load_style(TABLE).set_header(self.heads());
-        for index in 4..self.heads().len() {
-            let column = table.column_mut(index).expect("the header made this column");
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        shown.iter().for_each(|row| _ = table.add_row(self.cells(row)));
+        let (heads, rows) = (self.heads(), shown.into_iter().map(|row| self.cells(row)));
+        let right = 4..heads.len();
         text.push('\n');
-        for line in table.trim_fmt().lines() {
-            text += line.trim_end();
-            text.push('\n');
-        }
+        text += &text_table(RULED, heads, right, rows);
         text
     }
     fn heads(&self) -> Vec<String> {

@@ -5,6 +5,7 @@ use super::jobs;
 use super::number::short;
 use super::summary::{ClaimRow, Row, Summary};
 use super::synopsis;
+use crate::distinct;
 use crate::experiment::dedicated;
 use crate::experiment::{Experiment, Metric, Quantity, Results, Subject, Units, Verdict};
 
@@ -90,12 +91,7 @@ pub fn summarize(results: &Results) -> Summary {
 fn conditions(results: &Results) -> String {
     let experiment = &results.experiment;
     let first = &experiment.variants[0];
-    let mut drives: Vec<&str> = Vec::new();
-    for variant in &experiment.variants {
-        if !drives.contains(&variant.drive.as_str()) {
-            drives.push(&variant.drive);
-        }
-    }
+    let drives = distinct(experiment.variants.iter().map(|variant| variant.drive.as_str()));
     let units = match experiment.units {
         Units::Si => "MB = 10^6 B",
         Units::Kib => "KiB/s as fio prints",

@@ -1,5 +1,6 @@
 //! What every report prints: the numbers of each variant on each stack, and the verdict on each claim.
 
+use crate::distinct;
 use iofair_simulator::outcome::Timeline;
 use serde::Serialize;
 
@@ -150,24 +151,15 @@ impl Summary {
     }
     /// The names of all clients that do I/O: the focus, then the others in the file's order.
     pub fn clients(&self) -> Vec<&str> {
-        let mut names = vec![self.focus.as_str()];
-        for client in self.rows.iter().flat_map(|row| &row.clients) {
-            if !names.contains(&client.name.as_str()) {
-                names.push(&client.name);
-            }
-        }
+        let clients = self.rows.iter().flat_map(|row| &row.clients);
+        let names = clients.map(|client| client.name.as_str());
+        let mut names = distinct([self.focus.as_str()].into_iter().chain(names));
         names.retain(|name| !name.is_empty());
         names
     }
     /// The names of all stacks, in the file's order.
     pub fn stacks(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for row in &self.rows {
-            if !names.contains(&row.stack.as_str()) {
-                names.push(&row.stack);
-            }
-        }
-        names
+        distinct(self.rows.iter().map(|row| row.stack.as_str()))
     }
     /// Whether a client has at most one process everywhere.
     pub(super) fn is_one_process(&self, name: &str) -> bool {

@@ -3,6 +3,7 @@
 //! The key with the most values lies to the right and the one with the next most upwards; each combination of the other keys' values
 //! has a map of its own. All maps of a number have the same colours for the same values.
 
+use crate::distinct;
 use core::fmt::Write;
 
 use iofair_draw::{END, MIDDLE, PAGE, Scale, Svg, escape, stack};
@@ -28,13 +29,7 @@ pub(super) fn surfaces(html: &mut String, summary: &Summary, axes: &[Axis]) {
     let mut order: Vec<&Axis> = axes.iter().collect();
     order.sort_by_key(|(_, values)| core::cmp::Reverse(values.len()));
     let [right, up, ..] = order[..] else { return };
-    let mut panels: Vec<String> = Vec::new();
-    for row in &summary.rows {
-        let rest = rest(row, &[&right.0, &up.0]);
-        if !panels.contains(&rest) {
-            panels.push(rest);
-        }
-    }
+    let panels = distinct(summary.rows.iter().map(|row| rest(row, &[&right.0, &up.0])));
     // All numbers of a few panels, and not a few numbers of all.
     let each = summary.stacks().len() * numbers(summary).len();
     let most = (MAPS_MAX / each.max(1)).max(1);

@@ -1,16 +1,10 @@
 //! Tables for the terminal: what each stack gave, then what the source claims.
 
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
-
 use super::number::{band, measured, number, published};
 use super::summary::{ClaimRow, JOB_TITLES, Row, Summary};
 use super::tally::{Tally, headline};
 use crate::experiment::{Kind, Verdict};
-
-const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
-/// Rules above, below and under the header; none between rows.
-pub(super) const STYLE: TableStyle =
-    TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
+use crate::text_table::{RULED, text_table};
 
 /// An experiment as text.
 pub fn table(summary: &Summary) -> String {
@@ -23,7 +17,7 @@ pub fn table(summary: &Summary) -> String {
         text.push_str(&format!("  {}\n", summary.note));
     }
     text.push('\n');
-    push(&mut text, &rates(summary));
+    text.push_str(&rates(summary));
     for warning in &summary.warnings {
         text.push_str(&format!("  ! {warning}\n"));
     }
@@ -32,17 +26,10 @@ pub fn table(summary: &Summary) -> String {
     }
     if !summary.claims.is_empty() {
         text.push('\n');
-        push(&mut text, &claims(summary));
+        text.push_str(&claims(summary));
         text.push_str(&format!("\n{}\n", totals(summary)));
     }
     text
-}
-
-fn push(text: &mut String, table: &Table) {
-    for line in table.trim_fmt().lines() {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
 }
 
 fn totals(summary: &Summary) -> String {
@@ -61,18 +48,8 @@ fn totals(summary: &Summary) -> String {
     line
 }
 
-fn new_table(titles: Vec<String>, left: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_header(titles.clone());
-    for index in left..titles.len() {
-        let column = table.column_mut(index).expect("the header made this column");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
 /// What every client got: a line each, and one of the drive.
-fn rates(summary: &Summary) -> Table {
+fn rates(summary: &Summary) -> String {
     let (variants, unit) = (summary.has_variants(), summary.rate_unit);
     let columns = Columns::for_summary(summary);
     let mut titles = vec!["stack".to_owned(), "client".to_owned(), unit.to_owned()];
@@ -87,8 +64,7 @@ fn rates(summary: &Summary) -> Table {
     if variants {
         titles.insert(0, "variant".to_owned());
     }
-    let mut table = new_table(titles, if variants { 3 } else { 2 });
-    let mut last = None;
+    let (mut rows, mut last) = (Vec::new(), None);
     for row in &summary.rows {
         let fresh = last != Some(&row.variant);
         last = Some(&row.variant);
@@ -97,10 +73,11 @@ fn rates(summary: &Summary) -> Table {
                 let shown = fresh && index == 0;
                 cells.insert(0, if shown { row.variant.clone() } else { String::new() });
             }
-            table.add_row(cells);
+            rows.push(cells);
         }
     }
-    table
+    let right = if variants { 3 } else { 2 }..titles.len();
+    text_table(RULED, titles, right, rows)
 }
 
 /// Columns that not every experiment needs.
@@ -209,7 +186,7 @@ pub(super) fn got(claim: &ClaimRow) -> String {
     }
 }
 
-fn claims(summary: &Summary) -> Table {
+fn claims(summary: &Summary) -> String {
     let variants = summary.has_variants();
     let titles = ["claim", "", "published", "ours", "band", "verdict", "basis"];
     let mut titles: Vec<String> = titles.map(str::to_owned).to_vec();
@@ -217,12 +194,7 @@ fn claims(summary: &Summary) -> Table {
         titles.insert(0, "variant".to_owned());
     }
     let first = if variants { 2 } else { 1 };
-    let mut table = new_table(titles, first + 1);
-    for index in [first + 4, first + 5] {
-        let words = table.column_mut(index).expect("the header made this column");
-        words.set_cell_alignment(CellAlignment::Left);
-    }
-    for claim in &summary.claims {
+    let row = |claim: &ClaimRow| {
         let verdict = match (claim.verdict, claim.hard) {
             (Verdict::DoesNotHold, true) => "DOES NOT HOLD (hard)",
             (verdict, _) => verdict.words(),
@@ -239,7 +211,7 @@ fn claims(summary: &Summary) -> Table {
         if variants {
             cells.insert(0, claim.variant.clone());
         }
-        table.add_row(cells);
-    }
-    table
+        cells
+    };
+    text_table(RULED, titles, first + 1..first + 4, summary.claims.iter().map(row))
 }

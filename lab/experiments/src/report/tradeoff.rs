@@ -1,6 +1,7 @@
 //! What sweeps trade: the client that the experiment is about against the rate of the drive, a dot for each point. Points that no other
 //! one beats in both are the front; they are joined and listed.
 
+use crate::distinct;
 use core::fmt::Write;
 
 use iofair_draw::{Axis, Mark, PAGE, Plot, STACKS, escape};
@@ -61,12 +62,7 @@ pub(super) fn tradeoffs(html: &mut String, summary: &Summary) {
         },
     ];
     // Points of different variants of the file are different loads, and no choice.
-    let mut bases: Vec<&str> = Vec::new();
-    for row in &summary.rows {
-        if !bases.contains(&row.base.as_str()) {
-            bases.push(&row.base);
-        }
-    }
+    let bases = distinct(summary.rows.iter().map(|row| row.base.as_str()));
     html.push_str("<div class=\"charts tradeoffs\">");
     for base in bases.into_iter().take(VARIANTS_MAX) {
         for side in &sides {

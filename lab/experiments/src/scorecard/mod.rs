@@ -17,6 +17,7 @@ mod score;
 mod text;
 mod workload;
 
+use crate::distinct;
 use iofair_drive::profile::{self, ProfileError};
 
 use crate::experiment::{self, Experiment, Overrides, Results, Runner};
@@ -93,12 +94,8 @@ struct Drive<'a> {
 impl<'a> Drive<'a> {
     fn read(question: &'a Question) -> Result<Self, ScorecardError> {
         let has_head = profile::read(&question.drive)?.reaches().has_head();
-        let mut names = vec![BASE];
-        for name in &question.stacks {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
-            }
-        }
+        let stacks = question.stacks.iter().map(String::as_str);
+        let names = distinct([BASE].into_iter().chain(stacks));
         let times = workload::Times::new(has_head, question.time);
         Ok(Self { question, has_head, times, names })
     }

@@ -8,7 +8,6 @@
 //! warm-up is as long as that of the mixes.
 
 use anyhow::{Result, bail};
-use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_experiments::experiment::{Overrides, parse};
 use iofair_simulator::scenario::Work;
@@ -58,53 +57,26 @@ const VARIANTS: usize = 5;
 /// Bytes that the times are for.
 const WINDOW: u64 = 256 << 10;
 
-/// Processor time for 256 KiB of page cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Copies {
-    /// A reader's, in calls of 4 KiB.
-    pub(crate) consume: Nanos,
-    /// What of that does not depend on the number of calls.
-    pub(crate) consume_copy: Nanos,
-    /// A writer's.
-    pub(crate) produce: Nanos,
-    /// The flusher's.
-    pub(crate) collect: Nanos,
-    /// The server's for what is read into the page cache, beyond what it takes for a client's buffer.
-    pub(crate) new_pages: Nanos,
-}
-
-impl Copies {
-    /// From the processor times of a reader in calls of 4 KiB, a reader in calls of 256 KiB, a writer, a writer to old
-    /// pages, and one that also writes them back.
-    fn from_times([calls, call, writer, old, synced]: [u64; VARIANTS], new_pages: Nanos) -> Self {
-        // The long call contains one call's overhead instead of 64.
-        let copy = call.saturating_sub(calls.saturating_sub(call) / 63).min(calls);
-        let collect = Nanos(synced.saturating_sub(old));
-        let (consume, consume_copy, produce) = (Nanos(calls), Nanos(copy), Nanos(writer));
-        Self { consume, consume_copy, produce, collect, new_pages }
-    }
-    /// In words.
-    pub(crate) fn text(&self) -> String {
-        let us = |time: Nanos| time.0 as f64 / 1e3;
-        format!(
-            " Processor time for 256 KiB of page cache in us: {:.0} of a reader ({:.0} in one call), {:.0} of a writer, {:.0} of the \
-             flusher, and {:.0} of the server in addition for what is read.",
-            us(self.consume),
-            us(self.consume_copy),
-            us(self.produce),
-            us(self.collect),
-            us(self.new_pages)
-        )
-    }
+/// Processor time for 256 KiB of page cache in nanoseconds, as [`iofair_reproduction::truth::PathTimes`] has it, from the processor
+/// times of a reader in calls of 4 KiB, a reader in calls of 256 KiB, a writer, a writer to old pages, and one that also writes
+/// them back.
+fn copies([calls, call, writer, old, synced]: [u64; VARIANTS], new_pages: u64) -> [u64; 5] {
+    // The long call contains one call's overhead instead of 64.
+    let copy = call.saturating_sub(calls.saturating_sub(call) / 63).min(calls);
+    [calls, copy, writer, synced.saturating_sub(old), new_pages]
 }
 
 /// Measures them, over the drive with this profile; `None` where the kernel does not count processor time. `server` is the work of
 /// the server without a page cache.
-pub(super) fn measure(drive: &str, server: Option<Work>, watch: &Watch) -> Result<Option<Copies>> {
+pub(super) fn measure(
+    drive: &str,
+    server: Option<Work>,
+    watch: &Watch,
+) -> Result<Option<[u64; 5]>> {
     let Some(server) = server else { return Ok(None) };
     // It takes two turns for a request.
     let direct = server.turn * 2 + server.time_for(Sectors::from_kib(256));
-    let mut new_pages = Nanos::ZERO;
+    let mut new_pages = 0;
     let probes = parse("copies.toml", &PROBES.replace("DRIVE", drive), &Overrides::default())?;
     let mut times = [0; VARIANTS];
     for (variant, time) in times.iter_mut().enumerate() {
@@ -119,10 +91,10 @@ pub(super) fn measure(drive: &str, server: Option<Work>, watch: &Watch) -> Resul
         };
         *time = of_window(used.usage.client);
         if variant == 0 {
-            new_pages = Nanos(of_window(used.usage.server)).saturating_sub(direct);
+            new_pages = of_window(used.usage.server).saturating_sub(direct.0);
         }
     }
-    Ok(times.iter().all(|time| *time > 0).then(|| Copies::from_times(times, new_pages)))
+    Ok(times.iter().all(|time| *time > 0).then(|| copies(times, new_pages)))
 }
 
 #[cfg(test)]
@@ -132,11 +104,9 @@ mod tests {
     /// Goal: calls and copies are told apart, and disturbed numbers become no nonsense. Method: by hand, with calls of 1 us.
     #[test]
     fn calls_are_no_copies() {
-        let us = Nanos::from_micros;
-        let copies = Copies::from_times([104_000, 41_000, 131_000, 90_000, 170_000], us(7));
-        assert_eq!((copies.consume, copies.consume_copy), (us(104), us(40)));
-        assert_eq!((copies.produce, copies.collect), (us(131), us(80)));
-        let odd = Copies::from_times([50_000, 60_000, 100_000, 100_000, 90_000], us(7));
-        assert_eq!((odd.consume_copy, odd.collect), (us(50), us(0)));
+        let measured = copies([104_000, 41_000, 131_000, 90_000, 170_000], 7_000);
+        assert_eq!(measured, [104_000, 40_000, 131_000, 80_000, 7_000]);
+        let disturbed = copies([50_000, 60_000, 100_000, 100_000, 90_000], 7_000);
+        assert_eq!((disturbed[1], disturbed[3]), (50_000, 0));
     }
 }

@@ -66,11 +66,8 @@ pub(super) fn execute(
     let in_steps = scenario.clients.iter().any(|client| client.step.is_some());
     let mut outcome = Outcome {
         time: if in_steps { times.passed } else { scenario.time },
-        clients: Vec::new(),
         drive: counted,
-        trace_hash: 0,
-        simulated_requests: 0,
-        requests: Vec::new(),
+        ..Outcome::default()
     };
     times.period = got.first().map_or(0.0, |times| times.period_ns);
     for (job, got) in plan.jobs.iter().zip(got) {

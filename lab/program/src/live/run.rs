@@ -208,7 +208,7 @@ impl Outside for Live<'_> {
         let _ = self.running().0.stats(true);
     }
     fn measured(&mut self) -> DriveOutcome {
-        let busy = self.running().0.stats(false).map_or(Nanos::ZERO, |told| told.busy);
+        let busy = self.running().0.stats(false).map_or(Nanos::ZERO, |stats| stats.busy);
         DriveOutcome {
             read_bytes: self.counts.read_bytes.load(Relaxed),
             written_bytes: self.counts.written_bytes.load(Relaxed),

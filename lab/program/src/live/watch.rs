@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Nanos;
 use iofair_experiments::experiment::Experiment;
+use iofair_simulator::calibration::Disturbed;
 
 use iofair_cli::interrupt;
-use iofair_cli::output::say;
-use iofair_cli::stolen::{Disturbed, undisturbed};
+use iofair_cli::output::{progress, say};
+use iofair_cli::stolen::undisturbed;
 
 /// How often a disturbed run is tried. Disturbances that were seen lasted for half a minute.
 const TRIES: u64 = 20;
@@ -76,12 +77,7 @@ impl Watch {
         let runs: Vec<String> = experiments.iter().flat_map(names).collect();
         let time = Nanos(experiments.iter().map(|experiment| experiment.simulated().0).sum());
         let bar = ProgressBar::new(time.0 / 1_000_000);
-        bar.set_draw_target(match quiet {
-            true => ProgressDrawTarget::hidden(),
-            false => ProgressDrawTarget::stderr(),
-        });
-        let style = ProgressStyle::with_template("{wide_bar:.cyan/blue} {eta} left  {msg}");
-        bar.set_style(style.context("the progress bar's own template")?);
+        let bar = progress(bar, "{wide_bar:.cyan/blue} {eta} left  {msg}", quiet);
         if !quiet {
             let all = runs.len();
             say(format_args!(

@@ -264,7 +264,7 @@ impl Calls {
 }
 
 /// When a client that belongs to a step starts and ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Step {
     /// Its step, from 0: it starts when all clients of the steps before have ended.
     pub number: u32,

@@ -119,7 +119,7 @@ pub(crate) struct Birth {
 
 impl Birth {
     /// `None`: its file system does not tell, or it is no file.
-    fn of(metadata: &fs::Metadata) -> Option<Self> {
+    fn from_metadata(metadata: &fs::Metadata) -> Option<Self> {
         let created = metadata.created().ok().filter(|_| metadata.is_file())?;
         let created = created.duration_since(UNIX_EPOCH).ok()?.as_nanos().try_into().ok()?;
         Some(Self { inode: metadata.ino(), created })
@@ -134,7 +134,8 @@ pub(crate) fn layers(path: &Path) -> Vec<Layer> {
 
 /// The same of what is open.
 pub(crate) fn layers_of(found: &fs::Metadata) -> Vec<Layer> {
-    let mut layers = vec![Layer { identity: identity_of(found), birth: Birth::of(found) }];
+    let mut layers =
+        vec![Layer { identity: identity_of(found), birth: Birth::from_metadata(found) }];
     if found.file_type().is_block_device() {
         add_below(found.rdev(), &mut layers);
     }

@@ -64,9 +64,16 @@ impl App {
     }
     /// Takes over the file as it is now.
     pub(in crate::control) fn reload(&self, consent: &Consent) -> Result<String, ServeError> {
+        self.zeroing(|| self.try_reload(consent))
+    }
+    /// Tries a change until everything that it needs is zeroed. Others need not wait for that.
+    fn zeroing<E: From<ServeError>>(
+        &self,
+        try_change: impl Fn() -> Result<Tried, E>,
+    ) -> Result<String, E> {
         let until = moment() + ZEROING_MAX;
         loop {
-            let demands = match self.try_reload(consent)? {
+            let demands = match try_change()? {
                 Tried::Done(revision, removal) => {
                     removal.map_or(Ok(()), Removal::wait)?;
                     return Ok(revision);
@@ -112,19 +119,7 @@ impl App {
         edit: &Edit,
         consent: &Consent,
     ) -> Result<String> {
-        let until = moment() + ZEROING_MAX;
-        loop {
-            let demands = match self.try_change(call, edit, consent)? {
-                Tried::Done(revision, removal) => {
-                    // Others need not wait for that.
-                    removal.map_or(Ok(()), Removal::wait)?;
-                    return Ok(revision);
-                }
-                Tried::Lacks(demands) => demands,
-            };
-            let zero = |demand: &Demand| demand.carry_out(&self.reactor, Some(until));
-            demands.iter().try_for_each(zero)?;
-        }
+        self.zeroing(|| self.try_change(call, edit, consent))
     }
     /// [`Self::change_with`], unless extents of a pool must be zeroed before: other changes need not wait for that.
     fn try_change(&self, call: &Call, edit: &Edit, consent: &Consent) -> Result<Tried> {

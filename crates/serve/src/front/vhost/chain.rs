@@ -4,7 +4,6 @@
 //! as it likes. Each descriptor is read once. If a malformed chain has a place for the status, the request fails; if
 //! it has none, the result is a [`VringError`], and the queue stops.
 
-use std::fmt;
 use std::sync::Arc;
 
 use iofair_core::request::Operation;
@@ -48,42 +47,26 @@ pub(crate) mod status {
 }
 
 /// Why a queue cannot go on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum VringError {
-    /// A descriptor lies outside of its table or of the memory.
+    #[error("a descriptor outside of its table or of the memory")]
     Table,
-    /// A chain never ends.
+    #[error("a chain of descriptors that does not end")]
     Endless,
-    /// A table of descriptors inside another, or of a bad length.
+    #[error("a bad indirect table")]
     Indirect,
-    /// Something to read after something to write.
+    #[error("a readable descriptor after a writable one")]
     Order,
-    /// Nowhere to write a status to.
+    #[error("a request without space for its status")]
     NoStatus,
-    /// A head outside of the table, or one that is inside already.
+    #[error("head {0} is in use or outside of the table")]
     Head(u16),
-    /// The rings lie outside of the memory or have a bad size or place.
+    #[error("rings with an invalid size, or outside the memory")]
     Rings,
-    /// More was made available than the queue holds.
+    #[error("an index beyond the queue's length")]
     Index,
-    /// The in-flight region does not suit the queue.
+    #[error("an in-flight region that does not match the queue")]
     InFlight,
-}
-
-impl fmt::Display for VringError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Table => f.write_str("a descriptor outside of its table or of the memory"),
-            Self::Endless => f.write_str("a chain of descriptors that does not end"),
-            Self::Indirect => f.write_str("a bad indirect table"),
-            Self::Order => f.write_str("a readable descriptor after a writable one"),
-            Self::NoStatus => f.write_str("a request without space for its status"),
-            Self::Head(head) => write!(f, "head {head} is in use or outside of the table"),
-            Self::Rings => f.write_str("rings with an invalid size, or outside the memory"),
-            Self::Index => f.write_str("an index beyond the queue's length"),
-            Self::InFlight => f.write_str("an in-flight region that does not match the queue"),
-        }
-    }
 }
 
 /// A table of descriptors.

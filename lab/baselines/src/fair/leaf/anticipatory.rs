@@ -8,7 +8,7 @@ use iofair_core::policy::{Build, Context};
 use iofair_core::time::Instant;
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
-use iofair_policies::parts::sorted_fifo::{Entry, MergeRules};
+use iofair_policies::parts::sorted_fifo::Entry;
 
 use super::{Leaf, NewQueue, Situation};
 
@@ -22,13 +22,7 @@ impl Leaf for Anticipatory {
     const QUEUE_A_CLIENT: bool = false;
 
     fn new(build: &Build<'_>) -> Self {
-        let time = |name| build.values.time(name);
-        let rules = AnticipatoryRules {
-            fifo_expire: [time("read_expire"), time("write_expire")],
-            batch_expire: [time("read_batch_expire"), time("write_batch_expire")],
-            antic_expire: time("antic_expire"),
-            merges: MergeRules { front: true, max: build.facts.max_request },
-        };
+        let rules = AnticipatoryRules::new(build);
         Self { rules, shared: Shared::default() }
     }
     fn new_queue(&self, _: &NewQueue) -> AnticipatoryQueue {

@@ -4,7 +4,7 @@ use iofair_core::id::RequestId;
 use iofair_core::policy::{Build, Context};
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::deadline_queue::{DeadlineQueue, DeadlineRules};
-use iofair_policies::parts::sorted_fifo::{Entry, MergeRules, Sorted};
+use iofair_policies::parts::sorted_fifo::{Entry, Sorted};
 
 use super::{Leaf, NewQueue, Situation};
 
@@ -18,14 +18,7 @@ impl Leaf for Deadline {
     const QUEUE_A_CLIENT: bool = false;
 
     fn new(build: &Build<'_>) -> Self {
-        let values = build.values;
-        let rules = DeadlineRules {
-            expire: [values.time("read_expire"), values.time("write_expire")],
-            fifo_batch: values.count("fifo_batch") as u32,
-            writes_starved: values.count("writes_starved") as u32,
-            merges: MergeRules { front: values.bool("front_merges"), max: build.facts.max_request },
-        };
-        Self { rules, sorted: Sorted::new() }
+        Self { rules: DeadlineRules::new(build), sorted: Sorted::new() }
     }
     fn new_queue(&self, _: &NewQueue) -> DeadlineQueue {
         DeadlineQueue::new(self.rules)

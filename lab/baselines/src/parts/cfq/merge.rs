@@ -7,7 +7,7 @@ use iofair_core::policy::Context;
 use iofair_core::request::Requests;
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
-use iofair_policies::parts::positions::{Marker, nearest};
+use iofair_policies::parts::positions::nearest;
 
 use super::queue::{Member, QueueId};
 use super::{Cfq, Rules, Splits, Version};
@@ -22,7 +22,7 @@ where
         let queue = &self.queues[id];
         let Some(next) = queue.backlog.next().filter(|_| !queue.is_idle_class()) else { return };
         let tree = &mut self.position_trees[usize::from(queue.level())];
-        let node = self.positions.insert(tree, requests[next].start, Marker(id.0));
+        let node = self.positions.insert(tree, requests[next].start, id.0);
         self.queues[id].position = Some(node);
     }
     pub(super) fn unplace(&mut self, id: QueueId) {

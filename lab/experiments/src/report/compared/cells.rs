@@ -1,5 +1,6 @@
 //! The source's table beside ours: a row for each variant and stack, a column for each number, both numbers in a cell.
 
+use crate::distinct;
 use iofair_draw::{BOLD, END, MIDDLE, Sign, Svg, fill, legend};
 
 use super::distance::{Compared, Distance};
@@ -20,18 +21,10 @@ const TITLE: f64 = 8.4;
 
 /// The table as a picture; none if fewer than two numbers are read at one place of a run.
 pub(super) fn cells(summary: &Summary, all: &[Compared<'_>]) -> Option<String> {
-    let (mut rows, mut columns): (Vec<(&str, &str)>, Vec<String>) = (Vec::new(), Vec::new());
-    for compared in all {
-        let Some(column) = column(compared) else { continue };
-        let row = row(compared);
-        if !rows.contains(&row) {
-            rows.push(row);
-        }
-        if !columns.contains(&column) {
-            columns.push(column);
-        }
-    }
-    let count = all.iter().filter(|compared| column(compared).is_some()).count();
+    let cells: Vec<_> = all.iter().filter(|compared| column(compared).is_some()).collect();
+    let rows = distinct(cells.iter().map(|compared| row(compared)));
+    let columns = distinct(cells.iter().filter_map(|compared| column(compared)));
+    let count = cells.len();
     if count < 2 {
         return None;
     }

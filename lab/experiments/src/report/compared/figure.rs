@@ -1,5 +1,6 @@
 //! Published numbers and ours on the same axes: a line a number, a plot a unit.
 
+use crate::distinct;
 use iofair_draw::{Axis, BOLD, END, FILE, Scale, Sign, Svg, fill, legend};
 
 use super::distance::{Compared, Distance};
@@ -36,12 +37,7 @@ fn across(axis: &Axis, value: f64) -> f64 {
 
 /// The picture of an experiment.
 pub(super) fn figure(summary: &Summary, all: &[Compared<'_>]) -> String {
-    let mut units: Vec<&str> = Vec::new();
-    for compared in all {
-        if !units.contains(&compared.claim.unit) {
-            units.push(compared.claim.unit);
-        }
-    }
+    let units = distinct(all.iter().map(|compared| compared.claim.unit));
     let mut svg = Svg::titled(&summary.title);
     let styles = Distance::ALL.map(|distance| (fill(distance.colour()), distance.words()));
     let ours = styles.iter().map(|(style, words)| (Sign::Dot(style), *words));

@@ -12,8 +12,9 @@ mod picture;
 mod score;
 mod store;
 
-pub(crate) use self::causes::Causes;
-pub(crate) use self::evidence::{Evidence, Part};
-pub(crate) use self::page::page;
-pub(crate) use self::picture::pictures;
-pub(crate) use self::store::{Store, World};
+pub use self::causes::Causes;
+pub use self::evidence::{Described, Evidence, Part};
+pub use self::page::page;
+pub use self::path::{DEEP, PathTimes, Shared, iops, is_drive_the_limit, probes};
+pub use self::picture::pictures;
+pub use self::store::{Store, World};

@@ -2,28 +2,21 @@
 
 use std::fmt::Write;
 
+use iofair_experiments::distinct;
+use iofair_experiments::report::number;
+use iofair_simulator::calibration::Disturbed;
+
 use super::causes::Causes;
 use super::evidence::{Evidence, Part};
 use super::path::{PathTimes, Shared};
 use super::picture;
 use super::score::{Kind, Mix, Of, Pair, count, ends, median, mixes};
-use iofair_cli::stolen::Disturbed;
 
 /// The introduction, above the results.
 const HEAD: &str = include_str!("head.md");
 
 /// Characters of a line of prose.
 const WIDTH: usize = 118;
-
-/// Three digits.
-fn number(value: f64) -> String {
-    match value {
-        _ if value >= 100.0 => format!("{value:.0}"),
-        _ if value >= 10.0 => format!("{value:.1}"),
-        _ if value >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
 
 /// The median; with least and most where runs differ by more than 5 %.
 fn spread(of: &[f64]) -> String {
@@ -54,7 +47,7 @@ const SCORES: &str = "| | shares within 10 % | totals within 15 % | mean latenci
                       |---|---|---|---|---|\n";
 
 /// The page.
-pub(crate) fn page(evidence: &Evidence, causes: &Causes) -> String {
+pub fn page(evidence: &Evidence, causes: &Causes) -> String {
     let all = mixes(evidence);
     let mut text = causes.head.as_deref().unwrap_or(HEAD).trim_end().to_owned();
     text.push_str("\n\n## Summary\n\n");
@@ -74,14 +67,8 @@ pub(crate) fn page(evidence: &Evidence, causes: &Causes) -> String {
     }
     text.push_str("\nThe simulator beside the kernel, by stack:\n\n");
     text.push_str(SCORES);
-    let mut stacks: Vec<&str> = Vec::new();
-    for mix in &all {
-        if !stacks.contains(&mix.rows[0].stack.as_str()) {
-            stacks.push(&mix.rows[0].stack);
-        }
-    }
-    for stack in stacks {
-        let own: Vec<_> = all.iter().filter(|mix| mix.rows[0].stack == stack).copied().collect();
+    for stack in distinct(all.iter().map(Mix::stack)) {
+        let own: Vec<_> = all.iter().filter(|mix| mix.stack() == stack).copied().collect();
         text.push_str(&scores(stack, &own, |row| &row.lab));
     }
     let _ = writeln!(
@@ -122,12 +109,7 @@ fn wrapped(line: &str) -> String {
 
 /// Where it was measured, and the path.
 fn places(text: &mut String, evidence: &Evidence) {
-    let mut places: Vec<&str> = Vec::new();
-    for part in &evidence.experiments {
-        if !places.contains(&part.place.as_str()) {
-            places.push(&part.place);
-        }
-    }
+    let places = distinct(evidence.experiments.iter().map(|part| part.place.as_str()));
     let us = |of: &dyn Fn(&PathTimes) -> u64| micros(evidence, of);
     let _ = writeln!(
         text,

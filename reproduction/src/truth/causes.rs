@@ -13,9 +13,9 @@ use super::score::{Mix, Pair, mixes};
 /// The file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Causes {
+pub struct Causes {
     /// The page's beginning, in Markdown, instead of the one about `reproduction/experiments/truth`.
-    pub(super) head: Option<String>,
+    pub(crate) head: Option<String>,
     #[serde(default, rename = "cause")]
     causes: Vec<Cause>,
 }
@@ -45,7 +45,7 @@ fn deviates(mix: &Mix<'_>) -> bool {
 
 impl Causes {
     /// Reads the causes beside the evidence in `file`, if there are any. `evidence` has the simulator's numbers.
-    pub(crate) fn read(file: &Path, evidence: &Evidence) -> Result<Self> {
+    pub fn read(file: &Path, evidence: &Evidence) -> Result<Self> {
         let file = file.with_extension("causes.toml");
         if !file.exists() {
             return Ok(Self::default());
@@ -65,7 +65,7 @@ impl Causes {
         Ok(causes)
     }
     /// Each cause with the mixes that it explains, and the mixes without a cause at the end.
-    pub(super) fn explain<'a>(&self, evidence: &'a Evidence) -> Vec<(Option<&str>, Vec<Mix<'a>>)> {
+    pub(crate) fn explain<'a>(&self, evidence: &'a Evidence) -> Vec<(Option<&str>, Vec<Mix<'a>>)> {
         let deviating: Vec<Mix<'_>> = mixes(evidence).into_iter().filter(deviates).collect();
         let cause_of = |mix: &Mix<'_>| {
             let names = |pattern: &String| matches(pattern, mix).unwrap_or(false);

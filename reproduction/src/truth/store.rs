@@ -8,24 +8,25 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use iofair_experiments::experiment::Experiment;
 
-use super::evidence::{Evidence, Part, Row, fingerprint};
-
-use iofair_cli::output::say;
+use super::evidence::{Described, Evidence, Part, Row, fingerprint};
 
 /// The system that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum World {
+pub enum World {
+    /// The kernel.
     Kernel,
     /// The kernel's, which are added to those that the file has.
     Added,
+    /// The live server.
     Live,
 }
 
 /// Evidence that is being measured.
-pub(crate) struct Store {
+pub struct Store {
     file: PathBuf,
     partial: PathBuf,
     world: World,
+    described: Described,
     done: Evidence,
 }
 
@@ -35,7 +36,7 @@ fn read_if_there(file: &Path) -> Result<Evidence> {
 
 impl Store {
     /// For the evidence in `file`; continues what was interrupted.
-    pub(crate) fn open(file: &Path, world: World) -> Result<Self> {
+    pub fn open(file: &Path, world: World, described: Described) -> Result<Self> {
         let mut partial = OsString::from(file);
         partial.push(match world {
             World::Kernel => ".kernel-partial",
@@ -46,24 +47,24 @@ impl Store {
         // A file that is no evidence is noticed before anything is measured.
         read_if_there(file)?;
         let done = read_if_there(&partial)?;
-        Ok(Self { file: file.to_owned(), partial, world, done })
+        Ok(Self { file: file.to_owned(), partial, world, described, done })
     }
     /// Runs can be added to an experiment only if it has not changed since.
-    pub(crate) fn check(&self, experiments: &[Experiment]) -> Result<()> {
+    pub fn check(&self, experiments: &[Experiment]) -> Result<()> {
         let known = read_if_there(&self.file)?;
         let mut are_there =
             experiments.iter().filter(|experiment| known.part(&experiment.name).is_some());
-        are_there.try_for_each(|experiment| known.measured(experiment).map(|_| ()))
+        are_there.try_for_each(|experiment| known.measured(experiment, self.described).map(|_| ()))
     }
     /// The experiments that are not measured yet.
-    pub(crate) fn missing(&self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
+    pub fn missing(&self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
         let runs = |row: &Row| match self.world {
             World::Kernel | World::Added => row.kernel.rate.len(),
             World::Live => row.live.rate.len(),
         };
         let mut missing = Vec::new();
         for experiment in experiments {
-            let now = fingerprint(&experiment)?;
+            let now = fingerprint(&experiment, self.described)?;
             let done = self.done.part(&experiment.name).is_some_and(|part| {
                 let complete = part.rows.iter().all(|row| runs(row) == experiment.repeats as usize);
                 part.fingerprint == now && complete
@@ -72,16 +73,17 @@ impl Store {
                 missing.push(experiment);
             }
         }
-        if !self.done.experiments.is_empty() {
-            let (count, file) = (self.done.experiments.len(), self.partial.display());
-            say(format_args!(
-                "continues: {count} experiments are in {file}; delete it to start again"
-            ));
-        }
         Ok(missing)
     }
+    /// What it continues, in words.
+    pub fn continued(&self) -> Option<String> {
+        let (count, file) = (self.done.experiments.len(), self.partial.display());
+        let text =
+            || format!("continues: {count} experiments are in {file}; delete it to start again");
+        (count > 0).then(text)
+    }
     /// Saves what was measured of an experiment; refuses to add what another machine measured.
-    pub(crate) fn put(&mut self, part: Part) -> Result<()> {
+    pub fn put(&mut self, part: Part) -> Result<()> {
         if let (World::Added, Some(known)) =
             (self.world, read_if_there(&self.file)?.part(&part.experiment))
             && known.place != part.place
@@ -93,7 +95,7 @@ impl Store {
         self.done.write(&self.partial)
     }
     /// Everything is measured.
-    pub(crate) fn close(self) -> Result<()> {
+    pub fn close(self) -> Result<()> {
         let mut evidence = read_if_there(&self.file)?;
         for part in self.done.experiments {
             let known =
@@ -124,11 +126,13 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use iofair_experiments::experiment::{Overrides, parse};
+    use iofair_simulator::calibration::Disturbed;
 
     use super::super::evidence::Numbers;
     use super::super::path::PathTimes;
     use super::*;
-    use iofair_cli::stolen::Disturbed;
+
+    const DESCRIBED: Described = |scenario| Ok(format!("{:?}", scenario.clients));
 
     const FILE: &str = r#"
 title = "Two readers"
@@ -156,7 +160,7 @@ buffered = false
         let (kernel, live, lab) = (numbers(kernel), numbers(live), Numbers::default());
         Part {
             experiment: experiment.name.clone(),
-            fingerprint: fingerprint(experiment).expect("Linux has it"),
+            fingerprint: fingerprint(experiment, DESCRIBED).expect("anything is described"),
             place: String::new(),
             paths: vec![PathTimes::default()],
             disturbed,
@@ -172,7 +176,7 @@ buffered = false
         std::fs::create_dir_all(&directory).expect("a directory");
         let file = directory.join("truth.json");
         let (a, b) = (experiment("a", FILE), experiment("b", FILE));
-        let open = |world| Store::open(&file, world).expect("a store");
+        let open = |world| Store::open(&file, world, DESCRIBED).expect("a store");
         let names = |store: &Store, of: Vec<Experiment>| {
             let missing = store.missing(of).expect("known").into_iter();
             missing.map(|experiment| experiment.name).collect::<Vec<_>>()

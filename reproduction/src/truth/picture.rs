@@ -2,6 +2,7 @@
 //! are distributed over start offsets; and the ratios of all mixes.
 
 use iofair_draw::{Axis, BOLD, FILE, Point, Sign, Svg, fill, legend};
+use iofair_experiments::distinct;
 
 use super::evidence::{Evidence, Numbers, Part, Row};
 use super::score::{Kind, Mix, Of, Pair, ends, median, mixes};
@@ -95,12 +96,7 @@ fn ratios(evidence: &Evidence) -> String {
     let [near, far] =
         ["#2da44e", "#cf222e"].map(|colour| format!("{} fill-opacity=\"0.7\"", fill(colour)));
     let all = mixes(evidence);
-    let mut stacks: Vec<&str> = Vec::new();
-    for mix in &all {
-        if !stacks.contains(&mix.rows[0].stack.as_str()) {
-            stacks.push(&mix.rows[0].stack);
-        }
-    }
+    let stacks = distinct(all.iter().map(Mix::stack));
     let high = TOP + stacks.len() as f64 * LINE;
     let mut svg = Svg::new();
     for (index, kind) in Kind::ALL.into_iter().enumerate() {
@@ -114,7 +110,7 @@ fn ratios(evidence: &Evidence) -> String {
         svg.rect((from, 54.0), (to - from, high - 54.0), band, "");
         column(&mut svg, &axis, left, high);
         for (line, stack) in stacks.iter().enumerate() {
-            let own = all.iter().filter(|mix| mix.rows[0].stack == *stack);
+            let own = all.iter().filter(|mix| mix.stack() == *stack);
             let pairs = own.flat_map(|mix: &Mix<'_>| mix.pairs(|row| &row.lab));
             for (index, pair) in pairs.filter(|pair: &Pair| pair.kind == kind).enumerate() {
                 // Spread over the height of the strip, so that equal ones can be told apart.
@@ -135,20 +131,20 @@ fn ratios(evidence: &Evidence) -> String {
 }
 
 /// The file with the picture of an experiment, by its folder and name: `truth-sizes.svg`.
-pub(super) fn name(experiment: &str) -> String {
+pub(crate) fn name(experiment: &str) -> String {
     let mut parts = experiment.rsplit('/');
     let name = parts.next().unwrap_or(experiment);
     format!("{}-{name}.svg", parts.next().filter(|name| !name.is_empty()).unwrap_or("truth"))
 }
 
 /// The file with the picture of the ratios.
-pub(super) fn ratios_name(evidence: &Evidence) -> String {
+pub(crate) fn ratios_name(evidence: &Evidence) -> String {
     let first = evidence.experiments.first().and_then(|part| part.experiment.rsplit_once('/'));
     name(&format!("{}/ratios", first.map_or("", |(folder, _)| folder)))
 }
 
 /// Names and texts of all pictures.
-pub(crate) fn pictures(evidence: &Evidence) -> Vec<(String, String)> {
+pub fn pictures(evidence: &Evidence) -> Vec<(String, String)> {
     let short = |name: &str| name.rsplit('/').next().unwrap_or(name).to_owned();
     let of =
         |part: &Part| (name(&part.experiment), experiment(&short(&part.experiment), &part.rows));

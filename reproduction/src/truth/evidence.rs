@@ -4,16 +4,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use iofair_experiments::experiment::numbers::hash;
 use iofair_experiments::experiment::{Experiment, Metric, Quantity, Results};
+use iofair_simulator::calibration::Disturbed;
+use iofair_simulator::scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
 use super::path::PathTimes;
-use crate::linux::{self, Here};
-use iofair_cli::stolen::Disturbed;
+
+/// What a run asks of Linux, as text. What only the simulator has (its host, the parameters of policies that Linux decides itself)
+/// may change without another measurement.
+pub type Described = fn(&Scenario) -> Result<String>;
 
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Evidence {
+pub struct Evidence {
     pub(crate) experiments: Vec<Part>,
     /// Experiments that the page was asked for and that are not measured.
     #[serde(skip)]
@@ -22,7 +27,7 @@ pub(crate) struct Evidence {
 
 /// What was measured of one experiment, in one pass or several.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub struct Part {
     /// Name of the experiment: its file without extension.
     pub(crate) experiment: String,
     /// Of what was asked for: drive, clients, groups, stacks, times.
@@ -124,31 +129,36 @@ fn rows(results: &Results, put: impl Fn(&mut Row, Numbers)) -> Vec<Row> {
     rows
 }
 
-/// FNV-1a of what an experiment asks of Linux, but for the number of repeats. What only the simulator has (its host, the
-/// parameters of policies that Linux decides itself) may change without another measurement.
-pub(super) fn fingerprint(experiment: &Experiment) -> Result<String> {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+/// Of what an experiment asks of Linux, but for the number of repeats.
+pub(crate) fn fingerprint(experiment: &Experiment, described: Described) -> Result<String> {
+    let mut text = String::new();
     for variant in 0..experiment.variants.len() {
         for stack in 0..experiment.stacks.len() {
-            let scenario = experiment.scenario(variant, stack, 0);
-            for byte in linux::described(&scenario)?.bytes() {
-                hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-            }
+            text += &described(&experiment.scenario(variant, stack, 0))?;
         }
     }
-    Ok(format!("{hash:016x}"))
+    Ok(format!("{:016x}", hash(&text)))
 }
 
 impl Part {
-    /// Of the kernel's results.
-    pub(crate) fn kernel(results: &Results, here: &Here) -> Result<Self> {
-        let path = here.path.as_ref().context("--evidence needs an emulated drive")?;
+    /// Of the kernel's results, measured at this place with this path.
+    ///
+    /// # Errors
+    ///
+    /// The experiment asks for something that Linux does not have.
+    pub fn kernel(
+        results: &Results,
+        place: String,
+        path: PathTimes,
+        disturbed: Disturbed,
+        described: Described,
+    ) -> Result<Self> {
         Ok(Self {
             experiment: results.experiment.name.clone(),
-            fingerprint: fingerprint(&results.experiment)?,
-            place: here.place(),
-            paths: vec![PathTimes::new(path)],
-            disturbed: [here.disturbed, Disturbed::default()],
+            fingerprint: fingerprint(&results.experiment, described)?,
+            place,
+            paths: vec![path],
+            disturbed: [disturbed, Disturbed::default()],
             rows: rows(results, |row, numbers| row.kernel = numbers),
         })
     }
@@ -161,18 +171,18 @@ impl Part {
         }
     }
     /// Adds the kernel's numbers of another pass.
-    pub(super) fn add_kernel(&mut self, other: Self) {
+    pub(crate) fn add_kernel(&mut self, other: Self) {
         self.paths.extend(other.paths);
         self.disturbed[0].add(&other.disturbed[0]);
         self.take(other.rows, |own, row| own.kernel.extend(row.kernel));
     }
     /// Takes the live numbers of the same experiment.
-    pub(super) fn take_live_of(&mut self, other: Self) {
+    pub(crate) fn take_live_of(&mut self, other: Self) {
         self.disturbed[1] = other.disturbed[1];
         self.take(other.rows, |own, row| own.live = row.live);
     }
     /// Fills in live numbers.
-    pub(crate) fn take_live(&mut self, results: &Results, disturbed: Disturbed) {
+    pub fn take_live(&mut self, results: &Results, disturbed: Disturbed) {
         self.disturbed[1] = disturbed;
         let rows = rows(results, |row, numbers| row.live = numbers);
         self.take(rows, |own, row| own.live = row.live);
@@ -181,26 +191,26 @@ impl Part {
 
 impl Evidence {
     /// Reads a file.
-    pub(crate) fn read(file: &Path) -> Result<Self> {
+    pub fn read(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
         serde_json::from_str(&text).with_context(|| format!("{} is no evidence", file.display()))
     }
     /// Writes it, all or nothing.
-    pub(super) fn write(&self, file: &Path) -> Result<()> {
+    pub(crate) fn write(&self, file: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)? + "\n";
         let cannot = || format!("cannot write {}", file.display());
         let new = file.with_extension("new");
         std::fs::write(&new, text).with_context(cannot)?;
         std::fs::rename(&new, file).with_context(cannot)
     }
-    pub(super) fn paths(&self) -> impl Iterator<Item = &PathTimes> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathTimes> {
         self.experiments.iter().flat_map(|part| &part.paths)
     }
-    pub(super) fn part(&self, experiment: &str) -> Option<&Part> {
+    pub(crate) fn part(&self, experiment: &str) -> Option<&Part> {
         self.experiments.iter().find(|part| part.experiment == experiment)
     }
     /// Puts the path that was measured with an experiment into it, whatever else has changed in it.
-    pub(crate) fn apply(&self, experiment: &mut Experiment) -> Result<()> {
+    pub fn apply(&self, experiment: &mut Experiment) -> Result<()> {
         let part = self.part(&experiment.name);
         let part = part.with_context(|| format!("{} is not in the evidence", experiment.name))?;
         self.path(part).fitted(&experiment.variants[0].drive)?.apply_shared(experiment);
@@ -208,7 +218,7 @@ impl Evidence {
     }
     /// The path of a part's machine: each number is the median of those that were measured there, since a single
     /// measurement of some seconds varies.
-    pub(crate) fn path(&self, part: &Part) -> PathTimes {
+    pub fn path(&self, part: &Part) -> PathTimes {
         let here = self.experiments.iter().filter(|other| other.place == part.place);
         let mut path = PathTimes::medians(&here.flat_map(|part| &part.paths).collect::<Vec<_>>());
         if part.paths.iter().all(|path| path.copies_ns.is_none()) {
@@ -217,12 +227,12 @@ impl Evidence {
         path
     }
     /// The part of an experiment that has not changed since.
-    pub(crate) fn measured(&self, experiment: &Experiment) -> Result<&Part> {
+    pub fn measured(&self, experiment: &Experiment, described: Described) -> Result<&Part> {
         let name = &experiment.name;
         let again = "measure it with `iofair-lab run --on linux FILE --evidence EVIDENCE`";
         let part =
             self.part(name).with_context(|| format!("{name} is not in the evidence; {again}"))?;
-        let now = fingerprint(experiment)?;
+        let now = fingerprint(experiment, described)?;
         if part.fingerprint != now {
             let then = &part.fingerprint;
             bail!("{name} is {now}, but {then} was measured; {again}");
@@ -230,14 +240,19 @@ impl Evidence {
         Ok(part)
     }
     /// Notes which of these experiments are not measured, and puts the measured path into the others, which it returns.
-    pub(crate) fn prepare(&mut self, experiments: Vec<Experiment>) -> Result<Vec<Experiment>> {
+    pub fn prepare(
+        &mut self,
+        experiments: Vec<Experiment>,
+        described: Described,
+    ) -> Result<Vec<Experiment>> {
         let (mut prepared, mut fitted) = (Vec::new(), BTreeMap::new());
         for mut experiment in experiments {
             if self.part(&experiment.name).is_none() {
                 self.missing.push(experiment.name);
                 continue;
             }
-            let (part, drive) = (self.measured(&experiment)?, experiment.variants[0].drive.clone());
+            let (part, drive) =
+                (self.measured(&experiment, described)?, experiment.variants[0].drive.clone());
             let mut path = self.path(part);
             let copies = path.copies_ns.take();
             let key = (part.place.clone(), drive.clone());
@@ -251,7 +266,7 @@ impl Evidence {
         Ok(prepared)
     }
     /// Fills in the simulator's numbers, and leaves out experiments that it did not run.
-    pub(crate) fn take_lab(&mut self, results: &[Results]) {
+    pub fn take_lab(&mut self, results: &[Results]) {
         let ran =
             |part: &Part| results.iter().any(|result| result.experiment.name == part.experiment);
         self.experiments.retain(ran);
@@ -264,7 +279,7 @@ impl Evidence {
         }
     }
     /// Adds a part, or puts it in the place of the one of the same experiment.
-    pub(super) fn put(&mut self, part: Part) {
+    pub(crate) fn put(&mut self, part: Part) {
         match self.experiments.iter_mut().find(|known| known.experiment == part.experiment) {
             Some(own) => *own = part,
             None => {

@@ -3,11 +3,53 @@
 
 use anyhow::Result;
 use iofair_core::time::Nanos;
-use iofair_experiments::experiment::Experiment;
+use iofair_experiments::experiment::{Experiment, Overrides, parse};
+use iofair_simulator::outcome::Outcome;
 use iofair_simulator::scenario::{Processors, Work};
 use serde::{Deserialize, Serialize};
 
-use crate::linux::{self, Copies, Measured};
+/// Requests in flight of the third probe.
+pub const DEEP: u64 = 32;
+const PROBES: &str = r#"
+title = "The path"
+source = "a probe"
+drive = "DRIVE"
+time = "600ms"
+ramp = "200ms"
+repeats = 3
+stacks = ["none-none"]
+[[client]]
+name = "probe"
+job = "randread"
+buffered = false
+[[variant]]
+name = "4 KiB"
+[[variant]]
+name = "256 KiB"
+client.probe.block = "256KiB"
+[[variant]]
+name = "deep"
+client.probe.depth = 32
+"#;
+
+/// Three lone clients, over the drive with this profile: reads of 4 KiB and of 256 KiB one after the other, and many of 4 KiB.
+///
+/// # Errors
+///
+/// There is no such drive.
+pub fn probes(drive: &str) -> Result<Experiment> {
+    Ok(parse("path.toml", &PROBES.replace("DRIVE", drive), &Overrides::default())?)
+}
+
+/// Whether the drive, and not the path, limits the third probe. Both are its IOPS, with the path and in the simulator without it.
+pub fn is_drive_the_limit([with, without]: [f64; 2]) -> bool {
+    with >= 0.97 * without
+}
+
+/// IOPS of a probe.
+pub fn iops(outcome: &Outcome) -> f64 {
+    outcome.clients[0].calls as f64 * 1e9 / outcome.time.0 as f64
+}
 
 /// The largest part of a turn that a request is assumed to contain: two requests a turn.
 const PART_MAX: f64 = 0.5;
@@ -16,51 +58,54 @@ const HALVINGS: u32 = 9;
 
 /// The path of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct PathTimes {
+pub struct PathTimes {
     /// Above the scheduler, in nanoseconds from when a process runs again to its next request.
-    pub(crate) turnaround_ns: u64,
+    pub turnaround_ns: u64,
     /// Before, from a completion until the process runs again.
     #[serde(default)]
-    pub(crate) woken_ns: u64,
+    pub woken_ns: u64,
     /// Below it, in nanoseconds: fixed, serial, for each MiB.
-    pub(crate) path_ns: [u64; 3],
+    pub path_ns: [u64; 3],
     /// The mean random part of it, in nanoseconds.
     #[serde(default)]
-    pub(crate) jitter_ns: u64,
+    pub jitter_ns: u64,
     /// Requests that the path has in flight.
-    pub(crate) depth: u32,
+    pub depth: u32,
     /// The processors and their use; without it, the simulator's path has a constant time for each request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) processors: Option<Shared>,
+    pub processors: Option<Shared>,
     /// Processor time for 256 KiB of page cache in nanoseconds: of a reader, of that what does not depend on the number of its calls,
     /// of a writer, of the flusher, and of the server in addition to direct reads. Only with buffered clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) copies_ns: Option<[u64; 5]>,
+    pub copies_ns: Option<[u64; 5]>,
     /// IOPS of a lone client with 32 requests in flight: kernel, simulator without the path.
-    pub(crate) deep_iops: [f64; 2],
+    pub deep_iops: [f64; 2],
 }
 
 /// Processors that clients and path share. Processor time in nanoseconds, of a turn, of a request, of a MiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Shared {
-    pub(crate) count: u32,
+pub struct Shared {
+    /// How many.
+    pub count: u32,
     /// Processor time of fio: turn, request, MiB.
-    pub(crate) client_ns: [u64; 3],
+    pub client_ns: [u64; 3],
     /// Of the threads that pass requests to the server: the loop device's worker, and the readers of FUSE's requests.
-    pub(crate) worker_ns: [u64; 3],
+    pub worker_ns: [u64; 3],
     /// Of the server with the drive.
-    pub(crate) server_ns: [u64; 3],
+    pub server_ns: [u64; 3],
     /// When and how it was measured, if not together with the rows.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) note: String,
+    pub note: String,
+}
+
+fn work([turn, request, per_mib]: [u64; 3]) -> Work {
+    Work { turn: Nanos(turn), request: Nanos(request), per_mib: Nanos(per_mib) }
 }
 
 impl Shared {
-    fn new([client, worker, server]: [Work; 3]) -> Self {
-        let nanos = |work: Work| [work.turn, work.request, work.per_mib].map(|time| time.0);
-        let count = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-        let [client_ns, worker_ns, server_ns] = [client, worker, server].map(nanos);
-        Self { count, client_ns, worker_ns, server_ns, note: String::new() }
+    /// The server's processor time.
+    pub fn server(&self) -> Work {
+        work(self.server_ns)
     }
     /// Processor time of a lone request, without what overlaps its time in the drive: of turns, and the rest.
     fn alone(&self) -> [u64; 2] {
@@ -78,7 +123,7 @@ impl Shared {
         (idle_exit, (after * 100 / turns.max(1)) as u32)
     }
     /// The server's part of a MiB that passes in the drive's time, since a lone request takes only `path` for it.
-    pub(super) fn overlap(&self, path: u64) -> u64 {
+    pub(crate) fn overlap(&self, path: u64) -> u64 {
         let [worker, server] = [self.worker_ns[2], self.server_ns[2]];
         (worker + server).saturating_sub(path).min(server)
     }
@@ -96,10 +141,6 @@ impl Shared {
         }
     }
     fn processors(&self, whole: u64, per_mib: Nanos) -> Processors {
-        let work = |[turn, request, per_mib]: [u64; 3]| {
-            let [turn, request, per_mib] = [turn, request, per_mib].map(Nanos);
-            Work { turn, request, per_mib }
-        };
         let [client, worker, server] = [self.client_ns, self.worker_ns, self.server_ns].map(work);
         let overlap = Nanos(self.overlap(per_mib.0));
         let (idle_exit, after_percent) = self.idle_exit(whole);
@@ -113,24 +154,41 @@ impl Shared {
 const HOPS: u64 = 4;
 
 impl PathTimes {
-    pub(super) fn new(path: &Measured) -> Self {
-        Self {
-            turnaround_ns: path.turnaround.0,
-            woken_ns: path.woken.0,
-            path_ns: [path.path.fixed, path.path.serial, path.path.per_mib].map(|time| time.0),
-            jitter_ns: path.path.jitter.0,
-            depth: path.path.depth,
-            processors: path.work.map(Shared::new),
-            copies_ns: path.copies.map(
-                |Copies { consume, consume_copy, produce, collect, new_pages }| {
-                    [consume, consume_copy, produce, collect, new_pages].map(|time| time.0)
-                },
-            ),
-            deep_iops: path.deep,
+    /// In words.
+    pub fn text(&self) -> String {
+        let us = |nanos: u64| nanos as f64 / 1e3;
+        let [fixed, serial, per_mib] = self.path_ns;
+        let mut text = format!(
+            "Above the scheduler, {:.0} us pass from a completion to the next request of a process, and fio counts {:.0} us of it as \
+             latency; below it, a request takes {:.0} us more than in the drive model, and {:.0} us in addition for each MiB. With 32 in flight the path passes {:.0} requests a \
+             second where the model alone gives {:.0}.",
+            us(self.turnaround_ns + self.woken_ns),
+            us(self.woken_ns),
+            us(fixed + self.jitter_ns + serial),
+            us(per_mib),
+            self.deep_iops[0],
+            self.deep_iops[1]
+        );
+        if let Some(Shared { client_ns, worker_ns, server_ns, .. }) = &self.processors {
+            let times =
+                |[turn, request, _]: [u64; 3]| format!("{:.0} + {:.0}", us(turn), us(request));
+            let [client, worker, server] =
+                [client_ns, worker_ns, server_ns].map(|time| times(*time));
+            text += &format!(
+                " Processor time of a turn and a request in us: fio {client}, worker {worker}, server {server}."
+            );
         }
+        if let Some(copies) = self.copies_ns {
+            let [reader, one_call, writer, flusher, server] = copies.map(us);
+            text += &format!(
+                " Processor time for 256 KiB of page cache in us: {reader:.0} of a reader ({one_call:.0} in one call), {writer:.0} of a \
+                 writer, {flusher:.0} of the flusher, and {server:.0} of the server in addition for what is read."
+            );
+        }
+        text
     }
     /// The path in which each number is the median of those of `all`.
-    pub(super) fn medians(all: &[&Self]) -> Self {
+    pub(crate) fn medians(all: &[&Self]) -> Self {
         let median = |of: &dyn Fn(&Self) -> Option<u64>| {
             let mut all: Vec<u64> = all.iter().filter_map(|path| of(path)).collect();
             all.sort_unstable();
@@ -163,13 +221,13 @@ impl PathTimes {
     /// With times of a request without turns. They were measured with many requests in flight, where a turn serves several; so a
     /// part of a turn is in each. The part is that with which the simulator's client gets as many requests through as the kernel's,
     /// which is found by halving. Where the drive is the limit, nothing follows from that.
-    pub(super) fn fitted(self, drive: &str) -> Result<Self> {
+    pub(crate) fn fitted(self, drive: &str) -> Result<Self> {
         let Some(shared) = self.processors.clone() else { return Ok(self) };
         let with =
             |part: f64| Self { processors: Some(shared.without_turns(part)), ..self.clone() };
-        let deep = |part: f64| linux::deep_iops(drive, |probes| with(part).apply_shared(probes));
+        let deep = |part: f64| with(part).deep_in_simulator(drive);
         let (mut low, mut high) = (0.0, PART_MAX);
-        if linux::is_drive_the_limit(self.deep_iops) || deep(low)? >= self.deep_iops[0] {
+        if is_drive_the_limit(self.deep_iops) || deep(low)? >= self.deep_iops[0] {
             return Ok(self);
         }
         for _ in 0..HALVINGS {
@@ -181,8 +239,14 @@ impl PathTimes {
         }
         Ok(with((low + high) / 2.0))
     }
+    /// IOPS of the third probe in the simulator.
+    fn deep_in_simulator(&self, drive: &str) -> Result<f64> {
+        let mut probes = probes(drive)?;
+        self.apply_shared(&mut probes);
+        Ok(iops(&iofair_simulator::simulate(&probes.scenario(2, 0, 0))?))
+    }
     /// Puts the measured path into the experiment.
-    pub(crate) fn apply(&self, experiment: &mut Experiment) {
+    pub fn apply(&self, experiment: &mut Experiment) {
         let [fixed, serial, per_mib] = self.path_ns.map(Nanos);
         let (jitter, depth) = (Nanos(self.jitter_ns), self.depth);
         let path = iofair_drive::behind::Path { fixed, jitter, serial, per_mib, depth };
@@ -194,7 +258,7 @@ impl PathTimes {
         }
     }
     /// The same for the simulator, which has the processors, too.
-    pub(crate) fn apply_shared(&self, experiment: &mut Experiment) {
+    pub fn apply_shared(&self, experiment: &mut Experiment) {
         self.apply(experiment);
         let Some(shared) = &self.processors else { return };
         let whole = self.turnaround_ns + self.woken_ns + self.path_ns[0] + self.path_ns[1];
@@ -268,9 +332,7 @@ mod tests {
             deep_iops: [deep, 73_000.0],
             ..PathTimes::default()
         };
-        let got = |path: &PathTimes| {
-            linux::deep_iops(drive, |probes| path.apply_shared(probes)).expect("it runs")
-        };
+        let got = |path: &PathTimes| path.deep_in_simulator(drive).expect("it runs");
         let slow = path(30_000.0).fitted(drive).expect("it runs");
         assert_eq!(slow.processors, path(0.0).processors);
         let quick = path(73_000.0).fitted(drive).expect("it runs");

@@ -4,23 +4,23 @@ use super::evidence::{Evidence, Numbers, Row};
 
 /// Allowed deviations, as parts of the kernel's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Share,
     Total,
     Mean,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Share, Self::Total, Self::Mean];
+    pub(crate) const ALL: [Self; 3] = [Self::Share, Self::Total, Self::Mean];
 
-    pub(super) fn aim(self) -> f64 {
+    pub(crate) fn aim(self) -> f64 {
         match self {
             Self::Share => 0.10,
             Self::Total => 0.15,
             Self::Mean => 0.25,
         }
     }
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Share => "share",
             Self::Total => "total",
@@ -30,11 +30,11 @@ impl Kind {
 }
 
 /// Numbers of one world.
-pub(super) type Of = fn(&Row) -> &Numbers;
+pub(crate) type Of = fn(&Row) -> &Numbers;
 
 impl Row {
     /// Its variant, if the file has several, and its stack.
-    pub(super) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         match self.variant.as_str() {
             "" => self.stack.clone(),
             variant => format!("{variant}, {}", self.stack),
@@ -44,21 +44,21 @@ impl Row {
 
 /// All clients in one variant on one stack.
 #[derive(Clone, Copy)]
-pub(super) struct Mix<'a> {
-    pub(super) experiment: &'a str,
-    pub(super) rows: &'a [Row],
+pub(crate) struct Mix<'a> {
+    pub(crate) experiment: &'a str,
+    pub(crate) rows: &'a [Row],
 }
 
 /// A number of the kernel's and ours.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair {
-    pub(super) kind: Kind,
+pub(crate) struct Pair {
+    pub(crate) kind: Kind,
     /// Place of the client among the rows; of totals, 0.
-    pub(super) row: usize,
-    pub(super) kernel: f64,
-    pub(super) ours: f64,
+    pub(crate) row: usize,
+    pub(crate) kernel: f64,
+    pub(crate) ours: f64,
     /// Ours lies between the kernel's least and most.
-    pub(super) inside: bool,
+    pub(crate) inside: bool,
 }
 
 impl Pair {
@@ -67,16 +67,16 @@ impl Pair {
         let inside = least <= middle && middle <= most;
         Self { kind, row, kernel: median(kernel), ours: middle, inside }
     }
-    pub(super) fn ratio(&self) -> f64 {
+    pub(crate) fn ratio(&self) -> f64 {
         if self.ours == self.kernel { 1.0 } else { self.ours / self.kernel }
     }
-    pub(super) fn is_near(&self) -> bool {
+    pub(crate) fn is_near(&self) -> bool {
         (self.ratio() - 1.0).abs() <= self.kind.aim()
     }
 }
 
 /// The middle one, of an even number the mean of the two in the middle.
-pub(super) fn median(of: &[f64]) -> f64 {
+pub(crate) fn median(of: &[f64]) -> f64 {
     let mut sorted = of.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = |n: usize| sorted.get(n).copied().unwrap_or(0.0);
@@ -85,13 +85,13 @@ pub(super) fn median(of: &[f64]) -> f64 {
 }
 
 /// Least and most.
-pub(super) fn ends(of: &[f64]) -> [f64; 2] {
+pub(crate) fn ends(of: &[f64]) -> [f64; 2] {
     let least = of.iter().copied().fold(f64::INFINITY, f64::min);
     [least, of.iter().copied().fold(0.0, f64::max)]
 }
 
 /// All mixes in their order.
-pub(super) fn mixes(evidence: &Evidence) -> Vec<Mix<'_>> {
+pub(crate) fn mixes(evidence: &Evidence) -> Vec<Mix<'_>> {
     let same = |a: &Row, b: &Row| (&a.variant, &a.stack) == (&b.variant, &b.stack);
     let parts = evidence.experiments.iter();
     parts
@@ -102,18 +102,21 @@ pub(super) fn mixes(evidence: &Evidence) -> Vec<Mix<'_>> {
         .collect()
 }
 
-impl Mix<'_> {
+impl<'a> Mix<'a> {
+    pub(crate) fn stack(&self) -> &'a str {
+        &self.rows[0].stack
+    }
     /// Without its directory.
-    pub(super) fn short(&self) -> &str {
+    pub(crate) fn short(&self) -> &str {
         self.experiment.rsplit('/').next().unwrap_or(self.experiment)
     }
     /// Total rate of the clients, run by run.
-    pub(super) fn totals(&self, of: Of) -> Vec<f64> {
+    pub(crate) fn totals(&self, of: Of) -> Vec<f64> {
         let count = self.rows.iter().map(|row| of(row).rate.len()).min().unwrap_or(0);
         (0..count).map(|n| self.rows.iter().map(|row| of(row).rate[n]).sum()).collect()
     }
     /// All pairs; a lone client has no share.
-    pub(super) fn pairs(&self, ours: Of) -> Vec<Pair> {
+    pub(crate) fn pairs(&self, ours: Of) -> Vec<Pair> {
         let kernel: Of = |row| &row.kernel;
         if self.rows.iter().any(|row| ours(row).is_empty() || row.kernel.is_empty()) {
             return Vec::new();
@@ -130,7 +133,7 @@ impl Mix<'_> {
         pairs
     }
     /// Number of its clients with share, mean and total within the aims, and number of all.
-    pub(super) fn near_rows(&self, ours: Of) -> (usize, usize) {
+    pub(crate) fn near_rows(&self, ours: Of) -> (usize, usize) {
         let pairs = self.pairs(ours);
         if pairs.is_empty() {
             return (0, 0);
@@ -144,7 +147,7 @@ impl Mix<'_> {
 }
 
 /// Number of near pairs of this kind, and of all.
-pub(super) fn count(pairs: &[Pair], kind: Kind) -> (usize, usize) {
+pub(crate) fn count(pairs: &[Pair], kind: Kind) -> (usize, usize) {
     let own = || pairs.iter().filter(|pair| pair.kind == kind);
     (own().filter(|pair| pair.is_near()).count(), own().count())
 }
