@@ -19,6 +19,7 @@
 //!
 //! The profiles under `profiles/drives` are part of the program. [`load`] also takes the path of a file, and
 //! `random-flash:SEED`, `random-disk:SEED` or `random-volume:SEED` for a random drive. A variant replaces some parameters of its profile.
+//! A drive with flash translation has its states as variants, such as `NAME:overwritten`.
 //! `NAME?KEY=VALUE&KEY=VALUE` changes single numbers, such as `plextor-px256m5s?model.ssd.write-cache=4MB`.
 //! Unknown keys are errors.
 
@@ -258,17 +259,24 @@ fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Profile, Profi
     let file: File = toml::from_str(text).map_err(malformed)?;
     let mut table: Table = toml::from_str(text).map_err(malformed)?;
     table.remove("variant");
-    if let Some(variant) = variant {
-        let Some(Value::Table(changes)) = file.variant.get(variant) else {
+    match variant.map(|variant| (variant, file.variant.get(variant))) {
+        None => {}
+        Some((_, Some(Value::Table(changes)))) => {
+            let mut changes = changes.clone();
+            changes.remove("about");
+            overlay(&mut table, changes);
+        }
+        Some((state, _)) if file.states().contains(&state) => {
+            change(&mut table, &format!("model.ssd.ftl.state={state}")).expect("it has states");
+        }
+        Some((variant, _)) => {
+            let states = file.states().iter().map(|state| (*state).to_owned());
             return Err(ProfileError::UnknownVariant {
                 profile: split(name).0.to_owned(),
                 variant: variant.to_owned(),
-                available: file.variant.keys().cloned().collect(),
+                available: file.variant.keys().cloned().chain(states).collect(),
             });
-        };
-        let mut changes = changes.clone();
-        changes.remove("about");
-        overlay(&mut table, changes);
+        }
     }
     if let Some((_, changes)) = name.split_once('?') {
         change(&mut table, changes)
@@ -341,6 +349,13 @@ pub fn collect(prefix: &str, table: &Table, numbers: &mut Vec<Sourced>) {
 }
 
 impl File {
+    /// The states that the drive can be in, as variants.
+    fn states(&self) -> &'static [&'static str] {
+        match &self.model {
+            ModelTable::Ssd(table) if table.ftl.is_some() => &ssd::State::NAMES,
+            _ => &[],
+        }
+    }
     fn profile(self, name: &str, numbers: Vec<Sourced>) -> Result<Profile, Invalid> {
         let common = Common {
             capacity: self.capacity.value.0,

@@ -5,6 +5,7 @@
 //! Every actor (a client, a drive's flash) draws from its own stream, so adding an actor does not change what the
 //! others draw.
 
+use iofair_core::time::Nanos;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -55,6 +56,27 @@ impl Random {
         let spread = u128::from(middle) * u128::from(percent.min(100)) / 100;
         let spread = u64::try_from(spread).expect("at most the middle itself");
         self.between(middle - spread, middle.saturating_add(spread))
+    }
+
+    /// A time whose distribution is exponential, with this mean.
+    ///
+    /// It is the negative logarithm of a uniform number. The logarithm is computed by squaring, in integers, so that it is the
+    /// same on any machine.
+    pub fn exponential(&mut self, mean: Nanos) -> Nanos {
+        // The uniform number is 2^-(whole + 1) times a factor from 1 to 2. `number` is the factor times 2^32, `digits` the first
+        // 16 binary digits of its logarithm.
+        let (mut number, mut digits) = ((1u64 << 32) | (self.bits() >> 32), 0u64);
+        for _ in 0..16 {
+            number = ((u128::from(number) * u128::from(number)) >> 32) as u64;
+            let two = number >> 33;
+            digits = 2 * digits + two;
+            number >>= two;
+        }
+        let whole = u64::from(self.bits().leading_zeros());
+        let bits = ((whole + 1) << 16) - digits;
+        // The natural logarithm of 2 is 45426 / 65536.
+        let nanos = (u128::from(mean.0) * u128::from(bits) * 45_426) >> 32;
+        Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// True with a probability of `percent` / 100.

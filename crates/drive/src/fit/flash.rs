@@ -190,6 +190,7 @@ fn guess(scope: &Scope, survey: &Survey, numbers: &Numbers, is_limited: bool) ->
         read_buffer: 1 << 20,
         drain: slc.map_or(write_rate, |(_, slow)| slow.max(100_000)),
         slc: slc.map(|(slc, _)| slc),
+        ftl: None,
         write_cache: write_cache as u64,
         flush: nanos(survey.flush),
         protected: false,

@@ -18,6 +18,7 @@
 
 mod completion;
 mod flash;
+mod ftl;
 mod parameters;
 mod read;
 mod slots;
@@ -34,8 +35,11 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
 pub use self::parameters::{
-    DeepQueue, DeepQueueTable, Duplex, LinkOrder, Parameters, Slc, SlcTable, Table,
+    DeepQueue, DeepQueueTable, Duplex, Ftl, FtlTable, LinkOrder, Parameters, Slc, SlcTable,
+    Suspend, SuspendTable, Table,
 };
+
+pub use self::ftl::State;
 
 use self::flash::Flash;
 use self::read::ReadPath;
@@ -45,6 +49,9 @@ use crate::{Command, Done, Drive};
 
 /// "Input/output error": the status of a command beyond the end of the drive.
 const EIO: i32 = 5;
+
+/// A drive without commands for this long is idle.
+const IDLE: u64 = 100_000_000;
 
 /// The next thing inside the drive, in the order of one instant.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +111,7 @@ pub struct Ssd {
     /// Completed, not yet handed out.
     completed: VecDeque<Done>,
     busy_since: u64,
+    idle_since: u64,
     busy: u64,
 }
 
@@ -132,6 +140,7 @@ impl Ssd {
             timers: BinaryHeap::with_capacity(depth),
             completed: VecDeque::with_capacity(depth),
             busy_since: 0,
+            idle_since: 0,
             busy: 0,
             parameters,
         }
@@ -162,8 +171,8 @@ impl Ssd {
         if let Some(at) = self.writes.next_room() {
             consider(at, Event::Room);
         }
-        if let Some(&(at, _)) = self.firmware.front() {
-            consider(at, Event::Firmware);
+        if let Some(&(at, _)) = self.firmware.front().filter(|_| !self.is_held_up()) {
+            consider(at.max(self.now), Event::Firmware);
         }
         if let Some(&(at, _)) = self.setup.front() {
             consider(at, Event::Setup);
@@ -174,6 +183,11 @@ impl Ssd {
             consider(at, Event::Page);
         }
         next
+    }
+
+    /// Whether commands wait behind a write that waits for room in the cache.
+    fn is_held_up(&self) -> bool {
+        self.flash.is_pressed && self.parameters.ftl.is_some_and(|ftl| ftl.in_order)
     }
 
     /// Lets everything up to `until` happen.
@@ -281,7 +295,10 @@ impl Ssd {
                 self.writes.admit(self.now, &self.slots, &mut self.flash);
                 self.start_link();
             }
-            _ => self.complete(slot, 0),
+            _ => {
+                self.flash.trim(held.start, held.end);
+                self.complete(slot, 0);
+            }
         }
     }
 
@@ -301,6 +318,7 @@ impl Ssd {
             }
             Crossing::Write(slot) => {
                 let held = &self.slots[slot];
+                self.flash.write(held.start, held.end);
                 let (bytes, durable) = (held.bytes(), held.durable && !self.parameters.protected);
                 match self.writes.crossed(self.now, &mut self.flash, bytes, durable) {
                     Some(durable) => {
@@ -352,6 +370,7 @@ impl Ssd {
         self.completed.push_back(Done { id, at: Instant(self.now), status });
         if self.slots.len() == 0 {
             self.busy += self.now - self.busy_since;
+            self.idle_since = self.now;
         }
         self.accept();
     }
@@ -362,6 +381,10 @@ impl Drive for Ssd {
         self.run(now.0);
         self.now = self.now.max(now.0);
         if self.slots.len() == 0 {
+            let idle = self.now - self.idle_since;
+            if idle >= IDLE {
+                self.flash.rest(Nanos(idle));
+            }
             self.busy_since = self.now;
         }
         let slot = self.slots.insert(Held::new(&command));

@@ -3,6 +3,7 @@
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
+use super::ftl::State;
 use crate::number::{Common, Invalid, Number, Rate, Size, Time};
 
 /// The order in which pages that are ready cross the link.
@@ -35,14 +36,47 @@ pub struct DeepQueue {
     pub overtakes: u32,
 }
 
-/// Fast flash: pages are programmed with one bit per cell until there is no room for such pages. The model does not
-/// free it again; real drives do when they are idle.
+/// Fast flash: pages are programmed with one bit per cell until there is no room for such pages. Only with flash translation
+/// is it freed again, when the drive is idle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slc {
     /// Bytes of fast flash.
     pub size: u64,
     /// Rate in bytes a second at which all units together program fast flash.
     pub drain: u64,
+}
+
+/// A read waits for a unit that programs or collects until this is suspended: at least this long, and an exponentially
+/// distributed time longer. Then it goes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Suspend {
+    /// Always.
+    pub least: Nanos,
+    /// Mean of the rest.
+    pub mean: Nanos,
+    /// The same while a write waits for room in the write cache.
+    pub mean_full: Nanos,
+}
+
+/// Flash translation: pages are written elsewhere, and collection makes room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ftl {
+    /// What was done with the drive before.
+    pub state: State,
+    /// The part of the drive that holds data then, in percent.
+    pub filled_percent: u32,
+    /// Bytes of flash beyond the drive's size that collection can count on.
+    pub over_provisioning: u64,
+    /// Bytes of erased flash that collection aims at while the drive is idle.
+    pub idle_reserve: u64,
+    /// Time of a unit to copy a valid page, including its part of an erase.
+    pub copy: Nanos,
+    /// Collection works on all units at once for this time; zero: with each program on its unit.
+    pub batch: Nanos,
+    /// Suspension of programs and collection; without it, a read waits for all that its unit was sent before.
+    pub suspend: Option<Suspend>,
+    /// Whether the commands behind a write that waits for room in the write cache wait too.
+    pub in_order: bool,
 }
 
 /// All parameters of a solid-state drive.
@@ -77,6 +111,8 @@ pub struct Parameters {
     pub drain: u64,
     /// Fast flash, if the drive has any.
     pub slc: Option<Slc>,
+    /// Flash translation; without it, writes cost the same whatever was written before.
+    pub ftl: Option<Ftl>,
     /// Bytes of write cache.
     pub write_cache: u64,
     /// Time of a flush after the cache is empty, and of a durable write after its programs. With a protected cache:
@@ -102,10 +138,20 @@ impl Parameters {
     }
     /// The same drive for loads without writes: what only matters for writes has fixed values.
     pub(crate) fn of_reads(&self) -> Self {
-        let (firmware_write, flush, slc) = (Nanos::ZERO, Nanos::ZERO, None);
+        let (firmware_write, flush, slc, ftl) = (Nanos::ZERO, Nanos::ZERO, None, None);
         let (duplex, protected) = (Duplex::Half, false);
         let (drain, write_cache) = (self.link, self.page);
-        Self { firmware_write, flush, slc, duplex, protected, drain, write_cache, ..self.clone() }
+        Self {
+            firmware_write,
+            flush,
+            slc,
+            ftl,
+            duplex,
+            protected,
+            drain,
+            write_cache,
+            ..self.clone()
+        }
     }
     /// The same drive for loads without reads: what only matters for reads has fixed values.
     pub(crate) fn of_writes(&self) -> Self {
@@ -148,6 +194,7 @@ pub struct Table {
     pub read_buffer: Number<Size>,
     pub drain: Number<Rate>,
     pub slc: Option<SlcTable>,
+    pub ftl: Option<FtlTable>,
     pub write_cache: Number<Size>,
     pub flush: Number<Time>,
     pub power_loss_protection: Option<Number<bool>>,
@@ -161,6 +208,51 @@ pub struct Table {
 pub struct SlcTable {
     pub size: Number<Size>,
     pub drain: Number<Rate>,
+}
+
+/// The format of flash translation in a profile.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the fields of Ftl, as written")]
+pub struct FtlTable {
+    pub state: Number<State>,
+    pub filled_percent: Option<Number<u32>>,
+    pub over_provisioning: Number<Size>,
+    pub idle_reserve: Number<Size>,
+    pub copy: Number<Time>,
+    pub batch: Number<Time>,
+    pub suspend: Option<SuspendTable>,
+    pub in_order: Option<Number<bool>>,
+}
+
+/// The format of suspension in a profile.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the fields of Suspend, as written")]
+pub struct SuspendTable {
+    pub least: Number<Time>,
+    pub mean: Number<Time>,
+    pub mean_full: Option<Number<Time>>,
+}
+
+impl FtlTable {
+    fn ftl(&self) -> Ftl {
+        let suspend = self.suspend.as_ref().map(|suspend| Suspend {
+            least: suspend.least.value.0,
+            mean: suspend.mean.value.0,
+            mean_full: suspend.mean_full.as_ref().unwrap_or(&suspend.mean).value.0,
+        });
+        Ftl {
+            state: self.state.value,
+            filled_percent: self.filled_percent.as_ref().map_or(100, |percent| percent.value),
+            over_provisioning: self.over_provisioning.value.0,
+            idle_reserve: self.idle_reserve.value.0,
+            copy: self.copy.value.0,
+            batch: self.batch.value.0,
+            suspend,
+            in_order: self.in_order.as_ref().is_some_and(|number| number.value),
+        }
+    }
 }
 
 /// The format of the deep-queue rule in a profile; `overtakes = 0` disables it.
@@ -191,6 +283,7 @@ impl Table {
             read_buffer: self.read_buffer.value.0,
             drain: self.drain.value.0,
             slc: slc.map(|slc| Slc { size: slc.size.value.0, drain: slc.drain.value.0 }),
+            ftl: self.ftl.as_ref().map(FtlTable::ftl),
             write_cache: self.write_cache.value.0,
             flush: self.flush.value.0,
             protected: self.power_loss_protection.as_ref().is_some_and(|number| number.value),
@@ -230,6 +323,25 @@ impl Parameters {
         }
         if self.slc.is_some_and(|slc| slc.drain == 0) {
             return refuse("slc.drain", "above zero");
+        }
+        self.ftl.as_ref().map_or(Ok(()), |ftl| ftl.check(self.capacity))
+    }
+}
+
+impl Ftl {
+    fn check(&self, capacity: u64) -> Result<(), Invalid> {
+        let refuse = |key, allowed| Err(Invalid { key, allowed });
+        if !(capacity / 50..=capacity).contains(&self.over_provisioning) {
+            return refuse("ftl.over-provisioning", "from 2 to 100 % of the capacity");
+        }
+        if self.idle_reserve > self.over_provisioning {
+            return refuse("ftl.idle-reserve", "at most the over-provisioning");
+        }
+        if self.filled_percent > 100 {
+            return refuse("ftl.filled-percent", "from 0 to 100");
+        }
+        if self.copy.0 == 0 {
+            return refuse("ftl.copy", "above zero");
         }
         Ok(())
     }

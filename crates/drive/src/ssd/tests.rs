@@ -7,16 +7,34 @@ use iofair_core::request::Flags;
 
 const PLEXTOR: &str = "plextor-px256m5s";
 const PROTECTED: &str = "nvme-2021";
-const ALL: [&str; 6] = [
+/// As [`PROTECTED`], with flash translation.
+const COLLECTING: &str = "collecting";
+const ALL: [&str; 7] = [
     PLEXTOR,
     "plextor-px256m5s:a-fifo",
     "plextor-px256m5s:b",
     "samsung-970-pro",
     "nvme-2015",
     PROTECTED,
+    COLLECTING,
 ];
 
 fn parameters(name: &str) -> Parameters {
+    if name == COLLECTING {
+        let least = Nanos::from_micros(20);
+        let suspend = Suspend { least, mean: least * 4, mean_full: least * 16 };
+        let ftl = Ftl {
+            state: State::Overwritten,
+            filled_percent: 100,
+            over_provisioning: 64 << 30,
+            idle_reserve: 1 << 30,
+            copy: Nanos::from_millis(1),
+            batch: Nanos::from_millis(2),
+            suspend: Some(suspend),
+            in_order: true,
+        };
+        return Parameters { capacity: 1 << 39, ftl: Some(ftl), ..parameters(PROTECTED) };
+    }
     match read(name).unwrap().model {
         Model::Ssd(parameters) => parameters,
         Model::Hdd(_) => panic!("{name} is no solid-state drive"),

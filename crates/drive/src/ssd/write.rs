@@ -61,6 +61,10 @@ impl WritePath {
         if self.waiting.is_empty() {
             return;
         }
+        self.make_room(now, slots, flash);
+        flash.is_pressed = !self.waiting.is_empty();
+    }
+    fn make_room(&mut self, now: u64, slots: &Slots, flash: &mut Flash) {
         self.free_up_to(now);
         while let Some(&slot) = self.waiting.front() {
             let bytes = slots[slot].bytes();

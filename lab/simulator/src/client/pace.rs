@@ -35,7 +35,7 @@ impl Rate {
     fn issue(&mut self, bytes: u64, random: &mut Random) {
         self.issued += bytes;
         if let Some(drawn) = &mut self.drawn {
-            *drawn += exponential(random, Nanos::for_units_ceil(bytes, self.bytes_per_s));
+            *drawn += random.exponential(Nanos::for_units_ceil(bytes, self.bytes_per_s));
         }
     }
     /// Begins anew.
@@ -211,27 +211,6 @@ impl Pacer {
 /// A time between 0 and twice `mean`.
 fn twice_at_most(random: &mut Random, mean: Nanos) -> Nanos {
     Nanos(random.between(0, 2 * mean.0))
-}
-
-/// A time whose distribution is exponential, with this mean.
-///
-/// It is the negative logarithm of a uniform number. The logarithm is computed by squaring, in integers, so that it is the same on
-/// any machine.
-fn exponential(random: &mut Random, mean: Nanos) -> Nanos {
-    // The uniform number is 2^-(whole + 1) times a factor from 1 to 2. `number` is the factor times 2^32, `digits` the first 16
-    // binary digits of its logarithm.
-    let (mut number, mut digits) = ((1u64 << 32) | (random.bits() >> 32), 0u64);
-    for _ in 0..16 {
-        number = ((u128::from(number) * u128::from(number)) >> 32) as u64;
-        let two = number >> 33;
-        digits = 2 * digits + two;
-        number >>= two;
-    }
-    let whole = u64::from(random.bits().leading_zeros());
-    let bits = ((whole + 1) << 16) - digits;
-    // The natural logarithm of 2 is 45426 / 65536.
-    let nanos = (u128::from(mean.0) * u128::from(bits) * 45_426) >> 32;
-    Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// Equal calls, one after the other.
