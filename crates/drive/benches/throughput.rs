@@ -30,6 +30,9 @@ const fn load(
     Load { drive, name, operation, kib, depth }
 }
 
+/// A drive with flash translation, which collects.
+const STEADY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/steady.toml");
+
 const LOADS: &[Load] = &[
     load("plextor-px256m5s", "4k random reads, depth 1", Operation::Read, 4, 1),
     load("plextor-px256m5s", "4k random reads, depth 32", Operation::Read, 4, 32),
@@ -39,6 +42,8 @@ const LOADS: &[Load] = &[
     load("samsung-970-pro", "4k random reads, depth 1000", Operation::Read, 4, 1000),
     load("samsung-970-pro", "4k random writes, depth 32", Operation::Write, 4, 32),
     load("samsung-970-pro", "256k reads, depth 14", Operation::Read, 256, 14),
+    load(STEADY, "4k random writes, depth 32", Operation::Write, 4, 32),
+    load(STEADY, "4k random writes, depth 1000", Operation::Write, 4, 1000),
 ];
 
 /// Runs `count` commands; returns seconds and a hash of the completions.
@@ -84,7 +89,7 @@ fn main() {
         seconds.sort_by(f64::total_cmp);
         let median = seconds[seconds.len() / 2];
         rows.push(vec![
-            format!("{}, {}", load.drive, load.name),
+            format!("{}, {}", load.drive.rsplit('/').next().expect("a part"), load.name),
             format!("{:.2}", count as f64 / median / 1e6),
             format!("{:.0}", median * 1e9 / count as f64),
             format!("{:.0}", count as f64 * load.kib as f64 / median / f64::from(1 << 20)),

@@ -536,6 +536,26 @@ mod tests {
         assert_eq!(changed, ["host.consume-window", "model.ssd.large-setup"]);
     }
 
+    /// Goal: the states of a drive with flash translation are variants of it, and of no other. Method: names.
+    #[test]
+    fn states_are_variants() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/steady.toml");
+        let state = |name: &str| {
+            let numbers = read(name).unwrap().numbers;
+            numbers.into_iter().find(|number| number.key == "model.ssd.ftl.state").unwrap().value
+        };
+        assert_eq!(state(path), "overwritten");
+        for name in ssd::State::NAMES {
+            assert_eq!(state(&format!("{path}:{name}")), name);
+        }
+        assert_eq!(state(&format!("{path}?model.ssd.ftl.state=idle")), "idle");
+        let message = |name: &str| read(name).unwrap_err().to_string();
+        assert!(message(&format!("{path}:old")).contains("fresh, filled, overwritten, idle"));
+        assert!(message("nvme-2021:fresh").contains("it has fragmented"));
+        let little = message(&format!("{path}?model.ssd.ftl.over-provisioning=8MiB"));
+        assert!(little.contains("2 to 100 %"), "{little}");
+    }
+
     /// Goal: single numbers can be changed, of variants too. Method: two numbers, and mistakes.
     #[test]
     fn single_numbers_change() {

@@ -55,6 +55,11 @@ pub(super) struct Flash {
 }
 
 impl Flash {
+    /// Capacities of what grows and shrinks, for the test that nothing grows.
+    #[cfg(test)]
+    pub(super) fn rooms(&self) -> [usize; 3] {
+        [self.collection.as_ref().map_or(0, |collection| collection.table.room()), 0, 0]
+    }
     pub(super) fn new(parameters: &Parameters, seed: u64) -> Self {
         let mean = parameters.page_read.0;
         let spread = mean * u64::from(parameters.page_read_spread) / 100;

@@ -20,6 +20,8 @@ const PAGE_BYTES: u64 = 4096;
 const FOLLOWED: u64 = 1 << 16;
 /// Pages of a block. With fewer, greedy collection finds emptier blocks than in a real drive.
 const BLOCK: u32 = 128;
+/// Spare blocks at least, of a tiny drive: two are open, one is erased, and one is to be collected.
+const SPARE_MIN: u64 = 4;
 /// Collection lags behind the host by this many followed pages on average, so that it proceeds evenly although blocks are
 /// collected whole.
 const LAG: u64 = 8 * BLOCK as u64;
@@ -69,6 +71,8 @@ pub(super) struct Translation {
     holds: Vec<u32>,
     /// Valid pages of each block, and whether it may be collected.
     valid: Vec<u32>,
+    /// Valid pages of all blocks.
+    live: u64,
     closed: Vec<bool>,
     erased: Vec<u32>,
     host: Open,
@@ -82,6 +86,11 @@ pub(super) struct Translation {
 }
 
 impl Translation {
+    /// Capacity of its queue, for the test that nothing grows.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.erased.capacity()
+    }
     /// The table of a drive of this many bytes, in its state.
     pub(super) fn new(capacity: u64, ftl: &Ftl, seed: u64) -> Self {
         let pages = capacity.div_ceil(PAGE_BYTES);
@@ -89,12 +98,14 @@ impl Translation {
         let followed = pages.div_ceil(group);
         let block_bytes = group * PAGE_BYTES * u64::from(BLOCK);
         let blocks = (capacity + ftl.over_provisioning).div_ceil(block_bytes);
+        let blocks = blocks.max(followed.div_ceil(u64::from(BLOCK)) + SPARE_MIN);
         let blocks = u32::try_from(blocks).expect("fewer than followed pages");
         let mut table = Self {
             group,
             place: vec![NONE; usize::try_from(followed).expect("few are followed")],
             holds: vec![NONE; (blocks * BLOCK) as usize],
             valid: vec![0; blocks as usize],
+            live: 0,
             closed: vec![false; blocks as usize],
             erased: (0..blocks).rev().collect(),
             host: Open::default(),
@@ -137,9 +148,14 @@ impl Translation {
     pub(super) fn write(&mut self, start: u64, end: u64) {
         self.followed(start, end).for_each(|page| self.write_followed(page));
     }
-    /// The host does not need these bytes any more.
+    /// The host does not need these bytes any more. Copies of them are not owed either.
     pub(super) fn trim(&mut self, start: u64, end: u64) {
-        self.followed(start, end).for_each(|page| self.invalidate(page));
+        for page in self.followed(start, end) {
+            if self.place[page as usize] != NONE {
+                self.debt -= self.debt / self.live;
+                self.invalidate(page);
+            }
+        }
     }
 
     fn write_followed(&mut self, page: u32) {
@@ -152,6 +168,7 @@ impl Translation {
             }
             self.host = self.open(self.host);
         }
+        self.live += 1;
         self.place[page as usize] = self.host.next;
         let next = &mut self.host.next;
         self.holds[*next as usize] = page;
@@ -161,6 +178,7 @@ impl Translation {
     fn invalidate(&mut self, page: u32) {
         let place = std::mem::replace(&mut self.place[page as usize], NONE);
         if place != NONE {
+            self.live -= 1;
             self.holds[place as usize] = NONE;
             self.valid[(place / BLOCK) as usize] -= 1;
         }
@@ -278,11 +296,10 @@ mod tests {
         assert!(seen < 1_010, "{seen}");
     }
 
-    /// Goal: skewed writes amplify as measured drives do. Method: 95 % of the writes to 5 % of the drive. SSD-iq's PE8110, CM7-R
-    /// and 7450 write 13 to 19 % less than uniformly: between collection with one open block (greedy, 41 %) and with one for
-    /// the host and one for copies (5 %), as here.
+    /// Goal: skewed writes amplify as in measured drives. Method: 95 % of the writes to 5 % of the drive, 13 % more than the 4.2
+    /// of uniform ones. SSD-iq's PE8110, CM7-R and 7450 write 13 to 19 % less then.
     #[test]
-    fn skewed_writes_amplify_about_as_uniform_ones() {
+    fn skewed_writes_amplify_more() {
         let mut table = table(State::Overwritten, 14);
         let mut random = Random::new(5, 5);
         let hot = COMMANDS / 20;
@@ -293,7 +310,7 @@ mod tests {
         };
         amplification(&mut table, &mut skewed);
         let seen = amplification(&mut table, &mut skewed);
-        assert!((4_200..5_100).contains(&seen), "{seen}");
+        assert!((4_550..4_950).contains(&seen), "{seen}");
     }
 
     /// Goal: room decides: a fresh drive and a half full one amplify little, and trim makes room. Method: random writes to half
@@ -304,7 +321,9 @@ mod tests {
         let mut half = |_| random.below(COMMANDS / 2);
         assert!(amplification(&mut table(State::Fresh, 7), &mut half) < 1_250);
         let mut trimmed = table(State::Overwritten, 7);
+        let owed = trimmed.debt;
         trimmed.trim(CAPACITY / 2, CAPACITY);
+        assert!((owed * 9 / 20..owed * 11 / 20).contains(&trimmed.debt));
         amplification(&mut trimmed, &mut half);
         let seen = amplification(&mut trimmed, &mut half);
         assert!(seen < 1_250, "{seen}");

@@ -146,6 +146,28 @@ fn fast_flash_fills() {
     assert!(last.abs_diff(base.drain) < base.drain / 50, "{last}");
 }
 
+/// Goal: with flash translation, fast flash is full when the drive is, and is freed in idle time. Method: a long write before
+/// and after a second of rest, and without fast flash.
+#[test]
+fn rest_frees_fast_flash() {
+    let slc = Some(Slc { size: 1 << 30, drain: 8_000_000_000 });
+    let times = [slc, None].map(|slc| {
+        let mut drive = Ssd::new(Parameters { slc, ..parameters(COLLECTING) }, 1);
+        [0, 2_000_000_000].map(|start| {
+            for id in 0..256 {
+                drive.submit(
+                    Instant(start),
+                    command(id, Operation::Write, (u64::from(id) * 512, 512)),
+                );
+            }
+            drain(&mut drive).last().unwrap().at.0 - start
+        })
+    });
+    assert_eq!(times[0][0], times[1][0]);
+    // 128 MiB at 8 instead of 4 GB/s.
+    assert!((15_000_000..18_000_000).contains(&(times[1][1] - times[0][1])), "{times:?}");
+}
+
 /// Goal: large reads take turns on the link, or not in the FIFO variant. Method: a small read after
 /// a large one; its page is ready while the large one crosses.
 #[test]
@@ -290,6 +312,27 @@ fn cheap_and_refused_commands() {
     assert_eq!(seen, [(1, 13_600, 0), (2, 27_200, 0), (3, 40_800, EIO)]);
 }
 
+/// Goal: sectors that are given back need not be copied. Method: a burst of writes to a drive that was overwritten, after its
+/// other half was discarded, written with zeroes, or read.
+#[test]
+fn discards_make_room() {
+    let half = parameters(COLLECTING).capacity / 2048;
+    let lasts = [Operation::Discard, Operation::WriteZeroes, Operation::Read].map(|operation| {
+        let mut drive = Ssd::new(parameters(COLLECTING), 1);
+        let length = if operation == Operation::Read { 4 } else { half };
+        drive.submit(Instant::ZERO, command(0, operation, (half, length)));
+        for id in 1..256 {
+            drive.submit(
+                Instant(1_000_000),
+                command(id, Operation::Write, (u64::from(id) * 512, 512)),
+            );
+        }
+        let done = drain(&mut drive);
+        done.iter().filter(|done| done.id > 0).map(|done| done.at.0).max().unwrap()
+    });
+    assert!(lasts[0] == lasts[1] && lasts[0] * 4 < lasts[2] * 3, "{lasts:?}");
+}
+
 /// Goal: SATA's one link alternates, PCI Express carries both directions at once. Method: reads and
 /// writes together against each alone.
 #[test]
@@ -332,7 +375,12 @@ fn memory_does_not_grow() {
                 drive.timers.capacity(),
                 drive.completed.capacity(),
             ];
-            let rest = [drive.slots.rooms(), drive.reads.rooms(), drive.writes.rooms()];
+            let rest = [
+                drive.slots.rooms(),
+                drive.reads.rooms(),
+                drive.writes.rooms(),
+                drive.flash.rooms(),
+            ];
             if round >= 10 {
                 rooms.push((own, rest));
             }
@@ -565,9 +613,14 @@ fn running_ahead_changes_nothing() {
 /// time), advanced only every 3 ms and at submissions, against one advanced at each event.
 #[test]
 fn late_is_the_same() {
-    let script: Vec<_> = script("nvme-2015", 8, 600);
+    for name in ["nvme-2015", COLLECTING] {
+        late_is_the_same_of(name);
+    }
+}
+fn late_is_the_same_of(name: &str) {
+    let script: Vec<_> = script(name, 8, 600);
     let run = |late: bool| {
-        let mut drive = Ssd::new(parameters("nvme-2015"), 8);
+        let mut drive = Ssd::new(parameters(name), 8);
         let mut done = Vec::new();
         for &(at, command) in &script {
             while !late && drive.next_event().is_some_and(|event| event.0 < at) {
