@@ -12,7 +12,7 @@ IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 LAB = "$${CARGO_TARGET_DIR:-target}/release/iofair-lab"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench keys measured evidence reproduce ranges robust live truth drawn python kubernetes package deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench keys measured drives evidence reproduce ranges robust live truth drawn python kubernetes package deb clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -103,6 +103,10 @@ measured: ## measure the numbers that pages name; writes reproduction/measured.c
 	cargo build --release --locked -p iofair-lab
 	$(LAB) run --measured reproduction/measured.csv
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
+
+drives: ## fit the library of drives to public measurements; writes profiles/drives/library.csv and lab/docs/library.md (half an hour)
+	@scripts/setup demo
+	IOFAIR_BLESS=1 nice -n 19 cargo test --release --locked -p iofair-reproduction --test library -- --ignored
 
 evidence: ## promise beside every stack, with many seeds, and step responses; writes reproduction/evidence and its tables in reproduction/promise.md
 	@scripts/setup demo

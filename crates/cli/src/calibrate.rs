@@ -19,7 +19,7 @@ use iofair_core::unit::{parse_bytes, parse_time};
 use iofair_drive::fit::{self, Fitted, Residual, Row, Survey};
 use iofair_drive::profile;
 use iofair_simulator::calibration::{
-    self, Calibration, Disturbed, GUESSED_WRITES, Report, fio, least_disturbed,
+    self, Calibration, Disturbed, GUESSED_WRITES, Report, fio, least_disturbed, published,
 };
 use serde::Serialize;
 
@@ -47,6 +47,7 @@ const ROW_TIME_MIN: Nanos = Nanos::from_millis(10);
   iofair calibrate /dev/sdb --out sdb.toml --write --resume
   iofair calibrate --print-fio --depth 32 --capacity 256GB > job.fio
   iofair calibrate --from results.json --out remote.toml      results of that job
+  iofair calibrate --from iocost-benchmarks.csv --model 'Samsung SSD 970 PRO' --out 970.toml
 
 Nothing is written to a target without --write. In experiments the profile is `drive = \"sdb.toml\"`, and in
 contracts `back = \"emulated:sdb.toml\"`.")]
@@ -75,9 +76,12 @@ pub(crate) struct Args {
     /// Also write an HTML page with plots.
     #[arg(long, value_name = "PAGE.html")]
     page: Option<PathBuf>,
-    /// Read the measurements from fio's JSON instead of measuring.
-    #[arg(long, value_name = "RESULTS.json", conflicts_with = "target")]
+    /// Read the measurements instead of measuring: fio's JSON, or a table like those of profiles/measured.
+    #[arg(long, value_name = "RESULTS.json|TABLE.csv", conflicts_with = "target")]
     from: Option<PathBuf>,
+    /// With --from TABLE.csv: the drive, or the beginning of its name.
+    #[arg(long, value_name = "NAME", requires = "from")]
+    model: Option<String>,
     /// Print the fio job whose results --from reads.
     #[arg(long, conflicts_with_all = ["target", "from"])]
     print_fio: bool,
@@ -112,7 +116,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let interrupted = interrupt::flag()?;
     let is_over = || interrupted.load(Relaxed);
     let calibration = match (&args.from, &args.target) {
-        (Some(from), _) => Some(fio::read(from).map_err(Usage)?),
+        (Some(from), _) => Some(read(from, args.model.as_deref())?),
         (None, Some(target)) => measure(args, target, out, &is_over)?,
         (None, None) => bail!(Usage("a target is missing".into())),
     };
@@ -133,6 +137,21 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     }
     finish(args, out, &calibration, &fitted, output)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was measured elsewhere.
+fn read(from: &Path, model: Option<&str>) -> Result<Calibration> {
+    let is_table = from.extension().is_some_and(|extension| extension == "csv");
+    let calibration = match model {
+        _ if !is_table => fio::read(from),
+        None => Err(format!("{}: --model says which of its drives", from.display())),
+        Some(model) => published::read(from, model),
+    };
+    let calibration = calibration.map_err(Usage)?;
+    for line in calibration.published.iter().flat_map(|published| &published.left_out) {
+        say(format_args!("{}: left out: {line}", from.display()));
+    }
+    Ok(calibration)
 }
 
 fn bytes(option: &str, text: &str) -> Result<u64> {
@@ -219,7 +238,7 @@ fn measure(
     };
     let (title, number) = (target.title(), target.number());
     let records = journal.records().to_vec();
-    Ok(Some(Calibration { title, number, scope, rows, records, survey }))
+    Ok(Some(Calibration { title, number, scope, rows, records, survey, published: None }))
 }
 
 /// Runs the rows that the journal does not have, each after a rest; false if it was interrupted.

@@ -18,7 +18,8 @@ use crate::output::{Output, table};
   iofair list policies                throttles and schedulers
   iofair list policies bfq            one policy: every parameter with its default and range
   iofair list stacks                  named stacks, such as promise
-  iofair list drives                  emulated drives and their variants
+  iofair list drives                  emulated drives and their variants, by class
+  iofair list drives class:datacentre every parameter of each drive of a class
   iofair list drives samsung-970-pro  every parameter of a profile, with its source
   iofair list drives --json           the same as JSON")]
 pub struct Args {
@@ -37,7 +38,7 @@ pub enum What {
     /// List stacks with a short name, for the key `stack` of a contract file or experiment. All others are
     /// THROTTLES-SCHEDULER, such as max-none or prop-bfq.
     Stacks,
-    /// List profiles of drives that can be emulated. NAME:VARIANT selects a variant of a drive.
+    /// List profiles of drives that can be emulated. NAME:VARIANT selects a variant of a drive, class:CLASS all drives of a class.
     Drives {
         /// Show these drives with all parameters and their sources.
         names: Vec<String>,
@@ -267,12 +268,16 @@ fn drives(names: &[String], output: &Output) -> Result<()> {
     if names.is_empty() {
         let listed = profile::list();
         return output.print(&listed, || {
-            let rows = listed.iter().map(|drive| vec![drive.name.clone(), drive.about.clone()]);
-            table(&["drive", "what it is"], &rows.collect::<Vec<_>>(), &[])
+            let rows = listed.iter().map(|drive| {
+                [&drive.class, &drive.name, &drive.about].map(ToString::to_string).to_vec()
+            });
+            table(&["class", "drive", "what it is"], &rows.collect::<Vec<_>>(), &[])
         });
     }
     let mut infos = Vec::new();
-    for name in names {
+    let usage = |error: profile::ProfileError| Usage(error.to_string());
+    let named = names.iter().map(|name| profile::expand(name).map_err(usage));
+    for name in named.collect::<Result<Vec<_>, _>>()?.iter().flatten() {
         let profile = profile::read(name).map_err(|error| Usage(error.to_string()))?;
         let profile::Profile { name, title, numbers, .. } = profile;
         infos.push(DriveInfo { name, title, numbers });

@@ -59,6 +59,31 @@ fn bad_targets_are_refused() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// Goal: a table of public measurements becomes a profile that says what its rows leave open. Method: a drive with one number that is
+/// refused; a table without a drive, and with one that it does not have.
+#[test]
+fn a_table_of_measurements_becomes_a_profile() {
+    let directory = scratch("table");
+    let out = directory.join("out.toml");
+    let out = out.to_str().unwrap();
+    let table = "../../profiles/measured/iocost-benchmarks.csv";
+    for (model, told) in [(&[][..], "--model"), (&["--model", "Intel Optane"], "WD Blue SN580")] {
+        let output = calibrate(&[&["--from", table, "--out", out], model].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && text.contains(told), "{text}");
+    }
+    let output = calibrate(&["--from", table, "--model", "Fanxiang", "--out", out]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("left out: line 15: read_p95"), "{told}");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("decided by no row: ") && told.contains("verifies"), "{told}");
+    let profile = iofair_drive::profile::read(out).unwrap();
+    let number = |key: &str| profile.numbers.iter().find(|number| number.key == key).unwrap();
+    assert!(!number("model.ssd.link").free && number("model.ssd.ftl.over-provisioning").free);
+    assert_eq!(number("capacity").value, "1024209543168B");
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// Goal: a profile, measurements and a page that exist are kept unless they may be overwritten. Method: files of those
 /// names.
 #[test]

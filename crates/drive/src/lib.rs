@@ -9,6 +9,7 @@ pub mod fault;
 pub mod fit;
 pub mod fitted;
 pub mod hdd;
+mod library;
 pub mod measure;
 pub mod number;
 pub mod paced;

@@ -17,9 +17,9 @@
 //! chose = "units"
 //! ```
 //!
-//! The profiles under `profiles/drives` are part of the program. [`load`] also takes the path of a file, and
-//! `random-flash:SEED`, `random-disk:SEED` or `random-volume:SEED` for a random drive. A variant replaces some parameters of its profile.
-//! A drive with flash translation has its states as variants, such as `NAME:overwritten`.
+//! The profiles under `profiles/drives` are part of the program, and so are the drives of its table `library.csv`. [`load`] also
+//! takes the path of a file, and `random-flash:SEED`, `random-disk:SEED` or `random-volume:SEED` for a random drive. A variant
+//! replaces some parameters of its profile. A drive with flash translation has its states as variants, such as `NAME:overwritten`.
 //! `NAME?KEY=VALUE&KEY=VALUE` changes single numbers, such as `plextor-px256m5s?model.ssd.write-cache=4MB`.
 //! Unknown keys are errors.
 
@@ -33,6 +33,7 @@ use toml::{Table, Value};
 use crate::Drive;
 use crate::fitted::{self, FittedOn};
 use crate::hdd::{self, Hdd};
+use crate::library;
 use crate::number::{Common, Invalid, Number, Rate, Size, Time};
 use crate::random::Random;
 use crate::random_profile;
@@ -50,6 +51,10 @@ const EMBEDDED: &[(&str, &str)] = &[
 ];
 /// The stream of random numbers for a volume's path; the drive draws from others.
 const VOLUME_STREAM: u64 = 1 << 32;
+/// Classes of drives, in the order of [`list`]. `class:NAME` stands for all drives of one, see [`expand`].
+pub const CLASSES: [&str; 6] = ["consumer", "client", "sata", "datacentre", "disk", "volume"];
+/// What is before the name of a class.
+const CLASS: &str = "class:";
 /// Longest profile file that is read; real ones are a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -113,6 +118,7 @@ pub enum ProfileError {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
     title: String,
+    class: Option<String>,
     capacity: Number<Size>,
     max_request: Number<Size>,
     worst_case: Number<Rate>,
@@ -165,6 +171,8 @@ pub struct Profile {
     pub name: String,
     /// Its title.
     pub title: String,
+    /// The kind of drive, one of [`CLASSES`] unless its file says something else.
+    pub class: String,
     /// The machine in which it was measured.
     pub host: HostFacts,
     /// The drive.
@@ -195,8 +203,12 @@ pub struct Sourced {
 pub struct Listed {
     /// The name that [`load`] accepts.
     pub name: String,
+    /// Its class; a variant has that of its profile.
+    pub class: String,
     /// The profile's title; for a variant, how it differs.
     pub about: String,
+    /// Whether it is a drive of the table `library.csv`.
+    pub library: bool,
 }
 
 /// Builds a drive by its name: `profile`, `profile:variant`, or the same with the path of a file.
@@ -204,18 +216,48 @@ pub fn load(name: &str, seed: u64) -> Result<Box<dyn Drive + Send>, ProfileError
     read(name).map(|profile| profile.build(seed))
 }
 
-/// All profiles that are part of the program, each followed by its variants.
+/// All profiles that are part of the program by class, each followed by its variants.
 pub fn list() -> Vec<Listed> {
     let mut listed = Vec::new();
     for (name, text) in EMBEDDED {
         let file: File = toml::from_str(text).expect("a test loads every embedded profile");
-        listed.push(Listed { name: (*name).to_owned(), about: file.title });
+        let class = parse(name, text, None).expect("a test loads every embedded profile").class;
+        let of = |name: String, about: &str| {
+            let (about, class) = (about.to_owned(), class.clone());
+            Listed { name, class, about, library: false }
+        };
+        listed.push(of((*name).to_owned(), &file.title));
         for (variant, table) in &file.variant {
             let about = table.get("about").and_then(Value::as_str).unwrap_or_default();
-            listed.push(Listed { name: format!("{name}:{variant}"), about: about.to_owned() });
+            listed.push(of(format!("{name}:{variant}"), about));
         }
     }
+    listed.extend(library::entries().map(|entry| Listed {
+        name: entry.name.to_owned(),
+        class: entry.class.to_owned(),
+        about: entry.title.to_owned(),
+        library: true,
+    }));
+    listed.sort_by_key(|listed| CLASSES.iter().position(|class| *class == listed.class));
     listed
+}
+
+/// The drives that a name stands for: `class:NAME` for those of a class, without variants, and any other name for itself.
+///
+/// # Errors
+/// A class without drives.
+pub fn expand(name: &str) -> Result<Vec<String>, ProfileError> {
+    let Some(class) = name.strip_prefix(CLASS) else { return Ok(vec![name.to_owned()]) };
+    let all = list().into_iter().filter(|drive| !drive.name.contains(':'));
+    let of_class: Vec<_> =
+        all.filter(|drive| drive.class == class).map(|drive| drive.name).collect();
+    match of_class.is_empty() {
+        false => Ok(of_class),
+        true => {
+            let available = CLASSES.map(|class| format!("{CLASS}{class}")).to_vec();
+            Err(ProfileError::Unknown { name: name.to_owned(), available })
+        }
+    }
 }
 
 /// Reads a profile without building its drive.
@@ -223,6 +265,9 @@ pub fn read(name: &str) -> Result<Profile, ProfileError> {
     let (base, variant) = split(name.split('?').next().unwrap_or(name));
     if let Some((_, text)) = EMBEDDED.iter().find(|(embedded, _)| *embedded == base) {
         return parse(name, text, variant);
+    }
+    if let Some(text) = library::text(base) {
+        return parse(name, &text, variant);
     }
     if let Some(seed) = variant.and_then(|seed| seed.parse().ok())
         && let Some(text) = random_profile::text(base, seed)
@@ -241,6 +286,18 @@ pub fn read(name: &str) -> Result<Profile, ProfileError> {
         return Err(ProfileError::Unreadable { path: base.to_owned(), source });
     }
     parse(name, &std::fs::read_to_string(base).map_err(unreadable)?, variant)
+}
+
+/// A profile with what drives of a class have, but for these numbers.
+pub(crate) fn of_class(class: &str, numbers: &[(&str, &str)]) -> Result<Profile, ProfileError> {
+    let name = format!("{CLASS}{class}");
+    match library::profile_text(class, class, "given", numbers) {
+        Some(text) => parse(&name, &text, None),
+        None => {
+            let available = library::classes().iter().map(ToString::to_string).collect();
+            Err(ProfileError::Unknown { name, available })
+        }
+    }
 }
 
 fn split(name: &str) -> (&str, Option<&str>) {
@@ -348,6 +405,17 @@ pub fn collect(prefix: &str, table: &Table, numbers: &mut Vec<Sourced>) {
     }
 }
 
+/// The class of a profile that does not say one.
+fn class_of(model: &Model, is_volume: bool) -> &'static str {
+    match model {
+        _ if is_volume => "volume",
+        Model::Hdd(_) => "disk",
+        Model::Ssd(ssd) if ssd.duplex == ssd::Duplex::Half => "sata",
+        Model::Ssd(ssd) if ssd.protected => "datacentre",
+        Model::Ssd(_) => "consumer",
+    }
+}
+
 impl File {
     /// The states that the drive can be in, as variants.
     fn states(&self) -> &'static [&'static str] {
@@ -371,8 +439,9 @@ impl File {
             consume_window: self.host.consume_window.value.0,
         };
         let volume = self.volume.as_ref().map(volume::Table::parameters).transpose()?;
+        let class = self.class.unwrap_or_else(|| class_of(&model, volume.is_some()).to_owned());
         let (name, title, fitted_on) = (name.to_owned(), self.title, self.fitted_on);
-        Ok(Profile { name, title, host, model, volume, numbers, fitted_on })
+        Ok(Profile { name, title, class, host, model, volume, numbers, fitted_on })
     }
 }
 
@@ -418,6 +487,9 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/drives");
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "csv") {
+                continue;
+            }
             let stem = path.file_stem().unwrap().to_str().unwrap();
             assert!(
                 EMBEDDED.iter().any(|(name, _)| *name == stem),
@@ -426,6 +498,27 @@ mod tests {
             );
             load(path.to_str().unwrap(), 1).unwrap();
         }
+    }
+
+    /// Goal: the library has drives of each class of flash, a class stands for its drives, and its drives have states. Method: names
+    /// and numbers of it.
+    #[test]
+    fn the_library_is_listed_by_class() {
+        let of_class = |class: &str| expand(class).unwrap_or_else(|error| panic!("{error}"));
+        assert!(of_class("class:consumer").contains(&"samsung-970-pro-512gb".to_owned()));
+        assert!(of_class("class:datacentre").len() > 5);
+        assert_eq!(of_class("class:disk"), ["hitachi-hts727550a9e364", "sata-7200-2009"]);
+        assert_eq!(of_class("nvme-2015"), ["nvme-2015"]);
+        assert!(expand("class:tape").unwrap_err().to_string().contains("class:sata"));
+        let library = list().into_iter().filter(|drive| drive.library);
+        assert!(library.filter(|drive| drive.class != "datacentre").count() >= 23);
+        let state = |name: &str| {
+            let numbers = read(name).unwrap_or_else(|error| panic!("{error}")).numbers;
+            numbers.into_iter().find(|number| number.key == "model.ssd.ftl.state").unwrap().value
+        };
+        assert_eq!(state("wd-960gb"), "overwritten");
+        assert_eq!(state("wd-960gb:fresh"), "fresh");
+        assert_eq!(state("wd-960gb?model.ssd.ftl.state=filled"), "filled");
     }
 
     /// Goal: a variant changes what it names and nothing else. Method: the numbers of both.

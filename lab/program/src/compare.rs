@@ -10,6 +10,7 @@ use indicatif::ProgressBar;
 use iofair_baselines::TABLE;
 use iofair_core::time::Nanos;
 use iofair_core::unit::parse_time;
+use iofair_drive::profile::{self, ProfileError};
 use iofair_experiments::experiment::Runner;
 use iofair_experiments::scorecard::{self, DRIVES, Question, STACKS, Scorecard, ScorecardError};
 use iofair_simulator::scenario::Scenario;
@@ -25,6 +26,7 @@ use iofair_cli::output::{Output, progress, save, say, without_controls, write};
   iofair-lab compare                                        six stacks on a SATA SSD, an NVMe SSD and a disk
   iofair-lab compare prop-bfq promise --drive ./nvme0.toml  two stacks on a profile of your own (see `iofair calibrate`)
   iofair-lab compare --drive samsung-970-pro --html compare.html
+  iofair-lab compare --drive class:datacentre               all drives of a class
   iofair-lab compare --drive plextor-px256m5s --repeats 5 --json > compare.json
 
 Four questions for each stack: what does an idle mechanism cost, are shares fair, is a minimum kept and how much of the
@@ -35,7 +37,8 @@ pub(crate) struct Args {
     /// promise.
     #[arg(value_name = "STACK")]
     stacks: Vec<String>,
-    /// Drive profile: a name (see `iofair-lab list drives`) or the path of a .toml file; may be repeated. By default
+    /// Drive profile: a name (see `iofair-lab list drives`), class:CLASS for all drives of a class, or the path of a .toml file; may
+    /// be repeated. By default
     /// plextor-px256m5s, samsung-970-pro and hitachi-hts727550a9e364.
     #[arg(long, value_name = "NAME|PATH")]
     drive: Vec<String>,
@@ -85,9 +88,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
                 return Ok(ExitCode::from(interrupt::EXIT_CODE));
             }
             Err(ScorecardError::Run(error)) => return Err(anyhow!("{}: {error}", question.drive)),
-            Err(error @ ScorecardError::Drive(_)) => {
-                return Err(Usage(format!("--drive: {error}")).into());
-            }
+            Err(ScorecardError::Drive(error)) => return Err(drive_error(error)),
             Err(error) => return Err(Usage(error.to_string()).into()),
         }
     }
@@ -99,6 +100,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         write(&without_controls(&scorecard::text(&cards)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn drive_error(error: ProfileError) -> anyhow::Error {
+    Usage(format!("--drive: {error}")).into()
 }
 
 fn questions(args: &Args) -> Result<Vec<Question>> {
@@ -127,5 +132,7 @@ fn questions(args: &Args) -> Result<Vec<Question>> {
         seed: args.seed,
         repeats: args.repeats,
     };
-    Ok(named(&args.drive, &DRIVES).into_iter().map(question).collect())
+    let drives = named(&args.drive, &DRIVES);
+    let drives = drives.iter().map(|name| profile::expand(name).map_err(drive_error));
+    Ok(drives.collect::<Result<Vec<_>>>()?.into_iter().flatten().map(question).collect())
 }

@@ -19,7 +19,7 @@ use crate::toml_files::collect_toml;
   iofair-lab list policies                throttles and schedulers
   iofair-lab list policies bfq            one policy: every parameter with its default and range
   iofair-lab list stacks                  named stacks, such as promise
-  iofair-lab list drives                  emulated drives and their variants
+  iofair-lab list drives                  emulated drives and their variants, by class
   iofair-lab list drives samsung-970-pro  every parameter of a profile, with its source
   iofair-lab list experiments --json      experiments in ./reproduction/experiments, as JSON")]
 pub(crate) struct Args {

@@ -10,9 +10,10 @@ use super::problem::{
 use super::row::{LARGE, Row, SMALL};
 use super::scope::Scope;
 use super::solve::{self, SIGNIFICANT};
+use super::start::Start;
 use super::survey::Survey;
 use crate::profile::Model;
-use crate::ssd::{DeepQueue, Duplex, LinkOrder, Parameters, Slc};
+use crate::ssd::{DeepQueue, Duplex, Ftl, LinkOrder, Parameters, Slc, Suspend};
 use crate::volume;
 
 /// Groups of parameters: of lone reads, of writes, and of reads beside each other.
@@ -114,6 +115,61 @@ const TUNABLES: &[Tunable<Parameters>] = &[
         set: |ssd, value| ssd.flush = nanos(value),
     },
 ];
+
+/// Parameters of flash translation; without it they have no effect.
+const TRANSLATION: &[Tunable<Parameters>] = &[
+    Tunable {
+        key: "ftl.copy",
+        range: (1e3, 1e9),
+        offset: 0.0,
+        get: |ssd| ssd.ftl.map_or(1e3, |ftl| ftl.copy.0 as f64),
+        set: |ssd, value| translate(ssd, |ftl| ftl.copy = nanos(value)),
+    },
+    Tunable {
+        key: "ftl.batch",
+        range: (0.0, 1e10),
+        offset: 1e5,
+        get: |ssd| ssd.ftl.map_or(0.0, |ftl| ftl.batch.0 as f64),
+        set: |ssd, value| translate(ssd, |ftl| ftl.batch = nanos(value)),
+    },
+    Tunable {
+        key: "ftl.suspend.least",
+        range: (0.0, 1e8),
+        offset: 1e4,
+        get: |ssd| suspend(ssd).map_or(0.0, |suspend| suspend.least.0 as f64),
+        set: |ssd, value| suspended(ssd, |suspend| suspend.least = nanos(value)),
+    },
+    Tunable {
+        key: "ftl.suspend.mean",
+        range: (1e3, 1e8),
+        offset: 1e4,
+        get: |ssd| suspend(ssd).map_or(0.0, |suspend| suspend.mean.0 as f64),
+        set: |ssd, value| suspended(ssd, |suspend| suspend.mean = nanos(value)),
+    },
+    Tunable {
+        key: "ftl.suspend.mean-full",
+        range: (1e3, 1e9),
+        offset: 1e4,
+        get: |ssd| suspend(ssd).map_or(0.0, |suspend| suspend.mean_full.0 as f64),
+        set: |ssd, value| suspended(ssd, |suspend| suspend.mean_full = nanos(value)),
+    },
+];
+
+fn translate(ssd: &mut Parameters, change: impl FnOnce(&mut Ftl)) {
+    if let Some(ftl) = &mut ssd.ftl {
+        change(ftl);
+    }
+}
+fn suspend(ssd: &Parameters) -> Option<Suspend> {
+    ssd.ftl.and_then(|ftl| ftl.suspend)
+}
+fn suspended(ssd: &mut Parameters, change: impl FnOnce(&mut Suspend)) {
+    translate(ssd, |ftl| {
+        if let Some(suspend) = &mut ftl.suspend {
+            change(suspend);
+        }
+    });
+}
 
 /// An alternative whose sum of squares is higher by more than this is not fitted anew.
 const REFIT_MAX: f64 = 2000.0;
@@ -450,6 +506,43 @@ impl Flash<'_> {
         }
         all
     }
+}
+
+/// The drive near this start that explains published rows best, and its parameters.
+pub(super) fn near(
+    start: &Start,
+    rows: &[Row],
+    numbers: &Numbers,
+    is_over: &dyn Fn() -> bool,
+) -> (Parameters, Vec<Parameter>) {
+    let all = TUNABLES.iter().chain(TRANSLATION).copied();
+    let tunables: Vec<_> = all.filter(|tunable| start.fits.contains(&tunable.key)).collect();
+    let simulations = &Simulations::default();
+    let (base, model, volume) = (start.base.clone(), Model::Ssd, None);
+    let fit = Fit { base, tunables: &tunables, rows, numbers, model, volume, simulations, is_over };
+    let best = fit.better(COARSE_ITERATIONS).0;
+    let errors = Fit { base: best.clone(), ..fit }.errors();
+    let of = |tunable: &Tunable<Parameters>, error| Parameter {
+        key: tunable.key.to_owned(),
+        value: Value::new(tunable.key, (tunable.get)(&best)),
+        error,
+        decided: true,
+    };
+    let fitted = tunables.iter().zip(errors).map(|(tunable, error)| of(tunable, Some(error)));
+    let mut parameters: Vec<Parameter> = fitted.collect();
+    let is_read_off = |tunable: &&Tunable<Parameters>| {
+        start.keys.contains(&tunable.key) && !start.fits.contains(&tunable.key)
+    };
+    let others = TUNABLES.iter().chain(TRANSLATION).filter(is_read_off);
+    parameters.extend(others.map(|tunable| of(tunable, None)));
+    let in_order = best.ftl.is_some_and(|ftl| ftl.in_order);
+    let choices = [("page", Value::Bytes(best.page)), ("ftl.in-order", Value::Flag(in_order))];
+    parameters.extend(
+        choices.into_iter().filter(|choice| start.keys.contains(&choice.0)).map(|(key, value)| {
+            Parameter { key: key.to_owned(), value, error: None, decided: true }
+        }),
+    );
+    (best, parameters)
 }
 
 /// The same drive with pages of half and of twice the size, and as many units or as many bytes in all units together.

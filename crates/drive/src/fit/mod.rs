@@ -14,10 +14,12 @@ mod model;
 mod plan;
 mod plausible;
 mod problem;
+mod published;
 mod regimes;
 mod row;
 mod scope;
 mod solve;
+mod start;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -28,14 +30,16 @@ pub use self::limits::Limits;
 pub use self::model::{Fitted, Parameter, Value};
 pub use self::plausible::{Implausible, check};
 pub use self::problem::Residual;
+pub use self::published::{Published, published};
 pub use self::regimes::Regime;
 pub use self::row::{Measured, Quantity, Record, Row, SEED};
 pub use self::scope::Scope;
 pub use self::survey::Survey;
-pub use self::text::profile_text;
+pub use self::text::{library_numbers, profile_text};
 
 use self::problem::{Numbers, numbers, profile_of, residuals};
-use crate::profile::Model;
+use crate::library;
+use crate::profile::{Model, ProfileError};
 use crate::volume;
 
 /// Fits a model to the numbers of these rows. Once `is_over` returns true, the search ends with the best model so far.
@@ -75,7 +79,31 @@ pub fn fit(
         let burst = limits.whole_burst(&volume);
         volume::Parameters { burst, ..volume }
     });
-    Fitted { model, volume, parameters, residuals }
+    Fitted { model, volume, parameters, residuals, class: None }
+}
+
+/// Fits a drive of a class to published rows.
+///
+/// # Errors
+/// A class without defaults.
+pub fn near(
+    published: &Published,
+    class: &str,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Fitted, ProfileError> {
+    let (rows, numbers): (_, Numbers) = (&published.rows, numbers(&published.records));
+    let start = published.start(class)?;
+    let (best, mut parameters) = flash::near(&start, rows, &numbers, is_over);
+    for (key, value) in library::defaults(class) {
+        let Some(key) = key.strip_prefix("model.ssd.") else { continue };
+        if parameters.iter().all(|parameter| parameter.key != key) {
+            let (key, value) = (key.to_owned(), Value::Text(value));
+            parameters.push(Parameter { key, value, error: None, decided: false });
+        }
+    }
+    let model = Model::Ssd(best);
+    let residuals = residuals(&profile_of(model.clone(), None), rows, &numbers);
+    Ok(Fitted { model, volume: None, parameters, residuals, class: Some(class.to_owned()) })
 }
 
 /// Bytes a second of the worst mix of small requests that was measured.

@@ -72,6 +72,8 @@ pub struct Fitted {
     pub parameters: Vec<Parameter>,
     /// All numbers beside those of the model.
     pub residuals: Vec<Residual>,
+    /// The class whose defaults it has otherwise, if it was fitted to published rows.
+    pub class: Option<String>,
 }
 
 /// Mean error of the fitted rows, in percent, above which a model does not explain a drive.

@@ -58,7 +58,7 @@ impl Scope {
             _ => TOLERANCE,
         };
         let (name, quantities) = (name.to_owned(), quantities.to_vec());
-        Row { name, load, quantities, tolerance, held_out: false }
+        Row { name, load, quantities, tolerance, held_out: false, state: None }
     }
     /// Rows of the survey.
     pub fn survey(&self) -> Vec<Row> {

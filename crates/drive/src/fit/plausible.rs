@@ -5,7 +5,7 @@ use super::row::{LONE_READS, Record};
 use super::survey::Survey;
 
 /// Fastest and slowest drives that exist, with room: bytes a second, and nanoseconds of a lone small read.
-const RATE: (f64, f64) = (100e3, 200e9);
+pub(super) const RATE: (f64, f64) = (100e3, 200e9);
 const LATENCY: (f64, f64) = (2_000.0, 2e9);
 /// Deviation of latencies that no drive has by itself, as a part of the mean.
 const DEVIATION_MAX: f64 = 3.0;

@@ -46,8 +46,8 @@ pub(super) const fn nanos(value: f64) -> Nanos {
 /// A profile with this model, behind these limits.
 pub(super) fn profile_of(model: Model, volume: Option<volume::Parameters>) -> Profile {
     let host = HostFacts { turnaround: Nanos::ZERO, consume_window: Nanos::ZERO };
-    let (name, title) = ("calibrated".to_owned(), "calibrated".to_owned());
-    Profile { name, title, host, model, volume, numbers: Vec::new(), fitted_on: Vec::new() }
+    let [name, title, class] = ["calibrated"; 3].map(str::to_owned);
+    Profile { name, title, class, host, model, volume, numbers: Vec::new(), fitted_on: Vec::new() }
 }
 
 /// Measured numbers by row and quantity.

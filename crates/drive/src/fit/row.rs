@@ -6,6 +6,7 @@ use iofair_core::request::Operation;
 
 use crate::measure::{Device, Load, Outcome, Simulated, run};
 use crate::profile::{Model, Profile};
+use crate::ssd;
 
 /// Seed of the places in all rows, and of the drives that are simulated.
 pub const SEED: u64 = 11;
@@ -41,6 +42,8 @@ pub enum Quantity {
     Flush(usize),
     /// Bytes a second.
     Rate(usize),
+    /// This many millionths of the latencies are at most as long, in nanoseconds.
+    Percentile(usize, u32),
 }
 
 /// A load and what counts of it.
@@ -56,6 +59,8 @@ pub struct Row {
     pub tolerance: f64,
     /// Whether it is only used to verify the fit.
     pub held_out: bool,
+    /// What was done with the drive before, if that is known.
+    pub state: Option<ssd::State>,
 }
 
 /// A measured number of a row.
@@ -96,7 +101,8 @@ impl Quantity {
             | Self::Deviation(stream)
             | Self::Longest(stream)
             | Self::Flush(stream)
-            | Self::Rate(stream) => stream,
+            | Self::Rate(stream)
+            | Self::Percentile(stream, _) => stream,
         }
     }
     /// Its name, such as `latency of 0`.
@@ -107,6 +113,7 @@ impl Quantity {
             Self::Longest(stream) => ("longest", stream),
             Self::Flush(stream) => ("flush", stream),
             Self::Rate(stream) => ("rate", stream),
+            Self::Percentile(stream, part) => return format!("p{} of {stream}", percent(part)),
         };
         format!("{name} of {stream}")
     }
@@ -118,8 +125,8 @@ impl Quantity {
     pub(super) fn tolerance(self, of_means: f64) -> f64 {
         match self {
             Self::Latency(_) | Self::Flush(_) | Self::Rate(_) => of_means,
-            Self::Deviation(_) => 3.0 * of_means,
-            Self::Longest(_) => 10.0 * of_means,
+            Self::Deviation(_) | Self::Percentile(_, ..=990_000) => 3.0 * of_means,
+            Self::Longest(_) | Self::Percentile(..) => 10.0 * of_means,
         }
     }
     /// Its value; 0 where nothing was counted.
@@ -130,8 +137,16 @@ impl Quantity {
             Self::Longest(stream) => outcome.streams[stream].latency.max() as f64,
             Self::Flush(stream) => outcome.streams[stream].flush.mean() as f64,
             Self::Rate(stream) => outcome.rate(stream),
+            Self::Percentile(stream, part) => {
+                outcome.streams[stream].latency.quantile(u64::from(part)) as f64
+            }
         }
     }
+}
+
+/// Millionths as percent, such as 99.9.
+fn percent(part: u32) -> f64 {
+    f64::from(part) / 10_000.0
 }
 
 /// From the buckets of the histogram, whose rounding is the same for all, without the slowest requests: a single pause of
@@ -185,13 +200,18 @@ impl Row {
         self.quantities.iter().filter(is_counted).map(of).collect()
     }
     /// A quantity for readers, such as `latency of 4 KiB reads`, or `latency` where all requests are alike.
-    pub(super) fn describe(&self, quantity: Quantity) -> String {
+    pub fn describe(&self, quantity: Quantity) -> String {
+        let what;
         let (what, stream) = match quantity {
             Quantity::Latency(stream) => ("latency", stream),
             Quantity::Deviation(stream) => ("deviation", stream),
             Quantity::Longest(stream) => ("longest latency", stream),
             Quantity::Flush(_) => return "latency of flushes".to_owned(),
             Quantity::Rate(stream) => ("rate", stream),
+            Quantity::Percentile(stream, part) => {
+                what = format!("p{}", percent(part));
+                (what.as_str(), stream)
+            }
         };
         if self.load.streams.len() == 1 {
             return what.to_owned();
@@ -206,12 +226,19 @@ impl Row {
     }
     /// Runs it on a model at rest, in simulated time.
     pub fn simulate(&self, profile: &Profile) -> Outcome {
+        let mut profile = profile.clone();
+        if let (Some(state), Model::Ssd(ssd)) = (self.state, &mut profile.model)
+            && let Some(ftl) = &mut ssd.ftl
+        {
+            ftl.state = state;
+        }
         let mut device = Simulated::new(profile.build(SEED));
         // A disk's capacity follows from its geometry, and may be a little less than what was measured.
         let capacity = device.facts().capacity.bytes();
         let mut row = self.clone();
         for stream in &mut row.load.streams {
-            let bytes = stream.area.1.min(capacity / stream.block * stream.block);
+            let whole = capacity / stream.block * stream.block;
+            let bytes = if stream.area.1 == 0 { whole } else { stream.area.1.min(whole) };
             let last = (capacity - bytes) / stream.block * stream.block;
             stream.area = (stream.area.0.min(last), bytes);
         }
@@ -237,7 +264,14 @@ mod tests {
         let quantities = vec![Quantity::Rate(0), Quantity::Rate(1), Quantity::Latency(1)];
         let nothing = Amount { requests: 0, time: Nanos::ZERO };
         let load = Load { streams: Vec::new(), warm_up: nothing, measured: nothing, window: 0 };
-        let row = Row { name: "x".into(), load, quantities, tolerance: 0.01, held_out: false };
+        let row = Row {
+            name: "x".into(),
+            load,
+            quantities,
+            tolerance: 0.01,
+            held_out: false,
+            state: None,
+        };
         let measured = row.measured(&outcome);
         assert!(matches!(measured.as_slice(), [only] if only.quantity == "rate of 0"));
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Fitted, Parameter, Residual, Scope};
+use crate::library;
 use crate::profile::Model;
 
 fn source(parameter: &Parameter) -> String {
@@ -22,6 +23,19 @@ fn number(key: &str, value: &str, source: &str, free: bool) -> String {
     // JSON's strings are TOML's.
     let source = source.replace('\\', "\\\\").replace('"', "\\\"");
     format!("{key} = {{ value = {value}, source = \"{source}\"{free} }}\n")
+}
+
+/// What a line of the library says of a drive that was fitted to published rows: keys and values.
+pub fn library_numbers(fitted: &Fitted, worst_case: u64) -> Vec<(String, String)> {
+    let Model::Ssd(ssd) = &fitted.model else { unreachable!("published rows are of flash") };
+    let capacity = ("capacity".to_owned(), format!("{}B", ssd.capacity));
+    let worst = ("worst-case".to_owned(), format!("{worst_case}B/s"));
+    let decided = fitted.parameters.iter().filter(|parameter| parameter.decided);
+    let parameters = decided.map(|parameter| {
+        let value = parameter.value.written().trim_matches('"').to_owned();
+        (format!("model.ssd.{}", parameter.key), value)
+    });
+    [capacity, worst].into_iter().chain(parameters).collect()
 }
 
 /// The profile as a file. `title` and `target` describe what was measured; `worst_case` is in bytes a second.
@@ -44,6 +58,13 @@ pub fn profile_text(fitted: &Fitted, scope: &Scope, title: &str, worst_case: u64
     let undecided: Vec<&str> = undecided.map(|parameter| parameter.key.as_str()).collect();
     let _ = writeln!(text, "# No row decides: {}.\n", undecided.join(", "));
     let title = title.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
+    if let Some(class) = &fitted.class {
+        let numbers = library_numbers(fitted, worst_case);
+        let numbers: Vec<_> =
+            numbers.iter().map(|number| (number.0.as_str(), number.1.as_str())).collect();
+        let drive = library::profile_text(class, &title, "measured", &numbers);
+        return text + &drive.expect("the fit began with its defaults");
+    }
     let _ = writeln!(text, "title = \"{title}\"\n");
     let facts = &scope.facts;
     let capacity = format!("\"{}B\"", facts.capacity.bytes());

@@ -27,14 +27,28 @@ pub struct Stream {
     pub pause: Nanos,
     /// ... or only before one in this many.
     pub pause_every: u32,
+    /// Requests are due at random times with this mean distance, also if fewer than `depth` are in flight: an offered rate. Zero: a
+    /// request is due when another one completes.
+    pub interval: Nanos,
 }
 
 impl Stream {
     /// Requests of `block` bytes, `depth` in flight, without pauses and flushes.
     pub const fn new(operation: Operation, block: u64, depth: u32, order: Order) -> Self {
         let (area, flush_every, durable) = ((0, 0), 0, false);
-        let (pause, pause_every) = (Nanos::ZERO, 1);
-        Self { operation, block, depth, order, area, flush_every, durable, pause, pause_every }
+        let (pause, pause_every, interval) = (Nanos::ZERO, 1, Nanos::ZERO);
+        Self {
+            operation,
+            block,
+            depth,
+            order,
+            area,
+            flush_every,
+            durable,
+            pause,
+            pause_every,
+            interval,
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use crate::random::Random;
 const LOOK: Nanos = Nanos::from_millis(100);
 /// Entries of a series at most.
 const SERIES_MAX: usize = 16_384;
+/// The stream of random numbers for the arrivals of the first stream of requests.
+const ARRIVALS: u64 = 1 << 32;
 /// A device that completes nothing for this long will not complete anything.
 const SILENT_MAX: Nanos = Nanos::from_secs(60);
 
@@ -27,6 +29,9 @@ struct Running {
     unflushed: u32,
     /// Bytes completed since the start.
     total: u64,
+    /// When the next request of an offered rate is due.
+    due: Instant,
+    arrivals: Random,
 }
 
 #[derive(Clone, Copy)]
@@ -75,6 +80,8 @@ pub fn run(
         sent: 0,
         unflushed: 0,
         total: 0,
+        due: begun,
+        arrivals: Random::new(seed, ARRIVALS + index as u64),
     });
     let mut bench = Bench {
         device,
@@ -106,10 +113,19 @@ pub fn run(
 impl Bench<'_> {
     /// Sends the next request of a stream, or begins the pause before it.
     fn next(&mut self, index: usize) -> io::Result<()> {
-        let running = &mut self.running[index];
+        let (now, running) = (self.device.now(), &mut self.running[index]);
+        if running.stream.interval > Nanos::ZERO {
+            let due = running.due;
+            running.due = due + running.arrivals.exponential(running.stream.interval);
+            if due > now {
+                self.order += 1;
+                self.pauses.push(Reverse((due, self.order, index)));
+                return Ok(());
+            }
+        }
         let every = u64::from(running.stream.pause_every.max(1));
         if running.stream.pause > Nanos::ZERO && running.sent.is_multiple_of(every) {
-            let at = self.device.now() + running.stream.pause;
+            let at = now + running.stream.pause;
             self.order += 1;
             self.pauses.push(Reverse((at, self.order, index)));
             return Ok(());

@@ -14,7 +14,7 @@ const PRODUCT: &str = "docs/";
 const LABORATORY: &str = "lab/docs/";
 const REPRODUCTION: [&str; 2] = ["reproduction/", "reproduction/pages/"];
 /// Pages of the product and of the laboratory whose tables hold results or texts of the code.
-const GENERATED: &[&str] = &["drives", "performance", "policies"];
+const GENERATED: &[&str] = &["drives", "library", "performance", "policies"];
 /// Longest page of the product, and all of them together, in lines.
 const PAGE_LINES_MAX: usize = 400;
 const PRODUCT_LINES_MAX: usize = 4500;

@@ -181,7 +181,7 @@ fn parse(text: &str, place: &str) -> Result<Calibration, String> {
     let survey = Survey { is_disk: drive.is_disk, ..survey };
     let title = format!("calibrated from fio's results in {place}");
     let number = "MAJOR:MINOR".to_owned();
-    Ok(Calibration { title, number, scope: drive.scope(), rows, records, survey })
+    Ok(Calibration { title, number, scope: drive.scope(), rows, records, survey, published: None })
 }
 
 /// The numbers of a row, if fio ran it.
@@ -208,6 +208,10 @@ fn record(row: &Row, jobs: &[Value]) -> Result<Option<Record>, String> {
             Quantity::Longest(_) => &side["clat_ns"]["max"],
             Quantity::Flush(_) => &job["sync"]["lat_ns"]["mean"],
             Quantity::Rate(_) => &side["bw_bytes"],
+            Quantity::Percentile(_, part) => {
+                let percent = format!("{:.6}", f64::from(*part) / 1e4);
+                &side["clat_ns"]["percentile"][percent.as_str()]
+            }
         };
         let value = value.as_f64().ok_or_else(|| {
             format!("fio's job \"{}|{stream}\" has no {}", row.name, quantity.name())

@@ -188,12 +188,19 @@ mod tests {
         let [warm_up, measured] = [0, 4000].map(amount);
         let load = Load { streams: vec![stream], warm_up, measured, window: 1 << 20 };
         let name = "256 KiB sequential reads".to_owned();
-        let row = Row { name, load, quantities: Vec::new(), tolerance: 0.01, held_out: false };
+        let row = Row {
+            name,
+            load,
+            quantities: Vec::new(),
+            tolerance: 0.01,
+            held_out: false,
+            state: None,
+        };
         let mut calibration = crate::calibration::fio::tests::calibration();
         calibration.records = vec![row.record(&row.simulate(&truth))];
         calibration.rows = vec![row];
         let (volume, parameters, residuals) = (None, Vec::new(), Vec::new());
-        let fitted = Fitted { model: truth.model, volume, parameters, residuals };
+        let fitted = Fitted { model: truth.model, volume, parameters, residuals, class: None };
         let panels = panels(&calibration, &fitted);
         let [Mark::Line { points, .. }, Mark::Line { points: model, .. }] = &panels[0].marks[..]
         else {
@@ -222,8 +229,13 @@ mod tests {
         let residuals =
             both.iter().flat_map(|name| depths.map(|depth| row(format!("{name}{depth}"), depth)));
         let model = iofair_drive::profile::read("nvme-2015").unwrap().model;
-        let fitted =
-            Fitted { model, volume: None, parameters: Vec::new(), residuals: residuals.collect() };
+        let fitted = Fitted {
+            model,
+            volume: None,
+            parameters: Vec::new(),
+            residuals: residuals.collect(),
+            class: None,
+        };
         let mut calibration = crate::calibration::fio::tests::calibration();
         calibration.title = "a < b".into();
         let titles: Vec<String> =

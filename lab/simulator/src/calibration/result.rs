@@ -5,7 +5,8 @@ use iofair_core::policy::DriveFacts;
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::fit::{
-    self, Fitted, Implausible, KernelCosts, Parameter, Record, Residual, Row, SEED, Scope, Survey,
+    self, Fitted, Implausible, KernelCosts, Parameter, Published, Record, Residual, Row, SEED,
+    Scope, Survey,
 };
 use iofair_drive::measure::Simulated;
 use iofair_drive::profile::Profile;
@@ -36,6 +37,8 @@ pub struct Calibration {
     pub records: Vec<Record>,
     /// The first findings, from which further rows were planned.
     pub survey: Survey,
+    /// The rows as other people published them, if nothing was measured here.
+    pub published: Option<Published>,
 }
 
 /// What was found, as `iofair calibrate --json` prints it.
@@ -98,7 +101,7 @@ pub fn simulated(profile: &Profile, is_over: &dyn Fn() -> bool) -> Option<Calibr
     rows.extend(more);
     let title = format!("calibrated in simulated time: {}", profile.name);
     let number = "MAJOR:MINOR".to_owned();
-    Some(Calibration { title, number, scope, rows, records, survey })
+    Some(Calibration { title, number, scope, rows, records, survey, published: None })
 }
 
 impl Calibration {
@@ -112,7 +115,11 @@ impl Calibration {
     }
     /// The model that is nearest to the numbers. `is_over` ends the search with what it has.
     pub fn fit(&self, is_over: &dyn Fn() -> bool) -> Fitted {
-        fit::fit(&self.scope, &self.survey, &self.rows, &self.records, is_over)
+        let Some(published) = &self.published else {
+            return fit::fit(&self.scope, &self.survey, &self.rows, &self.records, is_over);
+        };
+        let fitted = fit::near(published, published.class(), is_over);
+        fitted.expect("the class of published rows has defaults")
     }
     /// What was found.
     pub fn report<'a>(&self, fitted: &'a Fitted) -> Report<'a> {
@@ -125,7 +132,10 @@ impl Calibration {
             verification_error_percent: fitted.mean_error(true),
             is_explained: fitted.is_explained(),
             writes_measured: self.scope.writes,
-            worst_case_bytes_per_s: fit::worst_case(&self.survey, &self.records),
+            worst_case_bytes_per_s: match &self.published {
+                Some(published) => published.worst_case(),
+                None => fit::worst_case(&self.survey, &self.records),
+            },
             knee_depth: fit::knee(&self.records),
             io_cost_model: costs.model(&self.number),
             io_cost_qos: costs.qos(&self.number),

@@ -104,7 +104,10 @@ pub(crate) fn parameters() -> String {
     let mut text =
         String::from("| profile | number | value | what fixes it |\n|---|---|---|---|\n");
     let mut base = Vec::new();
-    for listed in profile::list() {
+    let mut files: Vec<_> = profile::list();
+    files.retain(|listed| !listed.library);
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    for listed in files {
         let numbers = profile::read(&listed.name).expect("it is listed").numbers;
         for number in numbers.iter().filter(|number| !base.contains(*number)) {
             let key = number.key.trim_start_matches("model.");
