@@ -297,6 +297,20 @@ mod tests {
         assert!(found.time.0 < 40_000_000, "{}", found.time);
     }
 
+    /// Goal: an offered rate is reached where the drive can, and the depth bounds what is in flight otherwise. Method: a rate that
+    /// is a fifteenth of what the drive does, and one that is far above it.
+    #[test]
+    fn an_offered_rate_is_bounded_by_the_depth() {
+        let offered = |nanos| {
+            let reads = stream(Operation::Read, 32, Order::Random);
+            outcome(vec![Stream { interval: Nanos(nanos), ..reads }], 4000)
+        };
+        let (light, heavy) = (offered(200_000), offered(1_000));
+        assert!((light.iops(0) / 5000.0 - 1.0).abs() < 0.05, "{}", light.iops(0));
+        assert!((heavy.iops(0) / 73_500.0 - 1.0).abs() < 0.05, "{}", heavy.iops(0));
+        assert!(heavy.latency(0) > 2.0 * light.latency(0), "{}", light.latency(0));
+    }
+
     /// Goal: a long series becomes coarser instead of ending. Method: more windows than it has entries.
     #[test]
     fn a_long_series_becomes_coarser() {
