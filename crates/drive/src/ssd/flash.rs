@@ -32,7 +32,6 @@ struct Collection {
     batch: u64,
     /// Time of units that it has not used yet.
     owed: u64,
-    suspend: Option<Suspend>,
 }
 
 #[derive(Debug)]
@@ -50,6 +49,7 @@ pub(super) struct Flash {
     /// Unit of the next program; units are used in turn.
     next_program: usize,
     collection: Option<Collection>,
+    suspend: Option<Suspend>,
     /// Whether a write waits for room in the cache.
     pub(super) is_pressed: bool,
 }
@@ -69,7 +69,6 @@ impl Flash {
             copy: ftl.copy.0,
             batch: ftl.batch.0,
             owed: 0,
-            suspend: ftl.suspend,
         });
         let is_full = parameters.ftl.as_ref().is_some_and(|ftl| ftl.state.fills_fast_flash());
         Self {
@@ -84,6 +83,7 @@ impl Flash {
             fast_left: if is_full { 0 } else { fast_pages },
             next_program: 0,
             collection,
+            suspend: parameters.ftl.and_then(|ftl| ftl.suspend),
             is_pressed: false,
         }
     }
@@ -94,36 +94,43 @@ impl Flash {
     pub(super) fn read_least(&self) -> u64 {
         self.read_least
     }
-    /// Sends a page read to `unit`; returns when the page has been read.
-    pub(super) fn read(&mut self, now: u64, unit: u32) -> u64 {
+    /// Sends a page read to unit `index`; returns when the page has been read.
+    pub(super) fn read(&mut self, now: u64, index: u32) -> u64 {
         let time = self.read_least + self.random.below(self.read_width);
-        let unit = &mut self.units[unit as usize];
+        let unit = &mut self.units[index as usize];
         let mut start = now.max(unit.reads);
         if unit.work > start {
-            start = match self.collection.as_ref().and_then(|collection| collection.suspend) {
-                None => unit.work,
+            let work = unit.work;
+            start = match self.suspend {
+                None => work,
                 Some(suspend) => {
-                    let mean = if self.is_pressed { suspend.mean_full } else { suspend.mean };
-                    let wait = suspend.least.0 + self.random.exponential(mean).0;
-                    let begin = unit.work.min(start + wait);
                     unit.work += time;
-                    begin
+                    work.min(start + self.wait(suspend))
                 }
             };
         }
-        unit.reads = start + time;
-        unit.reads
+        let end = start + time;
+        self.units[index as usize].reads = end;
+        end
+    }
+    /// How long a unit at work takes to be suspended.
+    fn wait(&mut self, suspend: Suspend) -> u64 {
+        let mean = if self.is_pressed { suspend.mean_full } else { suspend.mean };
+        suspend.least.0 + self.random.exponential(mean).0
     }
     /// Sends a page program to the next unit in turn; returns when it ends.
     pub(super) fn program(&mut self, now: u64) -> u64 {
-        let time = if self.fast_left > 0 { self.fast_program } else { self.program };
+        let is_fast = self.fast_left > 0;
+        let time = if is_fast { self.fast_program } else { self.program };
         self.fast_left = self.fast_left.saturating_sub(1);
         let index = self.next_program;
         self.next_program = if index + 1 == self.units.len() { 0 } else { index + 1 };
         let unit = &mut self.units[index];
         unit.work = now.max(unit.work).max(unit.reads) + time;
         let end = unit.work;
-        self.collect(now, index);
+        if !is_fast {
+            self.collect(now, index);
+        }
         end
     }
     /// The collection that comes with a program on `unit`.
@@ -144,10 +151,10 @@ impl Flash {
         }
     }
 
-    /// The host has written these bytes.
+    /// The host has written these bytes. Fast flash takes them without collection, which follows in idle time.
     pub(super) fn write(&mut self, start: u64, end: u64) {
         if let Some(collection) = &mut self.collection {
-            collection.table.write(start, end);
+            collection.table.write(start, end, self.fast_left == 0);
         }
     }
     /// The host does not need these bytes any more.

@@ -8,11 +8,9 @@
 //! Blocks are erased to be written again. Collection picks the closed block with the fewest valid pages, and copies these to
 //! an open block of its own.
 
-use serde::Deserialize;
-
 use crate::random::Random;
 
-use super::Ftl;
+use super::parameters::{Ftl, State};
 
 /// Bytes of a page of the table.
 const PAGE_BYTES: u64 = 4096;
@@ -30,29 +28,6 @@ const OVERWRITES: u64 = 3;
 /// The random stream of these writes.
 const STREAM_STATE: u64 = 0xF711;
 const NONE: u32 = u32::MAX;
-
-/// What was done with a drive before.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// Trimmed as a whole.
-    Fresh,
-    /// Written once in order.
-    Filled,
-    /// Filled, then overwritten uniformly at random until nothing changes any more.
-    Overwritten,
-    /// Overwritten, then idle until collection had nothing left to do.
-    Idle,
-}
-
-impl State {
-    /// All states, as in a drive's name.
-    pub const NAMES: [&str; 4] = ["fresh", "filled", "overwritten", "idle"];
-    /// Whether fast flash is full.
-    pub(super) fn fills_fast_flash(self) -> bool {
-        matches!(self, Self::Filled | Self::Overwritten)
-    }
-}
 
 /// A block that is being written.
 #[derive(Clone, Copy, Default, Debug)]
@@ -144,9 +119,13 @@ impl Translation {
             (first..=last).contains(&(index * group + within)).then_some(index as u32)
         })
     }
-    /// The host has written these bytes.
-    pub(super) fn write(&mut self, start: u64, end: u64) {
+    /// The host has written these bytes. `owes` says whether collection has to copy what it takes to make room for them.
+    pub(super) fn write(&mut self, start: u64, end: u64, owes: bool) {
+        let debt = self.debt;
         self.followed(start, end).for_each(|page| self.write_followed(page));
+        if !owes {
+            self.debt = debt;
+        }
     }
     /// The host does not need these bytes any more. Copies of them are not owed either.
     pub(super) fn trim(&mut self, start: u64, end: u64) {
@@ -265,7 +244,7 @@ mod tests {
         let mut copied = 0;
         for index in 0..2 * COMMANDS {
             let start = place(index) * COMMAND;
-            table.write(start, start + COMMAND);
+            table.write(start, start + COMMAND, true);
             copied += table.pay(COMMAND);
         }
         1_000 + copied * 1_000 / (2 * CAPACITY)
@@ -341,7 +320,7 @@ mod tests {
                 (0..COMMANDS / 100)
                     .map(|_| {
                         let start = random.below(COMMANDS) * COMMAND;
-                        table.write(start, start + COMMAND);
+                        table.write(start, start + COMMAND, true);
                         table.pay(COMMAND)
                     })
                     .sum::<u64>()

@@ -35,11 +35,9 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
 
 pub use self::parameters::{
-    DeepQueue, DeepQueueTable, Duplex, Ftl, FtlTable, LinkOrder, Parameters, Slc, SlcTable,
+    DeepQueue, DeepQueueTable, Duplex, Ftl, FtlTable, LinkOrder, Parameters, Slc, SlcTable, State,
     Suspend, SuspendTable, Table,
 };
-
-pub use self::ftl::State;
 
 use self::flash::Flash;
 use self::read::ReadPath;
@@ -98,6 +96,8 @@ pub struct Ssd {
     firmware_free: u64,
     /// Large reads in their set-up time, in order.
     setup: VecDeque<(u64, Slot)>,
+    /// Whether commands wait behind a write that waits.
+    in_order: bool,
     flash: Flash,
     reads: ReadPath,
     writes: WritePath,
@@ -131,6 +131,7 @@ impl Ssd {
             firmware: VecDeque::with_capacity(depth),
             firmware_free: 0,
             setup: VecDeque::with_capacity(depth),
+            in_order: parameters.ftl.is_some_and(|ftl| ftl.in_order),
             flash: Flash::new(&parameters, seed),
             reads: ReadPath::new(&parameters),
             writes: WritePath::new(&parameters),
@@ -187,7 +188,7 @@ impl Ssd {
 
     /// Whether commands wait behind a write that waits for room in the cache.
     fn is_held_up(&self) -> bool {
-        self.flash.is_pressed && self.parameters.ftl.is_some_and(|ftl| ftl.in_order)
+        self.in_order && self.flash.is_pressed
     }
 
     /// Lets everything up to `until` happen.

@@ -3,7 +3,6 @@
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
-use super::ftl::State;
 use crate::number::{Common, Invalid, Number, Rate, Size, Time};
 
 /// The order in which pages that are ready cross the link.
@@ -44,6 +43,29 @@ pub struct Slc {
     pub size: u64,
     /// Rate in bytes a second at which all units together program fast flash.
     pub drain: u64,
+}
+
+/// What was done with a drive before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Trimmed as a whole.
+    Fresh,
+    /// Written once in order.
+    Filled,
+    /// Filled, then overwritten uniformly at random until nothing changes any more.
+    Overwritten,
+    /// Overwritten, then idle until collection had nothing left to do.
+    Idle,
+}
+
+impl State {
+    /// All states, as in a drive's name.
+    pub const NAMES: [&str; 4] = ["fresh", "filled", "overwritten", "idle"];
+    /// Whether fast flash is full.
+    pub(super) fn fills_fast_flash(self) -> bool {
+        matches!(self, Self::Filled | Self::Overwritten)
+    }
 }
 
 /// A read waits for a unit that programs or collects until this is suspended: at least this long, and an exponentially
@@ -340,8 +362,12 @@ impl Ftl {
         if self.filled_percent > 100 {
             return refuse("ftl.filled-percent", "from 0 to 100");
         }
-        if self.copy.0 == 0 {
-            return refuse("ftl.copy", "above zero");
+        if !(1..=1_000_000_000).contains(&self.copy.0) {
+            return refuse("ftl.copy", "above zero, at most 1s");
+        }
+        // Otherwise reads could keep programs from ever ending.
+        if self.suspend.is_some_and(|suspend| suspend.mean.0.min(suspend.mean_full.0) == 0) {
+            return refuse("ftl.suspend.mean and mean-full", "above zero");
         }
         Ok(())
     }

@@ -164,8 +164,8 @@ fn rest_frees_fast_flash() {
         })
     });
     assert_eq!(times[0][0], times[1][0]);
-    // 128 MiB at 8 instead of 4 GB/s.
-    assert!((15_000_000..18_000_000).contains(&(times[1][1] - times[0][1])), "{times:?}");
+    // 128 MiB at the link's 6.8 GB/s, without collection.
+    assert!((19_000_000..21_000_000).contains(&times[0][1]), "{times:?}");
 }
 
 /// Goal: large reads take turns on the link, or not in the FIFO variant. Method: a small read after
