@@ -25,7 +25,7 @@ fn lines(drives: &[String]) -> String {
     };
     let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let runner = Runner { jobs, simulate: &simulate, finished: &|_| {} };
-    stacks_csv(drives, &runner).unwrap()
+    stacks_csv(drives, &runner).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The page with fresh tables, and its picture.
