@@ -173,13 +173,13 @@ fn kind(row: &Row, record: Option<&Record>, quantity: &str) -> String {
 /// Whether fewer writes were reached than were offered.
 fn is_beyond_knee(row: &Row, record: Option<&Record>) -> bool {
     let numbers = record.into_iter().flat_map(|record| &record.numbers);
-    let rates = numbers.filter_map(|number| {
+    let mut rates = numbers.filter_map(|number| {
         let of = number.quantity.strip_prefix("rate of ")?.parse::<usize>().ok()?;
         let stream = row.load.streams.get(of)?;
         let offered = stream.block as f64 * 1e9 / stream.interval.0 as f64;
         Some(number.value < REACHED * offered)
     });
-    rates.last().unwrap_or(false)
+    rates.next_back().unwrap_or(false)
 }
 
 /// A line of the table of errors: numbers of one kind.

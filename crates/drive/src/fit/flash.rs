@@ -141,14 +141,14 @@ const TRANSLATION: &[Tunable<Parameters>] = &[
     },
     Tunable {
         key: "ftl.suspend.mean",
-        range: (0.0, 1e8),
+        range: (1e3, 1e8),
         offset: 1e4,
         get: |ssd| suspend(ssd).map_or(0.0, |suspend| suspend.mean.0 as f64),
         set: |ssd, value| suspended(ssd, |suspend| suspend.mean = nanos(value)),
     },
     Tunable {
         key: "ftl.suspend.mean-full",
-        range: (0.0, 1e9),
+        range: (1e3, 1e9),
         offset: 1e4,
         get: |ssd| suspend(ssd).map_or(0.0, |suspend| suspend.mean_full.0 as f64),
         set: |ssd, value| suspended(ssd, |suspend| suspend.mean_full = nanos(value)),

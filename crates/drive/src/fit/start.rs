@@ -78,9 +78,7 @@ impl Published {
         let rows = self.rows.iter().zip(&self.records).filter(|(row, _)| !row.held_out);
         let streams = rows.flat_map(|(row, record)| {
             let streams = row.load.streams.iter().enumerate();
-            let rates =
-                streams.map(move |(index, stream)| (stream, record.number(Quantity::Rate(index))));
-            rates
+            streams.map(move |(index, stream)| (stream, record.number(Quantity::Rate(index))))
         });
         let rates = streams.filter(|(stream, _)| of(stream)).filter_map(|(_, rate)| rate);
         rates.reduce(f64::max)
