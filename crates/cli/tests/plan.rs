@@ -188,7 +188,7 @@ fn the_steady_state_is_what_can_be_promised() {
     here.contracts("emulated:samsung-mzul2512:fresh", &GROUPS.replace("10MB/s", "44MB/s"));
     let output = here.plan(&short);
     let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.contains("admission: refused: group \"db\": a minimum of 44"), "{told}");
+    assert!(told.contains("admission: refused: group \"db\": 44.00 MB/s cannot be kept"), "{told}");
     let (_, says) = told.split_once("steady state: ").unwrap_or_else(|| panic!("{told}"));
     assert!(says.contains("what the drive sustains after random overwriting"), "{told}");
     let output = here.plan(&[&["--drive", "plextor-px256m5s"], &short[..]].concat());

@@ -2,8 +2,13 @@
 
 use std::fmt::Write as _;
 
+use iofair_experiments::report::short;
+
 use super::load::LOADS;
-use super::{Aspect, BASE, Line, OURS, STACKS, STATES, drives, read};
+use super::{Aspect, BASE, JAIN, Line, OURS, STACKS, STATES, drives, read};
+
+/// Rates that differ by less than this part are equal.
+const EVEN: f64 = 0.15;
 
 /// The tables: what they stand between in the page, and what they say.
 ///
@@ -42,26 +47,32 @@ fn kept(lines: &[Line]) -> String {
     text
 }
 
-/// On how many drives our stack keeps what of each load.
+/// On how many drives our stack keeps what of each load, and the drive that is farthest from it.
 fn loads(lines: &[Line]) -> String {
-    let mut text = String::from("| load | state |");
-    Aspect::ALL.iter().for_each(|aspect| text += &format!(" {} |", aspect.name()));
-    text += "\n|---|---|---|---|---|---|\n";
-    for load in &LOADS {
-        for state in STATES {
-            let _ = write!(text, "| {} | {state} |", load.name);
-            for aspect in Aspect::ALL {
-                let is_its = |line: &Line| {
-                    line.state == state && line.stack == OURS && line.load == load.name
-                };
-                let is_asked = lines.iter().any(|line| is_its(line) && aspect.part(line).is_some());
-                let cell = if is_asked { count(lines, &[aspect], is_its) } else { "-".to_owned() };
-                let _ = write!(text, " {cell} |");
-            }
-            text.push('\n');
+    let head = "| load | state | asked | kept | the worst drive |\n|---|---|---|---|---|\n";
+    let mut text = head.to_owned();
+    for (load, state) in LOADS.iter().flat_map(|load| STATES.map(|state| (load.name, state))) {
+        let is_its = |line: &Line| line.state == state && line.stack == OURS && line.load == load;
+        for aspect in Aspect::ALL {
+            let parts = lines.iter().filter(|line| is_its(line));
+            let parts = parts.filter_map(|line| Some((aspect.part(line)?, line)));
+            let Some((part, line)) = parts.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+            let kept = count(lines, &[aspect], is_its);
+            let worst = match part < 1.0 {
+                true => format!("`{}`: {}", line.drive, cause(aspect, line, base(line, lines))),
+                false => "-".to_owned(),
+            };
+            let _ = writeln!(text, "| {load} | {state} | {} | {kept} | {worst} |", aspect.name());
         }
     }
     text
+}
+
+/// The run of the same load without control.
+fn base<'a>(line: &Line, lines: &'a [Line]) -> &'a Line {
+    let key = |line: &Line| (line.drive.clone(), line.state.clone(), line.load.clone());
+    let mut others = lines.iter().filter(|other| other.stack == BASE);
+    others.find(|other| key(other) == key(line)).expect("every load has a run without control")
 }
 
 /// The drives on which our stack breaks most, the worst first.
@@ -98,14 +109,8 @@ impl<'a> Broken<'a> {
         let count = |state| broken.iter().filter(|part| part.1.state == state).count();
         let worst = broken.iter().min_by(|a, b| a.0.total_cmp(&b.0));
         let cause = worst.map(|(_, line, aspect)| {
-            let is_base = |other: &&Line| {
-                other.drive == line.drive
-                    && other.state == line.state
-                    && other.load == line.load
-                    && other.stack == BASE
-            };
-            let base = lines.iter().find(is_base).expect("every load has a run without control");
-            format!("{}, {}: {}", line.load, line.state, cause(*aspect, line, base))
+            let cause = cause(*aspect, line, base(line, lines));
+            format!("{}, {}: {cause}", line.load, line.state)
         });
         Self {
             drive,
@@ -119,46 +124,69 @@ impl<'a> Broken<'a> {
 
 /// Why something is broken, beside a run without control.
 fn cause(aspect: Aspect, line: &Line, base: &Line) -> String {
-    let of_base = |direction: fn(&Line) -> f64| direction(line) / direction(base).max(1e-6);
-    let (reads, writes) = (of_base(|line| line.reads), of_base(|line| line.writes));
-    let read_takes =
-        format!("a read takes {:.2} ms on average, {:.2} without control", line.mean, base.mean);
     match aspect {
-        Aspect::Minimum => {
-            let minimum = line.minimum.unwrap_or_default();
-            let least = 4.096 / minimum.max(1e-6);
-            format!(
-                "the reader has {:.1} of {minimum:.1} MB/s, since {read_takes}, and the minimum allows {least:.2}",
-                line.reader
-            )
-        }
+        Aspect::Minimum => format!(
+            "the reader has {} of {} MB/s, since {}",
+            short(line.reader),
+            short(line.minimum.unwrap_or_default()),
+            reads_take(line, base)
+        ),
         Aspect::Latency => format!(
-            "one read in a hundred takes {:.2} ms, {:.2} are promised, beside {:.0} MB/s of writes; without control {:.2} ms beside {:.0}",
-            line.p99,
-            line.bound.unwrap_or_default(),
-            line.writes,
-            base.p99,
-            base.writes
+            "one read in a hundred takes {} ms, {} are promised; without control {}, beside {} MB/s of writes in place of {}",
+            short(line.p99),
+            short(line.bound.unwrap_or_default()),
+            short(base.p99),
+            short(base.writes),
+            short(line.writes)
         ),
         Aspect::Shares => match (line.jain, line.share) {
-            (Some(jain), _) if jain < super::JAIN => format!(
-                "Jain's index of the others' rates by weight is {jain:.2}, {:.2} without control: writes have {writes:.2} of their rate there",
-                base.jain.unwrap_or_default()
-            ),
-            (_, share) => format!(
-                "the reader has {:.2} of its share, since {read_takes}",
-                share.unwrap_or_default()
-            ),
+            (Some(jain), _) if jain < JAIN => {
+                let others = short(base.jain.unwrap_or_default());
+                format!(
+                    "Jain's index of rates by weight is {}, {others} without control",
+                    short(jain)
+                )
+            }
+            (_, share) => {
+                let share = short(share.unwrap_or_default());
+                format!("the reader has {share} of its share, since {}", reads_take(line, base))
+            }
         },
-        Aspect::Total => {
-            let total = (line.reads + line.writes) / line.wanted;
-            let (what, part, own, other) = match writes < reads {
-                true => ("writes", writes, line.writes, base.writes),
-                false => ("reads", reads, line.reads, base.reads),
-            };
-            format!(
-                "all have {total:.2} of what they should: {what} have {own:.0} of the {other:.0} MB/s without control ({part:.2})"
-            )
-        }
+        Aspect::Total => total(line, base),
     }
+}
+
+/// How long a read takes.
+fn reads_take(line: &Line, base: &Line) -> String {
+    let few = match line.mean > line.p99 {
+        true => format!(" because a few wait long (99 of 100 take at most {})", short(line.p99)),
+        false => String::new(),
+    };
+    format!(
+        "a read takes {} ms on average{few}, {} without control",
+        short(line.mean),
+        short(base.mean)
+    )
+}
+
+/// Why a total is low: the direction that has lost more, and what holds it.
+fn total(line: &Line, base: &Line) -> String {
+    let part = short((line.reads + line.writes) / line.wanted);
+    let (what, own, other) = match base.writes - line.writes > base.reads - line.reads {
+        true => ("writes", line.writes, base.writes),
+        false => ("reads", line.reads, base.reads),
+    };
+    let other_reads = line.reads - line.reader;
+    let is_even = (other_reads / line.writes.max(1e-6) - 1.0).abs() < EVEN;
+    let why = match what {
+        "reads" if other_reads > line.reader && is_even => {
+            format!(": equal weights are equal bytes, and writes have {}", short(line.writes))
+        }
+        "reads" if line.mean > line.p99 => format!(": {}", reads_take(line, base)),
+        _ => String::new(),
+    };
+    let (own, other) = (short(own), short(other));
+    format!(
+        "all have {part} of what they should; {what} have {own} of the {other} MB/s without control{why}"
+    )
 }

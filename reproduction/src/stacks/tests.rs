@@ -51,10 +51,11 @@ fn the_worst_drive_is_first() {
     let csv = String::from_utf8(writer.into_inner().unwrap()).unwrap();
     let [kept, loads, worst] = stacks_tables(&csv).unwrap().map(|table| table.1);
     assert!(kept.contains("| fresh | `promise` | 2 | 2 | 2 | 1 | 1 |"), "{kept}");
-    assert!(loads.contains("| database, backup, ingest | fresh | 2 | - | 2 | 1 |"), "{loads}");
+    assert!(loads.contains("| database, backup, ingest | fresh | minimum | 2 | - |"), "{loads}");
+    assert!(loads.contains("| database, backup, ingest | fresh | total | 1 | `b`: all"), "{loads}");
     let first = worst.lines().nth(2).unwrap();
     assert!(
-        first.starts_with("| `b` | 1 | 0 | database, backup, ingest, fresh: all have 0.60"),
+        first.starts_with("| `b` | 1 | 0 | database, backup, ingest, fresh: all have 0.6 of"),
         "{worst}"
     );
     assert!(first.contains("reads have 20 of the 60 MB/s without control"), "{worst}");
