@@ -109,7 +109,7 @@ drives: ## fit the library of drives to public measurements; writes profiles/dri
 	IOFAIR_BLESS=1 nice -n 19 cargo test --release --locked -p iofair-reproduction --test library -- --ignored
 	$(MAKE) stacks
 
-stacks: ## four policy stacks on every drive of the library, fresh and overwritten; writes reproduction/stacks.md (10 minutes)
+stacks: ## four policy stacks on every drive of the library, fresh and overwritten; writes reproduction/stacks.md (5 minutes)
 	@scripts/setup demo
 	IOFAIR_BLESS=1 nice -n 19 cargo test --release --locked -p iofair-reproduction --test stacks needs_time -- --ignored
 	IOFAIR_BLESS=1 cargo test --release --locked -p iofair-reproduction --test stacks the_page

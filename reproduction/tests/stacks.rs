@@ -69,7 +69,7 @@ fn all_loads_run_on_two_drives() {
 /// Goal: the evidence is what the drives of the library give. Method: run all loads on all of them; with IOFAIR_BLESS, keep what was
 /// measured.
 #[test]
-#[ignore = "needs time: 25 minutes of two processors"]
+#[ignore = "needs time: five minutes of a processor"]
 fn needs_time_every_drive_gives_its_lines() {
     let library = profile::list().into_iter().filter(|drive| drive.library);
     let drives: Vec<String> = library.map(|drive| drive.name).collect();
