@@ -83,18 +83,15 @@ pub(crate) fn profile_text(
         if key == "capacity" {
             capacity = parse_bytes(value).unwrap_or(0);
         }
-        let quote =
-            if value.parse::<i64>().is_ok() || value.parse::<bool>().is_ok() { "" } else { "\"" };
-        let _ = match number {
-            Some(_) => writeln!(
-                text,
-                "{key} = {{ value = {quote}{value}{quote}, source = \"{why}: {source}\" }}"
-            ),
-            None => writeln!(
-                text,
-                "{key} = {{ value = {quote}{value}{quote}, source = \"drives of this class; {why}\", free = true }}"
-            ),
+        let is_bare = value.parse::<i64>().is_ok() || value.parse::<bool>().is_ok();
+        let quote = if is_bare { "" } else { "\"" };
+        let (from, free) = match number {
+            Some(_) => (format!("{why}: {source}"), ""),
+            None if why.starts_with("no row") => (why.to_owned(), ", free = true"),
+            None => (format!("as drives of this class, without {why}"), ", free = true"),
         };
+        let number = format!("value = {quote}{value}{quote}, source = \"{from}\"{free}");
+        let _ = writeln!(text, "{key} = {{ {number} }}");
     }
     Some(text)
 }
