@@ -12,7 +12,7 @@ IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 LAB = "$${CARGO_TARGET_DIR:-target}/release/iofair-lab"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench keys measured drives evidence reproduce ranges robust live truth drawn python kubernetes package deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench keys measured drives stacks evidence reproduce ranges robust live truth drawn python kubernetes package deb clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -107,6 +107,12 @@ measured: ## measure the numbers that pages name; writes reproduction/measured.c
 drives: ## fit the library of drives to public measurements; writes profiles/drives/library.csv and lab/docs/library.md (half an hour)
 	@scripts/setup demo
 	IOFAIR_BLESS=1 nice -n 19 cargo test --release --locked -p iofair-reproduction --test library -- --ignored
+	$(MAKE) stacks
+
+stacks: ## four policy stacks on every drive of the library, fresh and overwritten; writes reproduction/stacks.md (5 minutes)
+	@scripts/setup demo
+	IOFAIR_BLESS=1 nice -n 19 cargo test --release --locked -p iofair-reproduction --test stacks needs_time -- --ignored
+	IOFAIR_BLESS=1 cargo test --release --locked -p iofair-reproduction --test stacks the_page
 
 evidence: ## promise beside every stack, with many seeds, and step responses; writes reproduction/evidence and its tables in reproduction/promise.md
 	@scripts/setup demo

@@ -14,6 +14,7 @@ mod library;
 mod measured;
 mod pareto;
 mod promises;
+mod stacks;
 mod steps;
 pub mod truth;
 
@@ -24,4 +25,5 @@ pub use library::{fitted as fitted_library, library_tables};
 pub use measured::{Measured, experiments, judgements, missing, spots, stacks_asked};
 pub use pareto::pareto_pictures;
 pub use promises::{PROMISES, promises_spots, promises_table};
+pub use stacks::{stacks_csv, stacks_picture, stacks_tables};
 pub use steps::{STEPS, series_csv, step_pictures, steps_table};

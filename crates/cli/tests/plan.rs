@@ -177,6 +177,25 @@ fn long_run_plan_agrees_with_admission() {
     assert!(output.status.success() && told.contains("admission: admitted"), "{told}");
 }
 
+/// Goal: a drive with flash translation is planned with what it sustains, whatever its state is, and the plan says so. Method: a
+/// minimum that a fresh drive keeps alone and an overwritten one does not, and a drive without flash translation.
+#[test]
+fn the_steady_state_is_what_can_be_promised() {
+    let here = Directory::new("steady");
+    let others: Vec<&str> = NEIGHBOURS.iter().map(|others| others.name).collect();
+    let without = others[1..].join(",");
+    let short = ["--time", "100ms", "--ramp", "100ms", "--one-drive", "--without", &without];
+    here.contracts("emulated:samsung-mzul2512:fresh", &GROUPS.replace("10MB/s", "44MB/s"));
+    let output = here.plan(&short);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("admission: refused: group \"db\": 44.00 MB/s cannot be kept"), "{told}");
+    let (_, says) = told.split_once("steady state: ").unwrap_or_else(|| panic!("{told}"));
+    assert!(says.contains("what the drive sustains after random overwriting"), "{told}");
+    let output = here.plan(&[&["--drive", "plextor-px256m5s"], &short[..]].concat());
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("admission: refused") && !told.contains("steady state"), "{told}");
+}
+
 /// Goal: the picture and the page are written, nothing is printed with --quiet, and stages are told otherwise. Method: both ways.
 #[test]
 fn files_are_written() {

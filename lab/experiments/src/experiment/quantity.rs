@@ -194,7 +194,7 @@ impl Quantity {
 }
 
 /// Jain, Chiu and Hawe (1984): the square of the sum over n times the sum of squares.
-pub(crate) fn jains_index(values: impl Iterator<Item = f64>) -> f64 {
+pub fn jains_index(values: impl Iterator<Item = f64>) -> f64 {
     let add = |(count, sum, squares), value| (count + 1.0, sum + value, squares + value * value);
     let (count, sum, squares) = values.fold((0.0, 0.0, 0.0), add);
     sum * sum / (count * squares)

@@ -8,6 +8,15 @@ use super::fit::{Row, Verdict};
 use super::load;
 use super::set::Admission;
 
+/// What a drive with flash translation sustains once it was overwritten at random, which admission counts with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sustained {
+    /// Bytes a second of large writes.
+    pub writes: u64,
+    /// Bytes a second of random requests of 4 KiB, reads or writes, whichever is less.
+    pub small: u64,
+}
+
 /// All of them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
@@ -25,6 +34,8 @@ pub struct Plan {
     pub runs: usize,
     /// What the others did, one mix each.
     pub neighbours: Vec<load::Neighbours>,
+    /// What the drive sustains; `None` if it writes at the same rate for ever.
+    pub sustained: Option<Sustained>,
     /// What admission says of the contracts on this drive.
     pub admission: Admission,
     /// Groups with clients or promises, parents first.

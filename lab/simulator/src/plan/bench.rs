@@ -8,6 +8,7 @@ use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::time::Nanos;
 use iofair_drive::profile::{self, Profile};
 
+use super::answers::Sustained;
 use super::load::Neighbours;
 use super::meter::{Measured, Meter};
 use super::question::{PlanError, Question};
@@ -47,6 +48,7 @@ pub(super) struct Bench<'a> {
     pub(super) neighbours: Vec<Neighbours>,
     /// What it reaches.
     pub(super) reaches: Attainable,
+    has_flash_translation: bool,
     /// What it keeps at its worst, bytes a second.
     pub(super) worst_case: u64,
     pub(super) capacity_bytes: u64,
@@ -92,11 +94,16 @@ impl<'a> Bench<'a> {
             made: AtomicUsize::new(0),
             neighbours: question.neighbours.clone(),
             reaches,
+            has_flash_translation: profile.has_flash_translation(),
             worst_case: drive.worst_case_rate(),
             capacity_bytes: drive.facts().capacity.bytes(),
             ramp: question.ramp.unwrap_or(ramp),
             time: question.time.unwrap_or(time),
         })
+    }
+    pub(super) fn sustained(&self) -> Option<Sustained> {
+        let Attainable { writes, small, .. } = self.reaches;
+        self.has_flash_translation.then(|| Sustained { writes, small: small.unwrap_or(writes) })
     }
     pub(super) fn stage(&self, text: &str) {
         (self.runner.stage)(text);

@@ -61,6 +61,7 @@ pub fn plan(question: &Question<'_>, runner: &Runner<'_>) -> Result<Plan, PlanEr
         seeds: bench.seeds().collect(),
         runs: bench.runs(),
         neighbours: question.neighbours.clone(),
+        sustained: bench.sustained(),
         admission,
         rows: fit.rows,
         worst_mix: fit.worst,

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use iofair_core::time::Nanos;
 
-use super::answers::Plan;
+use super::answers::{Plan, Sustained};
 use super::drives::Approach;
 use super::edge::Edge;
 use super::fit::{Found, Row, Verdict};
@@ -147,6 +147,14 @@ pub(super) fn answers(plan: &Plan) -> Vec<String> {
     let mut answers =
         vec![mixes("worst mix", &plan.worst_mix), mixes("expected mix", &plan.expected_mix)];
     answers.push(admission(&plan.admission, plan.fits()));
+    answers.extend(plan.sustained.as_ref().map(|Sustained { writes, small }| {
+        format!(
+            "steady state: admission counts with what the drive sustains after random overwriting, {} of large writes and {} of \
+             random 4 KiB requests, in whatever state it is now",
+            rate(*writes),
+            rate(*small)
+        )
+    }));
     answers.extend(plan.edge.as_ref().map(edge));
     answers
 }
