@@ -1,0 +1,254 @@
+//! The window: the drive time of commands in flight that are not for reservations, and the length of pieces.
+//!
+//! A request for a minimum waits for what is in the drive already, and shares hold only for what waits in the scheduler. The
+//! window is therefore as small as it can be without any loss of throughput, and so are the pieces into which long requests are
+//! cut. What the drive does within a window of another size cannot be computed, only tried:
+//!
+//! ```text
+//! scan      W = 64 ms, 16 ms, ... 1/16 ms, for 50 ms each
+//! round     W, W / 2, 2 W; later W, 3/4 W, 3/2 W, or pieces L, L / 2, 2 L; in turns of 50 ms, until the noise is below 1 %
+//! total     drive time of all that was completed, reservations included, at the same prices for all sizes, for each second
+//! then      the smallest size whose total is within 1 % of the best one; the next round comes soon after a change, else later
+//! ```
+//!
+//! A round counts only if requests waited most of the time. The noise is the spread of the turns of a size, divided by their
+//! number; a round that is noisy after 16 turns changes nothing.
+//!
+//! When prices change, W changes with them. Otherwise held requests would raise prices, and higher prices would hold more.
+
+use iofair_core::time::{Instant, Nanos};
+
+use super::cost::{Costs, Work};
+
+/// The first turn of the scan: more than the deepest drive has in flight; each next one is 1/4 of the one before.
+const SCAN: Nanos = Nanos::from_millis(64);
+const SCANS: usize = 6;
+/// Bounds of the window: some commands of the fastest drive, and what the slowest volume does in a second.
+const BOUNDS: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_secs(1)];
+/// A turn: some thousand commands of a flash drive, of which the first tenth are still from the turn before.
+const TURN: Nanos = Nanos::from_millis(50);
+const SETTLE: Nanos = Nanos::from_millis(10);
+/// A size within this part of the best is as good, in 1/1000; noise must be below it.
+const GOOD: u64 = 10;
+/// The scan has one turn for each size, whose noise is larger.
+const SCAN_GOOD: u64 = 20;
+/// Turns of a size in a round at most.
+const TURNS_MAX: u32 = 16;
+/// Pause after a round that changed something, and the longest one.
+const PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(3200)];
+/// Time in which a drive reads a piece at first, and bounds of pieces in bytes then and later.
+const PIECE_TIME: Nanos = Nanos::from_micros(100);
+const PIECE: [u64; 2] = [32 << 10, 128 << 10];
+const PIECE_BOUNDS: [u64; 2] = [16 << 10, 1 << 20];
+
+/// What limits commands in flight.
+pub(super) trait Window: Send {
+    /// The most drive time in flight.
+    fn limit(&self) -> Nanos;
+    /// The longest piece, in bytes.
+    fn piece(&self, costs: &Costs) -> u64;
+    /// A command was completed. `shared`: several clients are active; `waits`: requests wait in the scheduler.
+    fn on_complete(&mut self, now: Instant, costs: &Costs, shared: bool, waits: bool);
+    /// Prices have changed from `before` to `after`, for the same work.
+    fn on_prices(&mut self, before: Nanos, after: Nanos);
+}
+
+/// A window of a given size, to compare with.
+pub(super) struct Fixed(pub(super) Nanos);
+
+impl Window for Fixed {
+    fn limit(&self) -> Nanos {
+        self.0
+    }
+    fn piece(&self, costs: &Costs) -> u64 {
+        usual_piece(costs)
+    }
+    fn on_complete(&mut self, _: Instant, _: &Costs, _: bool, _: bool) {}
+    fn on_prices(&mut self, _: Nanos, _: Nanos) {}
+}
+
+fn usual_piece(costs: &Costs) -> u64 {
+    let bytes = costs.bytes_read_in(PIECE_TIME).clamp(PIECE[0], PIECE[1]);
+    1 << bytes.ilog2()
+}
+
+/// What a size has shown in a round.
+#[derive(Clone, Copy, Default, Debug)]
+struct Shown {
+    work: Work,
+    time: Nanos,
+    turns: u32,
+    /// The least and the largest total of a turn, in 1/1000 of the time.
+    spread: Option<[u64; 2]>,
+    /// Completions, and those with requests waiting.
+    completed: u32,
+    waited: u32,
+}
+
+/// What a round changes, and to which sizes, in quarters of the present one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Round {
+    Scan,
+    Window([u64; 3]),
+    Pieces,
+}
+
+const COARSE: Round = Round::Window([4, 2, 8]);
+const FINE: Round = Round::Window([4, 3, 6]);
+
+/// The window that is sized by what it does to the total.
+pub(super) struct Adaptive {
+    limit: Nanos,
+    /// Doublings of pieces.
+    doublings: i32,
+    round: Round,
+    /// The size whose turn it is, or `None` between rounds.
+    turn: Option<usize>,
+    shown: [Shown; SCANS],
+    /// Begin of the turn or of the pause, and what was completed when the turn had settled.
+    began: Instant,
+    settled: Option<(Instant, Work)>,
+    pause: Nanos,
+    /// The last completion.
+    last: Instant,
+}
+
+impl Adaptive {
+    pub(super) fn new() -> Self {
+        Self {
+            limit: SCAN,
+            doublings: 0,
+            round: Round::Scan,
+            turn: None,
+            shown: [Shown::default(); SCANS],
+            began: Instant::ZERO,
+            settled: None,
+            pause: Nanos::ZERO,
+            last: Instant::ZERO,
+        }
+    }
+    /// Number of sizes in the round.
+    fn sizes(&self) -> usize {
+        if self.round == Round::Scan { SCANS } else { 3 }
+    }
+    /// The window with this size's turn.
+    fn limit_of(&self, turn: Option<usize>) -> Nanos {
+        let limit = match (self.round, turn) {
+            (Round::Scan, Some(turn)) => Nanos(SCAN.0 >> (2 * turn)),
+            (Round::Window(quarters), Some(turn)) => self.limit / 4 * quarters[turn],
+            _ => self.limit,
+        };
+        limit.clamp(BOUNDS[0], BOUNDS[1])
+    }
+    fn doublings_of(&self, turn: Option<usize>) -> i32 {
+        match (self.round, turn) {
+            (Round::Pieces, Some(turn)) => self.doublings + [0, -1, 1][turn],
+            _ => self.doublings,
+        }
+    }
+    /// The turn is over. The next one, if the round is not.
+    fn end_turn(&mut self, now: Instant, costs: &Costs, turn: usize) {
+        let (since, before) = self.settled.take().expect("a turn ends after it has settled");
+        let (work, time) = (costs.done().since(&before), now.since(since));
+        let shown = &mut self.shown[turn];
+        shown.work.add(&work);
+        shown.time += time;
+        shown.turns += 1;
+        let total = costs.price(&work).0.saturating_mul(1000) / time.0.max(1);
+        let [least, most] = shown.spread.unwrap_or([total; 2]);
+        shown.spread = Some([least.min(total), most.max(total)]);
+        self.began = now;
+        if turn + 1 < self.sizes() {
+            self.turn = Some(turn + 1);
+            return;
+        }
+        self.turn = Some(0);
+        let shown = &self.shown[..self.sizes()];
+        let is_noisy = |shown: &Shown| {
+            let [least, most] = shown.spread.expect("each size had a turn");
+            (most - least) * 1000 > GOOD * most * u64::from(shown.turns)
+        };
+        let turns = shown[0].turns;
+        let noisy = turns < 2 || shown.iter().any(is_noisy);
+        if self.round == Round::Scan || !noisy {
+            self.end_round(now, costs, true);
+        } else if turns >= TURNS_MAX {
+            self.end_round(now, costs, false);
+        }
+    }
+    /// All sizes were tried; `clear`: what they showed can be compared.
+    fn end_round(&mut self, now: Instant, costs: &Costs, clear: bool) {
+        let shown = &self.shown[..self.sizes()];
+        let waits = |shown: &Shown| shown.waited > shown.completed / 2;
+        // In the scan, the largest windows hold nothing.
+        let waited = match self.round {
+            Round::Scan => shown.last().is_some_and(waits),
+            _ => shown.iter().all(waits),
+        };
+        let total = |shown: &Shown| costs.price(&shown.work).0.saturating_mul(10_000) / shown.time.0.max(1);
+        let best = shown.iter().map(total).max().unwrap_or(0);
+        let good = if self.round == Round::Scan { SCAN_GOOD } else { GOOD };
+        let is_good = |turn: &usize| total(&shown[*turn]) * 1000 >= best * (1000 - good);
+        let size = |turn: &usize| (self.limit_of(Some(*turn)), self.doublings_of(Some(*turn)));
+        let found = (0..shown.len()).filter(is_good).min_by_key(size).filter(|_| clear && waited);
+        let changes = found.is_some_and(|turn| turn > 0);
+        if let Some(turn) = found {
+            (self.limit, self.doublings) = size(&turn);
+        }
+        self.pause = if changes { PAUSE[0] } else { (self.pause * 2).clamp(PAUSE[0], PAUSE[1]) };
+        self.round = match self.round {
+            Round::Scan if found.is_none() => Round::Scan,
+            Round::Scan => COARSE,
+            COARSE if changes => COARSE,
+            Round::Window(_) if changes => FINE,
+            Round::Window(_) => Round::Pieces,
+            Round::Pieces => FINE,
+        };
+        (self.turn, self.began, self.shown) = (None, now, [Shown::default(); SCANS]);
+    }
+}
+
+impl Window for Adaptive {
+    fn limit(&self) -> Nanos {
+        self.limit_of(self.turn)
+    }
+    fn piece(&self, costs: &Costs) -> u64 {
+        let usual = usual_piece(costs);
+        let piece = match self.doublings_of(self.turn) {
+            halvings if halvings < 0 => usual >> -halvings,
+            doublings => usual << doublings,
+        };
+        piece.clamp(PIECE_BOUNDS[0], PIECE_BOUNDS[1])
+    }
+    fn on_complete(&mut self, now: Instant, costs: &Costs, shared: bool, waits: bool) {
+        // A turn with a pause of the clients shows nothing.
+        if now.since(self.last) > SETTLE {
+            (self.began, self.settled) = (now, None);
+        }
+        self.last = now;
+        let time = now.since(self.began);
+        let Some(turn) = self.turn else {
+            let begins = if self.round == Round::Scan { shared } else { waits };
+            if time >= self.pause && begins {
+                (self.turn, self.began, self.settled) = (Some(0), now, None);
+            }
+            return;
+        };
+        if self.settled.is_none() {
+            self.settled = (time >= SETTLE).then(|| (now, *costs.done()));
+            return;
+        }
+        let shown = &mut self.shown[turn];
+        shown.completed += 1;
+        shown.waited += u32::from(waits);
+        if time >= TURN {
+            self.end_turn(now, costs, turn);
+        }
+    }
+    fn on_prices(&mut self, before: Nanos, after: Nanos) {
+        if self.round != Round::Scan {
+            let limit = u128::from(self.limit.0) * u128::from(after.0) / u128::from(before.0.max(1));
+            self.limit = Nanos(u64::try_from(limit).unwrap_or(u64::MAX)).clamp(BOUNDS[0], BOUNDS[1]);
+        }
+    }
+}
