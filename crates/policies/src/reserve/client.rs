@@ -3,7 +3,6 @@
 use iofair_core::minimum::Amount;
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::request::{Operation, Request};
-use iofair_core::time::Nanos;
 
 use super::clock::Kind;
 use super::shares::{SIDES, Side};
@@ -13,30 +12,18 @@ use super::shares::{SIDES, Side};
 const NO_DATA: u64 = 128 << 10;
 /// Most consecutive flushes that count nothing: as many as a client may have requests.
 const FLUSHES_FREE: u32 = 1024;
-/// The shortest time of a client's reads grows by this part with each of them, so that a drive may become slower.
-const GROWS: u64 = 1024;
-
 /// Queues of a client, in order of arrival.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Client {
     pub(super) queues: [Fifo; SIDES],
     /// Flushes that count nothing: one for each write so far.
     flushes_free: u32,
-    /// The shortest time of its reads in the drive.
-    pub(super) shortest: Nanos,
 }
 
 impl Client {
     /// A write was queued: one more flush counts nothing.
     pub(super) fn on_write(&mut self) {
         self.flushes_free = (self.flushes_free + 1).min(FLUSHES_FREE);
-    }
-    /// A read was completed.
-    pub(super) fn on_read(&mut self, took: Nanos) {
-        self.shortest = match self.shortest {
-            Nanos::ZERO => took,
-            known => took.min(known + known / GROWS),
-        };
     }
     /// How much a command counts for minimums.
     pub(super) fn amount(&mut self, operation: Operation, bytes: u64) -> Amount {
@@ -63,6 +50,7 @@ pub(super) fn side(request: &Request) -> Side {
 /// How clocks count a request.
 pub(super) fn kind(request: &Request) -> Kind {
     match request.operation {
+        Operation::Read => Kind::Read,
         Operation::Flush => Kind::Urgent,
         _ if request.is_sync() => Kind::Urgent,
         _ => Kind::Buffered,

@@ -30,8 +30,9 @@ use iofair_core::time::{Instant, Nanos};
 
 /// How far a clock may run ahead: what a client reads ahead in one go does not count as served for longer than this.
 const AHEAD: Nanos = Nanos::from_millis(5);
-/// How far the clock of a minimum may fall behind: a second, over which minimums are compared.
-const LAG_MAX: Nanos = Nanos::from_secs(1);
+/// How far the clock of a minimum may fall behind: what a long stall takes. Older claims expire, or a client that could hardly reach
+/// its minimum alone would have the drive for many seconds.
+const LAG_MAX: Nanos = Nanos::from_millis(250);
 /// The same for floors, which are no promises: some stalls of a drive.
 const FLOOR_LAG_MAX: Nanos = Nanos::from_millis(20);
 /// Longest pause between two requests for which the gate stays closed: longer than a client takes to send its next request.
@@ -56,12 +57,20 @@ const NOWHERE: NodeId = NodeId(u32::MAX);
 /// How a clock counts a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// A program waits for it.
+    /// A read.
+    Read,
+    /// A write or flush that a program waits for.
     Urgent,
     /// A program waits for it, but it waits for others of its group.
     Gathered,
     /// A write from a page cache.
     Buffered,
+}
+
+impl Kind {
+    fn is_urgent(self) -> bool {
+        matches!(self, Self::Read | Self::Urgent)
+    }
 }
 
 /// What may be dispatched, by the clocks.
@@ -90,6 +99,7 @@ struct Clock {
     reservation: Reservation,
     queued: u32,
     urgent: u32,
+    reads: u32,
     in_flight: u32,
     amount: Amount,
     /// Worth since the last pause.
@@ -121,6 +131,7 @@ impl Clock {
         reservation: Reservation::None,
         queued: 0,
         urgent: 0,
+        reads: 0,
         in_flight: 0,
         amount: Amount { bytes: 0, ios: 0 },
         burst: Nanos::ZERO,
@@ -162,6 +173,8 @@ impl Clock {
     fn due(&self) -> Option<Instant> {
         match self.reservation {
             Reservation::None => None,
+            Reservation::Floor if self.reads > 0 => Some(self.at),
+            Reservation::Floor if self.queued > 0 => None,
             _ if self.queued > 0 => {
                 Some(if self.urgent > 0 || self.batch { self.at } else { self.at + BATCH_DELAY })
             }
@@ -247,16 +260,18 @@ impl Clocks {
     }
     /// A client with its requests enters a group (`comes`), or leaves it.
     pub(super) fn move_requests(&mut self, client: EntityId, group: EntityId, comes: bool) {
-        let Clock { queued, urgent, in_flight, amount, .. } = self.clocks[client.index()];
+        let Clock { queued, urgent, reads, in_flight, amount, .. } = self.clocks[client.index()];
         let own = &mut self.clocks[group.index()];
         if comes {
             own.queued += queued;
             own.urgent += urgent;
+            own.reads += reads;
             own.in_flight += in_flight;
             own.amount += amount;
         } else {
             own.queued -= queued;
             own.urgent -= urgent;
+            own.reads -= reads;
             own.in_flight -= in_flight;
             own.amount -= amount;
         }
@@ -310,7 +325,8 @@ impl Clocks {
             clock.wake(now);
         }
         clock.queued += 1;
-        clock.urgent += u32::from(kind == Kind::Urgent);
+        clock.urgent += u32::from(kind.is_urgent());
+        clock.reads += u32::from(kind == Kind::Read);
         clock.at = clock.at.max(now.saturating_sub(clock.lag_max()));
         self.put(id);
     }
@@ -318,14 +334,16 @@ impl Clocks {
     pub(super) fn cancel(&mut self, id: EntityId, kind: Kind) {
         let clock = &mut self.clocks[id.index()];
         clock.queued -= 1;
-        clock.urgent -= u32::from(kind == Kind::Urgent);
+        clock.urgent -= u32::from(kind.is_urgent());
+        clock.reads -= u32::from(kind == Kind::Read);
         self.put(id);
     }
     pub(super) fn dispatch(&mut self, now: Instant, id: EntityId, command: Command) {
         let Command { amount, kind, worth, is_last } = command;
         let clock = &mut self.clocks[id.index()];
         clock.queued -= u32::from(is_last);
-        clock.urgent -= u32::from(is_last && kind == Kind::Urgent);
+        clock.urgent -= u32::from(is_last && kind.is_urgent());
+        clock.reads -= u32::from(is_last && kind == Kind::Read);
         clock.in_flight += 1;
         clock.amount += amount;
         if clock.reservation == Reservation::None {
@@ -335,7 +353,10 @@ impl Clocks {
             Reservation::Floor => (worth, worth),
             _ => (clock.worth(amount), clock.worth(clock.amount)),
         };
-        clock.awaited = kind != Kind::Buffered;
+        clock.awaited = match clock.reservation {
+            Reservation::Floor => kind == Kind::Read,
+            _ => kind != Kind::Buffered,
+        };
         clock.served += clock.whole_worth(amount);
         clock.burst += worth;
         let from = clock.at.max(now.saturating_sub(clock.lag_max()));

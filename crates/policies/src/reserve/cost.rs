@@ -5,6 +5,9 @@
 //! cost = mean time of a flush                                 from the first one in flight to the last one
 //! ```
 //!
+//! A read that has the drive to itself takes longer than its cost, by a time that is the same for all reads: the shortest that was
+//! seen.
+//!
 //! In 20 ms of busy time, the costs of what was completed should add up to 20 ms. If they do not, each price changes in proportion
 //! to what it contributed (the least change, each relative to the price, that makes the sum right). Prices fall at once, since
 //! the drive has shown that it can do more. They rise only if at least three commands were in flight for most of the time, since
@@ -29,6 +32,10 @@ const COMMAND: u64 = 2000 << SHIFT;
 /// Fractional bits of prices, in nanoseconds.
 const SHIFT: u32 = 16;
 
+/// A read takes this time beside its cost, before one was completed; and with each sample, the shortest time counts for this
+/// part more, so that a drive may become slower within a minute.
+const LATENCY: Nanos = Nanos::from_millis(1);
+const LATENCY_GROWS: u64 = 1024;
 /// No price is higher (17 s), and no cost counts for more (18 minutes), so that no product overflows.
 const PRICE_MAX: i128 = 1 << 50;
 const COST_MAX: i128 = 1 << 40;
@@ -60,6 +67,8 @@ pub(super) struct Costs {
     /// Of a read, a byte read, a write, a byte written.
     prices: [u64; 4],
     flush: Nanos,
+    /// What a read with the drive to itself takes beside its cost.
+    latency: Nanos,
     in_flight: u32,
     /// Up to when busy time is counted; busy time of the sample, and that with [`BUSY`] commands.
     at: Instant,
@@ -79,6 +88,7 @@ impl Default for Costs {
         Self {
             prices: [COMMAND, BYTE, COMMAND, BYTE],
             flush: Nanos::ZERO,
+            latency: LATENCY,
             in_flight: 0,
             at: Instant::ZERO,
             busy: Nanos::ZERO,
@@ -102,9 +112,16 @@ impl Costs {
         };
         let cost = match byte.checked_mul(bytes).and_then(|cost| cost.checked_add(command)) {
             Some(cost) => cost >> SHIFT,
-            None => u64::try_from((u128::from(byte) * u128::from(bytes)) >> SHIFT).unwrap_or(u64::MAX),
+            None => {
+                u64::try_from((u128::from(byte) * u128::from(bytes)) >> SHIFT).unwrap_or(u64::MAX)
+            }
         };
         Nanos(cost.max(1))
+    }
+    /// Time of a command that has the drive to itself.
+    pub(super) fn alone(&self, side: Side, bytes: u64) -> Nanos {
+        let cost = self.cost(side, bytes);
+        if side == Side::Read { cost + self.latency } else { cost }
     }
     /// Drive time of work.
     pub(super) fn price(&self, work: &Work) -> Nanos {
@@ -148,8 +165,12 @@ impl Costs {
         now: Instant,
         side: Side,
         bytes: u64,
+        took: Nanos,
     ) -> Option<[Nanos; 2]> {
         self.pass(now);
+        if side == Side::Read {
+            self.latency = self.latency.min(took.saturating_sub(self.cost(side, bytes)));
+        }
         self.in_flight -= 1;
         match side {
             Side::Flush => self.end_flush(now),
@@ -166,6 +187,7 @@ impl Costs {
         let before = self.price(&work);
         self.learn(&work);
         (self.before, self.busy, self.deep) = (self.done, Nanos::ZERO, Nanos::ZERO);
+        self.latency += self.latency / LATENCY_GROWS;
         Some([before, self.price(&work)])
     }
     fn end_flush(&mut self, now: Instant) {
@@ -199,7 +221,8 @@ impl Costs {
             let changed = i128::from(*price) + change;
             // No price changes to less than half or more than twice what it was.
             let [least, most] = [*price / 2, price.saturating_mul(2)].map(i128::from);
-            *price = u64::try_from(changed.clamp(least.max(1), most.min(PRICE_MAX))).expect("it is clamped");
+            *price = u64::try_from(changed.clamp(least.max(1), most.min(PRICE_MAX)))
+                .expect("it is clamped");
         }
     }
 }

@@ -49,22 +49,24 @@ impl Reserve {
     }
     /// No minimum is behind.
     fn send_open(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let mut holds_writes = false;
         if cx.now >= self.floors_from {
             match self.clocks.gate_of_floors(cx.now) {
-                Gate::Due(client, _) => {
-                    if let Some(sent) = self.send_first(cx, client, Basis::Floor) {
-                        return Some(sent);
-                    }
-                }
-                Gate::Closed(_, until) => {
-                    self.wakeup = until;
-                    return None;
-                }
+                Gate::Due(client, _) => return self.send(cx, client, Side::Read, Basis::Floor),
+                Gate::Closed(_, until) => (self.wakeup, holds_writes) = (until, true),
                 Gate::Open => {}
             }
         }
-        let has_room = self.windowed < self.window.limit() || !self.is_shared(cx.now);
-        if has_room { self.send_first(cx, EntityId::ROOT, Basis::Share) } else { None }
+        if self.windowed >= self.window.limit() && self.is_shared(cx.now) {
+            return None;
+        }
+        match holds_writes {
+            false => self.send_first(cx, EntityId::ROOT, Basis::Share),
+            true => {
+                let (_, client) = self.shares.pick(EntityId::ROOT, Side::Read)?;
+                self.send(cx, client, Side::Read, Basis::Share)
+            }
+        }
     }
     /// The first client inside `top` that may be served on this basis.
     fn pick(&self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Option<(EntityId, Side)> {
@@ -131,7 +133,7 @@ impl Reserve {
         let (operation, length) = (cx.requests[id].operation, cx.requests[id].length.bytes());
         let kind = self.sent[head.0 as usize].kind;
         let own = &mut self.clients[client.member()];
-        let (amount, shortest) = (own.amount(operation, length), own.shortest);
+        let amount = own.amount(operation, length);
         if is_last {
             own.queues[side as usize].pop_front(cx.requests);
             self.shares.dispatch(client, side);
@@ -141,13 +143,13 @@ impl Reserve {
             }
         }
         let cost = self.costs.cost(side, length);
-        let alone = if side == Side::Read { cost.max(shortest) } else { cost };
-        let worth = self.shares.fair_time(client, alone * FLOOR_PART);
+        let alone = self.costs.alone(side, length) * FLOOR_PART;
+        let worth = self.shares.fair_time(client, alone);
         let command = Command { amount, kind, worth, is_last };
         self.each_clock(client, |clocks, id| clocks.dispatch(now, id, command));
         self.shares.charge(client, cost, basis == Basis::Share);
         self.costs.on_dispatch(now, side);
-        self.writes += u32::from(side == Side::Write);
+        self.writes += u32::from(side == Side::Write && basis != Basis::Minimum);
         if side != Side::Read && basis != Basis::Minimum {
             self.pace.on_write(now, if side == Side::Write { length } else { 0 });
         }

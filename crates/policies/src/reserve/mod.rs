@@ -94,6 +94,10 @@ static PARAMETERS: &[Parameter] = &[Parameter::time(
 const SHARED: Nanos = Nanos::from_millis(20);
 /// For this time after a write, the drive may still program what its cache holds.
 const SETTLE: Nanos = Nanos::from_millis(100);
+/// Floors hold writes for at most a third of the time, and for this time divided by three at once: longer than the cache of most
+/// drives takes to drain, so that many reads follow one such wait.
+const FLOOR_TIME: u64 = 3;
+const FLOOR_BURST: Nanos = Nanos::from_millis(100);
 /// How long synchronous writes are gathered after a read of a minimum was late: a read waits for what the drive is programming, so
 /// writes at an even pace delay every read, and as many of them one after the other delay few.
 const GATHERS: Nanos = Nanos::from_secs(5);
@@ -120,6 +124,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         active: 0,
         shared_until: Instant::ZERO,
         floors_from: Instant::ZERO,
+        floor_served: Instant::ZERO,
         gathers_until: Instant::ZERO,
         last_write: None,
         writes: 0,
@@ -170,13 +175,14 @@ struct Reserve {
     active: u32,
     /// If only one is active: until when the drive still counts as shared.
     shared_until: Instant,
-    /// From then on, floors may close the gate again.
+    /// From then on, floors may hold writes again; and when a request for a floor was completed last.
     floors_from: Instant,
+    floor_served: Instant,
     /// Until then, synchronous writes are gathered.
     gathers_until: Instant,
     /// When a write was completed last.
     last_write: Option<Instant>,
-    /// Writes in flight, and requests queued.
+    /// Writes in flight that are not for a minimum, and requests queued.
     writes: u32,
     queued: u32,
     wakeup: Option<Instant>,
@@ -231,7 +237,7 @@ impl Reserve {
     fn watch(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {
         let now = cx.now;
         let recent = self.last_write.is_some_and(|at| now.since(at) < SETTLE);
-        if self.writes == 0 && !recent {
+        if !recent {
             return;
         }
         let took = now.since(cx.requests[id].dispatched);
@@ -343,16 +349,18 @@ impl Policy for Reserve {
         self.windowed -= windowed;
         self.each_clock(client, |clocks, id| clocks.complete(now, id, amount, took));
         match side {
-            Side::Read => self.clients[index.index()].on_read(took),
-            Side::Write => self.writes -= 1,
-            Side::Flush => {}
+            Side::Write => self.writes -= u32::from(basis != Basis::Minimum),
+            Side::Read | Side::Flush => {}
         }
         if side != Side::Read {
             self.last_write = Some(now);
         }
         if basis == Basis::Floor {
-            // Floors close the gate for at most a third of the time.
-            self.floors_from = self.floors_from.max(now + took * 2);
+            // A read that takes longer waits for what the drive is programming, and no time is lost.
+            let alone = self.costs.alone(side, length.bytes());
+            let since = took.min(alone * 2).min(now.since(self.floor_served));
+            let from = self.floors_from.max(now.saturating_sub(FLOOR_BURST));
+            (self.floors_from, self.floor_served) = (from + since * FLOOR_TIME, now);
         }
         let is_last = cx.requests.is_last_piece(id);
         if is_last && self.shares.complete(client) {
@@ -360,7 +368,7 @@ impl Policy for Reserve {
         }
         let carries = matches!(operation, Operation::Read | Operation::Write);
         let bytes = if carries { length.bytes() } else { 0 };
-        if let Some([before, after]) = self.costs.on_complete(now, side, bytes) {
+        if let Some([before, after]) = self.costs.on_complete(now, side, bytes, took) {
             self.window.on_prices(before, after);
         }
         let (shared, waits) = (self.is_shared(now), self.queued > 0);

@@ -5,14 +5,15 @@
 //! cut. What the drive does within a window of another size cannot be computed, only tried:
 //!
 //! ```text
-//! scan      W = 64 ms, 16 ms, ... 1/16 ms, for 50 ms each
-//! round     W, W / 2, 2 W; later W, 3/4 W, 3/2 W, or pieces L, L / 2, 2 L; in turns of 50 ms, until the noise is below 1 %
+//! scan      W = 64 ms, 16 ms, ... 1/16 ms, twice for 25 ms each
+//! round     W, W / 2, 2 W; later W, 3/4 W, 3/2 W, or pieces L, L / 2, 2 L; in turns of 25 ms, until the noise is below 1 %
 //! total     drive time of all that was completed, reservations included, at the same prices for all sizes, for each second
 //! then      the smallest size whose total is within 1 % of the best one; the next round comes soon after a change, else later
 //! ```
 //!
-//! A round counts only if requests waited most of the time. The noise is the spread of the turns of a size, divided by their
-//! number; a round that is noisy after 16 turns changes nothing.
+//! A round counts only if requests waited most of the time. A size that is 10 % worse than the best after two turns has no more
+//! of them. The noise is the spread of the turns of a size, divided by their number. If it is still above 1 % after 16 turns, W
+//! stays unless another size is better by more than that.
 //!
 //! When prices change, W changes with them. Otherwise held requests would raise prices, and higher prices would hold more.
 
@@ -25,15 +26,19 @@ const SCAN: Nanos = Nanos::from_millis(64);
 const SCANS: usize = 6;
 /// Bounds of the window: some commands of the fastest drive, and what the slowest volume does in a second.
 const BOUNDS: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_secs(1)];
-/// A turn: some thousand commands of a flash drive, of which the first tenth are still from the turn before.
-const TURN: Nanos = Nanos::from_millis(50);
-const SETTLE: Nanos = Nanos::from_millis(10);
+/// A turn: some hundred commands of a flash drive at least; the first ones are still from the turn before.
+const TURN: Nanos = Nanos::from_millis(25);
+const SETTLE: Nanos = Nanos::from_millis(5);
+/// Clients that pause for longer end a turn.
+const STOPPED: Nanos = Nanos::from_millis(10);
 /// A size within this part of the best is as good, in 1/1000; noise must be below it.
 const GOOD: u64 = 10;
-/// The scan has one turn for each size, whose noise is larger.
+/// The scan has few turns for each size, whose noise is larger.
 const SCAN_GOOD: u64 = 20;
-/// Turns of a size in a round at most.
-const TURNS_MAX: u32 = 16;
+/// A size this far below the best one, in 1/1000, has no more turns.
+const BAD: u64 = 100;
+/// Turns of a size in a round, at least and at most. The first turns of a load show what an empty cache takes.
+const TURNS: [u32; 2] = [2, 16];
 /// Pause after a round that changed something, and the longest one.
 const PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(3200)];
 /// Time in which a drive reads a piece at first, and bounds of pieces in bytes then and later.
@@ -78,11 +83,20 @@ struct Shown {
     work: Work,
     time: Nanos,
     turns: u32,
-    /// The least and the largest total of a turn, in 1/1000 of the time.
+    /// The least and the largest total of a turn, and their sum, in 1/10,000 of the time.
     spread: Option<[u64; 2]>,
+    sum: u64,
     /// Completions, and those with requests waiting.
     completed: u32,
     waited: u32,
+}
+
+impl Shown {
+    /// The spread of the turns, divided by their number, in 1/1000 of the largest one.
+    fn noise(&self) -> u64 {
+        let [least, most] = self.spread.unwrap_or([0; 2]);
+        (most - least) * 1000 / (most * u64::from(self.turns)).max(1)
+    }
 }
 
 /// What a round changes, and to which sizes, in quarters of the present one.
@@ -154,43 +168,54 @@ impl Adaptive {
         shown.work.add(&work);
         shown.time += time;
         shown.turns += 1;
-        let total = costs.price(&work).0.saturating_mul(1000) / time.0.max(1);
+        let total = costs.price(&work).0.saturating_mul(10_000) / time.0.max(1);
+        shown.sum += total;
         let [least, most] = shown.spread.unwrap_or([total; 2]);
         shown.spread = Some([least.min(total), most.max(total)]);
         self.began = now;
-        if turn + 1 < self.sizes() {
-            self.turn = Some(turn + 1);
+        let next = (turn + 1..self.sizes()).find(|next| !self.is_bad(*next));
+        self.turn = Some(next.unwrap_or(0));
+        if next.is_some() {
             return;
         }
-        self.turn = Some(0);
-        let shown = &self.shown[..self.sizes()];
-        let is_noisy = |shown: &Shown| {
-            let [least, most] = shown.spread.expect("each size had a turn");
-            (most - least) * 1000 > GOOD * most * u64::from(shown.turns)
-        };
-        let turns = shown[0].turns;
-        let noisy = turns < 2 || shown.iter().any(is_noisy);
-        if self.round == Round::Scan || !noisy {
-            self.end_round(now, costs, true);
-        } else if turns >= TURNS_MAX {
-            self.end_round(now, costs, false);
+        let noise = self.shown[..self.sizes()].iter().map(Shown::noise).max().unwrap_or(0);
+        let turns = self.shown[0].turns;
+        if turns >= TURNS[1] || turns >= TURNS[0] && (noise <= GOOD || self.round == Round::Scan) {
+            self.end_round(now, costs, noise);
         }
     }
-    /// All sizes were tried; `clear`: what they showed can be compared.
-    fn end_round(&mut self, now: Instant, costs: &Costs, clear: bool) {
+    /// Whether a size was so much worse than the best that it has no more turns.
+    fn is_bad(&self, turn: usize) -> bool {
+        let mean = |shown: &Shown| shown.sum / u64::from(shown.turns.max(1));
+        let best = self.shown[..self.sizes()].iter().map(mean).max().unwrap_or(0);
+        let shown = &self.shown[turn];
+        turn > 0
+            && self.round != Round::Scan
+            && shown.turns >= TURNS[0]
+            && mean(shown) * 1000 < best * (1000 - BAD)
+    }
+    /// All sizes were tried.
+    fn end_round(&mut self, now: Instant, costs: &Costs, noise: u64) {
         let shown = &self.shown[..self.sizes()];
         let waits = |shown: &Shown| shown.waited > shown.completed / 2;
-        // In the scan, the largest windows hold nothing.
-        let waited = match self.round {
-            Round::Scan => shown.last().is_some_and(waits),
-            _ => shown.iter().all(waits),
+        // In the scan, the largest windows hold nothing, and what the cache took first does not count.
+        let is_scan = self.round == Round::Scan;
+        let waited =
+            if is_scan { shown.last().is_some_and(waits) } else { shown.iter().all(waits) };
+        let total = |shown: &Shown| match (is_scan, shown.spread) {
+            (true, Some([least, _])) => least,
+            _ => costs.price(&shown.work).0.saturating_mul(10_000) / shown.time.0.max(1),
         };
-        let total = |shown: &Shown| costs.price(&shown.work).0.saturating_mul(10_000) / shown.time.0.max(1);
         let best = shown.iter().map(total).max().unwrap_or(0);
-        let good = if self.round == Round::Scan { SCAN_GOOD } else { GOOD };
-        let is_good = |turn: &usize| total(&shown[*turn]) * 1000 >= best * (1000 - good);
+        let margin = if is_scan { SCAN_GOOD } else { noise.max(GOOD) };
+        let is_good =
+            |turn: &usize| total(&shown[*turn]) * 1000 >= best * 1000_u64.saturating_sub(margin);
         let size = |turn: &usize| (self.limit_of(Some(*turn)), self.doublings_of(Some(*turn)));
-        let found = (0..shown.len()).filter(is_good).min_by_key(size).filter(|_| clear && waited);
+        let found = match noise > GOOD && !is_scan && is_good(&0) {
+            true => Some(0),
+            false => (0..shown.len()).filter(is_good).min_by_key(size),
+        };
+        let found = found.filter(|_| waited);
         let changes = found.is_some_and(|turn| turn > 0);
         if let Some(turn) = found {
             (self.limit, self.doublings) = size(&turn);
@@ -222,7 +247,7 @@ impl Window for Adaptive {
     }
     fn on_complete(&mut self, now: Instant, costs: &Costs, shared: bool, waits: bool) {
         // A turn with a pause of the clients shows nothing.
-        if now.since(self.last) > SETTLE {
+        if now.since(self.last) > STOPPED {
             (self.began, self.settled) = (now, None);
         }
         self.last = now;
@@ -247,8 +272,10 @@ impl Window for Adaptive {
     }
     fn on_prices(&mut self, before: Nanos, after: Nanos) {
         if self.round != Round::Scan {
-            let limit = u128::from(self.limit.0) * u128::from(after.0) / u128::from(before.0.max(1));
-            self.limit = Nanos(u64::try_from(limit).unwrap_or(u64::MAX)).clamp(BOUNDS[0], BOUNDS[1]);
+            let limit =
+                u128::from(self.limit.0) * u128::from(after.0) / u128::from(before.0.max(1));
+            self.limit =
+                Nanos(u64::try_from(limit).unwrap_or(u64::MAX)).clamp(BOUNDS[0], BOUNDS[1]);
         }
     }
 }
