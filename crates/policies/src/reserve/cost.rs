@@ -5,8 +5,8 @@
 //! cost = mean time of a flush                                 from the first one in flight to the last one
 //! ```
 //!
-//! A read that has the drive to itself takes longer than its cost, by a time that is the same for all reads: the shortest that was
-//! seen.
+//! A read that has the drive to itself takes longer than its cost: the latency of the drive, and the cost of its bytes. The latency is
+//! the shortest that was seen.
 //!
 //! In 20 ms of busy time, the costs of what was completed should add up to 20 ms. If they do not, each price changes in proportion
 //! to what it contributed (the least change, each relative to the price, that makes the sum right). Prices fall at once, since
@@ -32,10 +32,10 @@ const COMMAND: u64 = 2000 << SHIFT;
 /// Fractional bits of prices, in nanoseconds.
 const SHIFT: u32 = 16;
 
-/// A read takes this time beside its cost, before one was completed; and with each sample, the shortest time counts for this
-/// part more, so that a drive may become slower within a minute.
-const LATENCY: Nanos = Nanos::from_millis(1);
-const LATENCY_GROWS: u64 = 1024;
+/// The shortest read before one was completed. With each sample it counts for this part more, so that a drive may become slower
+/// within a minute.
+const SHORTEST: Nanos = Nanos::from_millis(1);
+const SHORTEST_GROWS: u64 = 1024;
 /// No price is higher (17 s), and no cost counts for more (18 minutes), so that no product overflows.
 const PRICE_MAX: i128 = 1 << 50;
 const COST_MAX: i128 = 1 << 40;
@@ -67,8 +67,8 @@ pub(super) struct Costs {
     /// Of a read, a byte read, a write, a byte written.
     prices: [u64; 4],
     flush: Nanos,
-    /// What a read with the drive to itself takes beside its cost.
-    latency: Nanos,
+    /// The shortest time of a read, and its bytes.
+    shortest: (Nanos, u64),
     in_flight: u32,
     /// Up to when busy time is counted; busy time of the sample, and that with [`BUSY`] commands.
     at: Instant,
@@ -88,7 +88,7 @@ impl Default for Costs {
         Self {
             prices: [COMMAND, BYTE, COMMAND, BYTE],
             flush: Nanos::ZERO,
-            latency: LATENCY,
+            shortest: (SHORTEST, 0),
             in_flight: 0,
             at: Instant::ZERO,
             busy: Nanos::ZERO,
@@ -110,18 +110,25 @@ impl Costs {
             Side::Read => [self.prices[0], self.prices[1]],
             Side::Write => [self.prices[2], self.prices[3]],
         };
-        let cost = match byte.checked_mul(bytes).and_then(|cost| cost.checked_add(command)) {
-            Some(cost) => cost >> SHIFT,
-            None => {
-                u64::try_from((u128::from(byte) * u128::from(bytes)) >> SHIFT).unwrap_or(u64::MAX)
-            }
-        };
+        Self::of(command, byte, bytes)
+    }
+    fn of(command: u64, byte: u64, bytes: u64) -> Nanos {
+        let cost = u128::from(byte) * u128::from(bytes) + u128::from(command);
+        let cost = u64::try_from(cost >> SHIFT).unwrap_or(u64::MAX);
         Nanos(cost.max(1))
     }
     /// Time of a command that has the drive to itself.
     pub(super) fn alone(&self, side: Side, bytes: u64) -> Nanos {
         let cost = self.cost(side, bytes);
-        if side == Side::Read { cost + self.latency } else { cost }
+        match side {
+            Side::Read => {
+                let (took, of) = self.shortest;
+                let [of, bytes] = [of, bytes].map(|bytes| Self::of(0, self.prices[1], bytes));
+                // As long as prices are wrong, its bytes alone may cost more than the read took.
+                cost.max(took.saturating_sub(of).max(took / 4) + bytes)
+            }
+            _ => cost,
+        }
     }
     /// Drive time of work.
     pub(super) fn price(&self, work: &Work) -> Nanos {
@@ -169,7 +176,7 @@ impl Costs {
     ) -> Option<[Nanos; 2]> {
         self.pass(now);
         if side == Side::Read {
-            self.latency = self.latency.min(took.saturating_sub(self.cost(side, bytes)));
+            self.shortest = self.shortest.min((took, bytes));
         }
         self.in_flight -= 1;
         match side {
@@ -187,7 +194,7 @@ impl Costs {
         let before = self.price(&work);
         self.learn(&work);
         (self.before, self.busy, self.deep) = (self.done, Nanos::ZERO, Nanos::ZERO);
-        self.latency += self.latency / LATENCY_GROWS;
+        self.shortest.0 += self.shortest.0 / SHORTEST_GROWS;
         Some([before, self.price(&work)])
     }
     fn end_flush(&mut self, now: Instant) {
