@@ -14,7 +14,7 @@
 //! While a clock is due, nothing without a reservation of its *rank* or a more urgent one is dispatched: this is the gate. The
 //! ranks are the classes of minimums, and floors after all of them.
 //!
-//! *Infeasible minimums.* A minimum that is missed in five periods of 100 ms one after the other is cut to 14/16 of the most
+//! *Infeasible minimums.* A minimum that is missed in five periods of 100 ms one after the other is cut to 13/16 of the most
 //! that it reached in one of them. It grows by 1/16 in each 5 s in which it is kept.
 //!
 //! Sources: Zhang, "VirtualClock" (1990); Gulati, Merchant and Varman, "mClock" (2010), for reservation tags beside shares.
@@ -206,7 +206,7 @@ impl Clock {
         } else {
             (self.missed, self.reached) = (self.missed + 1, self.reached.max(reached));
             if self.missed >= CUT_AFTER {
-                self.kept = self.kept.min(self.reached / 16 * 14).max(1);
+                self.kept = self.kept.min(self.reached / 16 * 13).max(1);
                 (self.at, self.cut_until) = (now, now + PERIOD * CUT_PERIODS);
                 (self.missed, self.reached) = (0, 0);
             }

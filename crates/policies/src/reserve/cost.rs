@@ -130,11 +130,11 @@ impl Costs {
             _ => cost,
         }
     }
-    /// Drive time of work.
+    /// Drive time of the reads and writes in some work.
     pub(super) fn price(&self, work: &Work) -> Nanos {
         let parts = self.prices.iter().zip(work.amounts);
         let sum: u128 = parts.map(|(price, amount)| u128::from(*price) * u128::from(amount)).sum();
-        Nanos(u64::try_from(sum >> SHIFT).unwrap_or(u64::MAX)) + work.flushes
+        Nanos(u64::try_from(sum >> SHIFT).unwrap_or(u64::MAX))
     }
     /// All that was completed so far.
     pub(super) fn done(&self) -> &Work {

@@ -153,8 +153,10 @@ impl Reserve {
         if side != Side::Read && basis != Basis::Minimum {
             self.pace.on_write(now, if side == Side::Write { length } else { 0 });
         }
-        let windowed = if basis == Basis::Share { cost } else { Nanos::ZERO };
+        let counts = basis == Basis::Share && side != Side::Flush;
+        let windowed = if counts { cost } else { Nanos::ZERO };
         self.windowed += windowed;
+        self.window.on_dispatch(self.windowed);
         *self.sent_mut(id) = Sent { kind, amount, windowed, basis };
         Some(id)
     }

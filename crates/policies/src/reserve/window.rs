@@ -5,11 +5,13 @@
 //! cut. What the drive does within a window of another size cannot be computed, only tried:
 //!
 //! ```text
-//! scan      W = 64 ms, 16 ms, ... 1/16 ms, twice for 25 ms each
+//! scan      W, W / 4, ... W / 256, for 25 ms each, three times, of which the first does not count
 //! round     W, W / 2, 2 W; later W, 3/4 W, 3/2 W, or pieces L, L / 2, 2 L; in turns of 25 ms, until the noise is below 1 %
 //! total     drive time of all that was completed, reservations included, at the same prices for all sizes, for each second
 //! then      the smallest size whose total is within 1 % of the best one; the next round comes soon after a change, else later
 //! ```
+//!
+//! W is never more than twice what was in flight at most since the last round: at first, all that clients send.
 //!
 //! A round counts only if requests waited most of the time. A size that is 10 % worse than the best after two turns has no more
 //! of them. The noise is the spread of the turns of a size, divided by their number. If it is still above 1 % after 16 turns, W
@@ -21,9 +23,8 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::cost::{Costs, Work};
 
-/// The first turn of the scan: more than the deepest drive has in flight; each next one is 1/4 of the one before.
-const SCAN: Nanos = Nanos::from_millis(64);
-const SCANS: usize = 6;
+/// Sizes of the scan, each 1/4 of the one before: from all that clients send down to one command of most drives.
+const SCANS: usize = 5;
 /// Bounds of the window: some commands of the fastest drive, and what the slowest volume does in a second.
 const BOUNDS: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_secs(1)];
 /// A turn: some hundred commands of a flash drive at least; the first ones are still from the turn before.
@@ -37,7 +38,7 @@ const GOOD: u64 = 10;
 const SCAN_GOOD: u64 = 20;
 /// A size this far below the best one, in 1/1000, has no more turns.
 const BAD: u64 = 100;
-/// Turns of a size in a round, at least and at most. The first turns of a load show what an empty cache takes.
+/// Turns of a size in a round, at least and at most.
 const TURNS: [u32; 2] = [2, 16];
 /// Pause after a round that changed something, and the longest one.
 const PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(3200)];
@@ -54,6 +55,8 @@ pub(super) trait Window: Send {
     fn piece(&self, costs: &Costs) -> u64;
     /// A command was completed. `shared`: several clients are active; `waits`: requests wait in the scheduler.
     fn on_complete(&mut self, now: Instant, costs: &Costs, shared: bool, waits: bool);
+    /// A command is dispatched; this much drive time is in flight now.
+    fn on_dispatch(&mut self, in_flight: Nanos);
     /// Prices have changed from `before` to `after`, for the same work.
     fn on_prices(&mut self, before: Nanos, after: Nanos);
 }
@@ -69,6 +72,7 @@ impl Window for Fixed {
         usual_piece(costs)
     }
     fn on_complete(&mut self, _: Instant, _: &Costs, _: bool, _: bool) {}
+    fn on_dispatch(&mut self, _: Nanos) {}
     fn on_prices(&mut self, _: Nanos, _: Nanos) {}
 }
 
@@ -116,6 +120,8 @@ pub(super) struct Adaptive {
     /// Doublings of pieces.
     doublings: i32,
     round: Round,
+    /// Whether the scan is in its first turns.
+    warms_up: bool,
     /// The size whose turn it is, or `None` between rounds.
     turn: Option<usize>,
     shown: [Shown; SCANS],
@@ -123,6 +129,8 @@ pub(super) struct Adaptive {
     began: Instant,
     settled: Option<(Instant, Work)>,
     pause: Nanos,
+    /// The most that was in flight since the last round.
+    peak: Nanos,
     /// The last completion.
     last: Instant,
 }
@@ -130,14 +138,16 @@ pub(super) struct Adaptive {
 impl Adaptive {
     pub(super) fn new() -> Self {
         Self {
-            limit: SCAN,
+            limit: BOUNDS[1],
             doublings: 0,
             round: Round::Scan,
+            warms_up: true,
             turn: None,
             shown: [Shown::default(); SCANS],
             began: Instant::ZERO,
             settled: None,
-            pause: Nanos::ZERO,
+            pause: TURN,
+            peak: Nanos::ZERO,
             last: Instant::ZERO,
         }
     }
@@ -148,9 +158,9 @@ impl Adaptive {
     /// The window with this size's turn.
     fn limit_of(&self, turn: Option<usize>) -> Nanos {
         let limit = match (self.round, turn) {
-            (Round::Scan, Some(turn)) => Nanos(SCAN.0 >> (2 * turn)),
+            (Round::Scan, Some(turn)) => Nanos(self.limit.0 >> (2 * turn)),
             (Round::Window(quarters), Some(turn)) => self.limit / 4 * quarters[turn],
-            _ => self.limit,
+            (Round::Pieces, _) | (_, None) => self.limit,
         };
         limit.clamp(BOUNDS[0], BOUNDS[1])
     }
@@ -178,6 +188,11 @@ impl Adaptive {
         if next.is_some() {
             return;
         }
+        if self.round == Round::Scan && self.warms_up {
+            // The first turns of a load show what an empty cache takes, and prices are still wrong.
+            (self.shown, self.warms_up) = ([Shown::default(); SCANS], false);
+            return;
+        }
         let noise = self.shown[..self.sizes()].iter().map(Shown::noise).max().unwrap_or(0);
         let turns = self.shown[0].turns;
         if turns >= TURNS[1] || turns >= TURNS[0] && (noise <= GOOD || self.round == Round::Scan) {
@@ -198,14 +213,12 @@ impl Adaptive {
     fn end_round(&mut self, now: Instant, costs: &Costs, noise: u64) {
         let shown = &self.shown[..self.sizes()];
         let waits = |shown: &Shown| shown.waited > shown.completed / 2;
-        // In the scan, the largest windows hold nothing, and what the cache took first does not count.
+        // In the scan, the largest windows hold nothing.
         let is_scan = self.round == Round::Scan;
         let waited =
             if is_scan { shown.last().is_some_and(waits) } else { shown.iter().all(waits) };
-        let total = |shown: &Shown| match (is_scan, shown.spread) {
-            (true, Some([least, _])) => least,
-            _ => costs.price(&shown.work).0.saturating_mul(10_000) / shown.time.0.max(1),
-        };
+        let total =
+            |shown: &Shown| costs.price(&shown.work).0.saturating_mul(10_000) / shown.time.0.max(1);
         let best = shown.iter().map(total).max().unwrap_or(0);
         let margin = if is_scan { SCAN_GOOD } else { noise.max(GOOD) };
         let is_good =
@@ -256,6 +269,8 @@ impl Window for Adaptive {
             let begins = if self.round == Round::Scan { shared } else { waits };
             if time >= self.pause && begins {
                 (self.turn, self.began, self.settled) = (Some(0), now, None);
+                self.limit = self.limit.min((self.peak * 2).max(BOUNDS[0]));
+                self.peak = Nanos::ZERO;
             }
             return;
         };
@@ -270,8 +285,11 @@ impl Window for Adaptive {
             self.end_turn(now, costs, turn);
         }
     }
+    fn on_dispatch(&mut self, in_flight: Nanos) {
+        self.peak = self.peak.max(in_flight);
+    }
     fn on_prices(&mut self, before: Nanos, after: Nanos) {
-        if self.round != Round::Scan {
+        if self.limit < BOUNDS[1] {
             let limit =
                 u128::from(self.limit.0) * u128::from(after.0) / u128::from(before.0.max(1));
             self.limit =
