@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cost = command[operation] + byte[operation] * length        of a read or a write
-//! cost = mean time of a flush                                 from the first one in flight to the last one
+//! cost = mean time of a flush, less the costs of what is completed meanwhile
 //! ```
 //!
 //! A read that has the drive to itself takes longer than its cost: the latency of the drive, and the cost of its bytes. The latency is
@@ -77,9 +77,10 @@ pub(super) struct Costs {
     /// All that was completed, and before the sample.
     done: Work,
     before: Work,
-    /// Flushes in flight, since when, and how many were completed since.
+    /// Flushes in flight, since when, what was completed before, and how many flushes since.
     flushing: u32,
     flush_since: Instant,
+    flush_done: Work,
     flushed: u32,
 }
 
@@ -97,6 +98,7 @@ impl Default for Costs {
             before: Work::default(),
             flushing: 0,
             flush_since: Instant::ZERO,
+            flush_done: Work::default(),
             flushed: 0,
         }
     }
@@ -161,7 +163,7 @@ impl Costs {
         if side == Side::Flush {
             self.flushing += 1;
             if self.flushing == 1 {
-                (self.flush_since, self.flushed) = (now, 0);
+                (self.flush_since, self.flushed, self.flush_done) = (now, 0, self.done);
             }
         }
     }
@@ -203,7 +205,9 @@ impl Costs {
         if self.flushing > 0 {
             return;
         }
-        let took = now.since(self.flush_since);
+        // What the drive did meanwhile is no cost of the flush.
+        let meanwhile = self.price(&self.done.since(&self.flush_done));
+        let took = now.since(self.flush_since).saturating_sub(meanwhile);
         self.done.flushes += took;
         let each = took / u64::from(self.flushed);
         self.flush = if self.flush == Nanos::ZERO { each } else { self.flush * 7 / 8 + each / 8 };

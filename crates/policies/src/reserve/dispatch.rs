@@ -1,6 +1,6 @@
 //! Which request goes next: reservations that are behind, deadlines, floors, then shares.
 
-use super::clock::{Command, Gate};
+use super::clock::{Command, Gate, LATE};
 use super::shares::{EntityId, Key, Side};
 use super::{FLOOR_PART, Reserve, Sent};
 use iofair_core::id::RequestId;
@@ -22,12 +22,20 @@ const FLUSH_LAG: Nanos = Nanos::from_millis(4);
 pub(super) enum Basis {
     /// The minimum of its group is behind.
     Minimum,
+    /// So far behind that it is missed.
+    Late,
     /// Its client is behind its floor.
     Floor,
     /// It has a deadline.
     Deadline,
     /// It is its client's turn.
     Share,
+}
+
+impl Basis {
+    pub(super) fn is_minimum(self) -> bool {
+        matches!(self, Self::Minimum | Self::Late)
+    }
 }
 
 impl Reserve {
@@ -37,7 +45,8 @@ impl Reserve {
         self.trace_gate(cx, gate);
         match gate {
             Gate::Due(group, lag) => {
-                let sent = self.send_first(cx, group, Basis::Minimum);
+                let basis = if lag > LATE { Basis::Late } else { Basis::Minimum };
+                let sent = self.send_first(cx, group, basis);
                 sent.or_else(|| self.send_flush(cx, lag))
             }
             Gate::Closed(lag, until) => {
@@ -70,7 +79,7 @@ impl Reserve {
     }
     /// The first client inside `top` that may be served on this basis.
     fn pick(&self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Option<(EntityId, Side)> {
-        let paced = basis != Basis::Minimum && cx.now < self.pace.next();
+        let paced = !basis.is_minimum() && cx.now < self.pace.next();
         let mut first: Option<(Key, EntityId, Side)> = None;
         let mut flush = None;
         // Flushes first: a flush that waits for writes holds the writes after it.
@@ -149,8 +158,8 @@ impl Reserve {
         self.each_clock(client, |clocks, id| clocks.dispatch(now, id, command));
         self.shares.charge(client, cost, basis == Basis::Share);
         self.costs.on_dispatch(now, side);
-        self.writes += u32::from(side == Side::Write && basis != Basis::Minimum);
-        if side != Side::Read && basis != Basis::Minimum {
+        self.writes += u32::from(side == Side::Write && !basis.is_minimum());
+        if side != Side::Read && !basis.is_minimum() {
             self.pace.on_write(now, if side == Side::Write { length } else { 0 });
         }
         let counts = basis == Basis::Share && side != Side::Flush;
@@ -161,11 +170,12 @@ impl Reserve {
         Some(id)
     }
     /// What of a request goes at once. Each piece of a synchronous write for a minimum would hold reads for as long as the whole
-    /// write does.
+    /// write does; and a drive may limit the number of commands, whatever their length.
     fn take_piece(&self, cx: &mut Context<'_>, id: RequestId, basis: Basis) -> RequestId {
         let Request { operation, length, .. } = cx.requests[id];
         let whole = match operation {
             Operation::Flush => return id,
+            _ if basis == Basis::Late => true,
             Operation::Read => !self.is_shared(cx.now),
             Operation::Write => {
                 let waited_for = basis == Basis::Minimum && cx.requests[id].is_sync();

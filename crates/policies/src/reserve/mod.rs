@@ -349,7 +349,7 @@ impl Policy for Reserve {
         self.windowed -= windowed;
         self.each_clock(client, |clocks, id| clocks.complete(now, id, amount, took));
         match side {
-            Side::Write => self.writes -= u32::from(basis != Basis::Minimum),
+            Side::Write => self.writes -= u32::from(!basis.is_minimum()),
             Side::Read | Side::Flush => {}
         }
         if side != Side::Read {
@@ -358,7 +358,7 @@ impl Policy for Reserve {
         if basis == Basis::Floor {
             // A read that takes longer waits for what the drive is programming, and no time is lost.
             let alone = self.costs.alone(side, length.bytes());
-            let since = took.min(alone * 2).min(now.since(self.floor_served));
+            let since = took.min(alone).min(now.since(self.floor_served));
             let from = self.floors_from.max(now.saturating_sub(FLOOR_BURST));
             (self.floors_from, self.floor_served) = (from + since * FLOOR_TIME, now);
         }

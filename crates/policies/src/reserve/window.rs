@@ -14,8 +14,8 @@
 //! W is never more than twice what was in flight at most since the last round: at first, all that clients send.
 //!
 //! A round counts only if requests waited most of the time. A size that is 10 % worse than the best after two turns has no more
-//! of them. The noise is the spread of the turns of a size, divided by their number. If it is still above 1 % after 16 turns, W
-//! stays unless another size is better by more than that.
+//! of them. The noise is the spread of the turns of a size, divided by their number. If it is still above 1 % after 16 turns, the
+//! best size is taken, small or not, since otherwise W would drift to the smallest one.
 //!
 //! When prices change, W changes with them. Otherwise held requests would raise prices, and higher prices would hold more.
 
@@ -220,15 +220,15 @@ impl Adaptive {
         let total =
             |shown: &Shown| costs.price(&shown.work).0.saturating_mul(10_000) / shown.time.0.max(1);
         let best = shown.iter().map(total).max().unwrap_or(0);
-        let margin = if is_scan { SCAN_GOOD } else { noise.max(GOOD) };
+        let margin = match is_scan {
+            true => SCAN_GOOD,
+            false if noise > GOOD => 0,
+            false => GOOD,
+        };
         let is_good =
             |turn: &usize| total(&shown[*turn]) * 1000 >= best * 1000_u64.saturating_sub(margin);
         let size = |turn: &usize| (self.limit_of(Some(*turn)), self.doublings_of(Some(*turn)));
-        let found = match noise > GOOD && !is_scan && is_good(&0) {
-            true => Some(0),
-            false => (0..shown.len()).filter(is_good).min_by_key(size),
-        };
-        let found = found.filter(|_| waited);
+        let found = (0..shown.len()).filter(is_good).min_by_key(size).filter(|_| waited);
         let changes = found.is_some_and(|turn| turn > 0);
         if let Some(turn) = found {
             (self.limit, self.doublings) = size(&turn);
