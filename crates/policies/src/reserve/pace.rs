@@ -6,12 +6,13 @@
 //! ```text
 //! late                 a minimum is more than 20 ms behind, or a read of a group with a latency is late
 //! limit = limit / 2^n  n: how many times 20 ms the late request took, at least once, and at most once in 20 ms
-//! limit >= base / 512  base: the rate of writes when requests began to be late
-//! limit = limit * (257/256 + time since the last request / 4 s)     with each request in time
+//! limit >= base / 512  base: the limit, or the rate of writes if that is less, when requests began to be late
+//! limit = limit * (17/16 + time since the last request / 250 ms)    with each request in time, up to base / 2
+//! limit = limit * (257/256 + time since the last request / 4 s)     from there on
 //! ```
 //!
 //! *Stalls.* A request that leaves its group more than 100 ms behind was in a stall: a full cache, or a long flush. The rate of
-//! writes before it was more than the drive sustains. Up to 3/4 of that rate the limit grows as above, and from there on by a
+//! writes before it was more than the drive sustains. Up to 3/4 of that rate (instead of base / 2) the limit grows quickly, and from there on by a
 //! factor of e in each time constant: 4 s at first, twice as long after each stall above that rate, up to 128 s. A limit of twice
 //! the rate without a stall is the new rate, and the time constant is divided by 4.
 //!
@@ -25,16 +26,20 @@ use iofair_core::time::{Instant, Nanos};
 
 /// The limit that holds no write, in bytes a second.
 const UNLIMITED: u64 = 1 << 40;
-/// The least limit is this part of the rate before.
+/// The least limit is this part of the rate before, and a write of 16 KiB in a quarter of a second.
 const LEAST_PART: u64 = 512;
+const LEAST: u64 = 1 << 16;
 /// A request in time adds 1/256, and time adds as much as the limit in 4 s.
 const GROWTH: u64 = 256;
 const GROWTH_TIME: Nanos = Nanos::from_secs(4);
+/// The same up to a rate that is known to be good: sixteen times as quickly.
+const REGAIN: u64 = 16;
+const REGAIN_TIME: Nanos = Nanos::from_millis(250);
 /// Near the rate of a stall, the limit grows at most once in this time.
 const GROWS_EVERY: Nanos = Nanos::from_millis(1);
 /// Late requests within this time count once.
 const TOGETHER: Nanos = Nanos::from_millis(20);
-/// Requests are late together until none was for this time.
+/// Time over which the rate of writes is taken, and after which nobody with a reservation is there.
 const CALM: Nanos = Nanos::from_secs(1);
 /// After this time late at the least limit, writes are not the cause, and are trusted for some time.
 const VAIN: Nanos = Nanos::from_secs(2);
@@ -63,7 +68,10 @@ struct Stalled {
 pub(super) struct Pace {
     /// In bytes a second.
     limit: u64,
+    /// The limit when requests began to be late, or the rate of writes then.
     base: u64,
+    /// Whether the last request was late.
+    is_late: bool,
     stalled: Option<Stalled>,
     /// Whether a request was in a stall since requests began to be late.
     in_stall: bool,
@@ -90,6 +98,7 @@ impl Pace {
         Self {
             limit,
             base,
+            is_late: false,
             stalled,
             in_stall,
             grows_for,
@@ -109,27 +118,30 @@ impl Pace {
     /// A request with a reservation was completed in time.
     pub(super) fn on_time(&mut self, now: Instant) {
         let passed = now.since(self.last).min(GROWTH_TIME);
-        self.last = now;
+        (self.last, self.is_late) = (now, false);
         if self.limit == UNLIMITED {
             return;
         }
-        let grown = self.limit / GROWTH + scale(self.limit, passed.0, GROWTH_TIME.0) + 1;
-        let Some(Stalled { rate, time_constant }) = self.stalled else {
-            self.limit = (self.limit + grown).min(UNLIMITED);
-            return;
-        };
-        let near = rate - rate / 4;
-        if self.limit < near {
-            self.limit = (self.limit + grown).min(near);
+        let limit = self.limit;
+        let known = self.stalled.map_or(self.base / 2, |stalled| stalled.rate / 4 * 3);
+        if limit < known {
+            let passed = passed.min(REGAIN_TIME);
+            let grown = limit / REGAIN + scale(limit, passed.0, REGAIN_TIME.0) + 1;
+            self.limit = (limit + grown).min(known);
             return;
         }
+        let Some(Stalled { rate, time_constant }) = self.stalled else {
+            let grown = limit / GROWTH + scale(limit, passed.0, GROWTH_TIME.0) + 1;
+            self.limit = (limit + grown).min(UNLIMITED);
+            return;
+        };
         // Growth in a few microseconds would round to nothing.
         self.grows_for += passed;
         if self.grows_for < GROWS_EVERY {
             return;
         }
         let time = core::mem::replace(&mut self.grows_for, Nanos::ZERO);
-        self.limit += scale(self.limit, time.0, time_constant.0);
+        self.limit += scale(limit, time.0, time_constant.0);
         if self.limit >= rate * 2 {
             let time_constant = (time_constant / 4).max(TIME_CONSTANT[0]);
             self.stalled = Some(Stalled { rate: self.limit, time_constant });
@@ -137,14 +149,12 @@ impl Pace {
     }
     /// The first request of a stall was completed.
     fn on_stall(&mut self) {
-        let (rate, time_constant) = match self.stalled {
-            None => (self.base, TIME_CONSTANT[0]),
-            Some(last) if self.base > last.rate => {
-                (self.base, (last.time_constant * 2).min(TIME_CONSTANT[1]))
-            }
-            Some(last) => (self.base, last.time_constant),
+        let time_constant = match self.stalled {
+            None => TIME_CONSTANT[0],
+            Some(last) if self.base > last.rate => (last.time_constant * 2).min(TIME_CONSTANT[1]),
+            Some(last) => last.time_constant,
         };
-        self.stalled = Some(Stalled { rate, time_constant });
+        self.stalled = Some(Stalled { rate: self.base, time_constant });
     }
     /// A request with a reservation was late, took this time, and leaves its group so far behind.
     pub(super) fn on_late(&mut self, now: Instant, took: Nanos, lag: Nanos) {
@@ -153,14 +163,14 @@ impl Pace {
         if now < self.trusted || calm < TOGETHER && self.cut > Instant::ZERO {
             return;
         }
-        if calm >= CALM || self.cut == Instant::ZERO {
-            self.base = self.limit.min(self.rate(now).max(PAGE));
+        if !core::mem::replace(&mut self.is_late, true) {
+            self.base = self.limit.min(self.rate(now)).max(LEAST);
             (self.limit, self.in_stall) = (self.base, false);
         }
         if lag >= STALL && !core::mem::replace(&mut self.in_stall, true) {
             self.on_stall();
         }
-        let least = (self.base / LEAST_PART).max(1);
+        let least = (self.base / LEAST_PART).max(LEAST);
         let halvings = (took.min(calm).0 / TOGETHER.0).clamp(1, 16);
         self.limit = (self.limit >> halvings).max(least);
         self.cut = now;
