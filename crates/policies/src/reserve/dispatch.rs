@@ -160,7 +160,7 @@ impl Reserve {
         self.costs.on_dispatch(now, side);
         self.writes += u32::from(side == Side::Write && !basis.is_minimum());
         if side != Side::Read && !basis.is_minimum() {
-            self.pace.on_write(now, if side == Side::Write { length } else { 0 });
+            self.pace.on_write(now, if side == Side::Write { length } else { 0 }, cost);
         }
         let counts = basis == Basis::Share && side != Side::Flush;
         let windowed = if counts { cost } else { Nanos::ZERO };

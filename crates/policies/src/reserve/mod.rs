@@ -52,7 +52,7 @@ use clock::{Clocks, Kind, Reservation};
 use cost::Costs;
 use deadlines::Deadlines;
 use dispatch::Basis;
-use pace::Pace;
+use pace::{Late, Pace};
 use shares::{EntityId, Shares, Side};
 use window::{Adaptive, Fixed, Window};
 
@@ -242,21 +242,22 @@ impl Reserve {
         }
         let took = now.since(cx.requests[id].dispatched);
         let lag = self.above(client).filter_map(|id| self.clocks.lag(now, id)).max();
-        let mut late = lag.map(|lag| lag > clock::LATE);
-        if late == Some(true) && side(&cx.requests[id]) == Side::Read {
-            self.gathers_until = now + GATHERS;
+        let is_read = side(&cx.requests[id]) == Side::Read;
+        if let Some(lag) = lag.filter(|lag| *lag > clock::LATE) {
+            if is_read {
+                self.gathers_until = now + GATHERS;
+            }
+            return self.pace.on_late(now, Late::Minimum { took, lag });
         }
-        if self.latencies
-            && side(&cx.requests[id]) == Side::Read
-            && let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
-        {
-            let age = now.since(cx.requests[cx.requests.whole(id)].submitted);
-            late = Some(late == Some(true) || age > wanted);
-        }
-        match late {
-            Some(true) => self.pace.on_late(now, took, lag.unwrap_or(Nanos::ZERO)),
-            Some(false) => self.pace.on_time(now),
-            None => {}
+        let wanted = match self.latencies && is_read {
+            true => deadlines::latency(cx.groups, cx.requests[id].group),
+            false => None,
+        };
+        let age = now.since(cx.requests[cx.requests.whole(id)].submitted);
+        if wanted.is_some_and(|wanted| age > wanted) {
+            self.pace.on_late(now, Late::Latency);
+        } else if wanted.is_some() || lag.is_some() {
+            self.pace.on_time(now);
         }
     }
     fn set_group(&mut self, cx: &Context<'_>, id: GroupId) {

@@ -6,13 +6,13 @@
 //! ```text
 //! late                 a minimum is more than 20 ms behind, or a read of a group with a latency is late
 //! limit = limit / 2^n  n: how many times 20 ms the late request took, at least once, and at most once in 20 ms
-//! limit >= base / 512  base: the limit, or the rate of writes if that is less, when requests began to be late
-//! limit = limit * (17/16 + time since the last request / 250 ms)    with each request in time, up to base / 2
+//! limit >= full / 512  full: what the drive writes; for latencies, full / 16
+//! limit = limit * (17/16 + time since the last request / 250 ms)    with each request in time, up to half of what it was before
 //! limit = limit * (257/256 + time since the last request / 4 s)     from there on
 //! ```
 //!
 //! *Stalls.* A request that leaves its group more than 100 ms behind was in a stall: a full cache, or a long flush. The rate of
-//! writes before it was more than the drive sustains. Up to 3/4 of that rate (instead of base / 2) the limit grows quickly, and from there on by a
+//! writes before it was more than the drive sustains. Up to 3/4 of that rate (instead of half of the limit before) the limit grows quickly, and from there on by a
 //! factor of e in each time constant: 4 s at first, twice as long after each stall above that rate, up to 128 s. A limit of twice
 //! the rate without a stall is the new rate, and the time constant is divided by 4.
 //!
@@ -26,8 +26,9 @@ use iofair_core::time::{Instant, Nanos};
 
 /// The limit that holds no write, in bytes a second.
 const UNLIMITED: u64 = 1 << 40;
-/// The least limit is this part of the rate before, and a write of 16 KiB in a quarter of a second.
-const LEAST_PART: u64 = 512;
+/// The least limit is this part of what the drive writes: for minimums, and for latencies, which many drives cannot keep beside any
+/// writes; and a write of 16 KiB in a quarter of a second.
+const LEAST_PARTS: [u64; 2] = [512, 16];
 const LEAST: u64 = 1 << 16;
 /// A request in time adds 1/256, and time adds as much as the limit in 4 s.
 const GROWTH: u64 = 256;
@@ -55,6 +56,15 @@ const STALL: Nanos = Nanos::from_millis(100);
 /// has become faster is found within minutes.
 const TIME_CONSTANT: [Nanos; 2] = [Nanos::from_secs(4), Nanos::from_secs(128)];
 
+/// Why a request was late.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Late {
+    /// It took this time, and its group is so far behind its minimum.
+    Minimum { took: Nanos, lag: Nanos },
+    /// It is a read that took longer than its latency.
+    Latency,
+}
+
 /// What the last stall has shown.
 #[derive(Clone, Copy, Debug)]
 struct Stalled {
@@ -68,7 +78,9 @@ struct Stalled {
 pub(super) struct Pace {
     /// In bytes a second.
     limit: u64,
-    /// The limit when requests began to be late, or the rate of writes then.
+    /// What the drive writes a second by the costs of writes.
+    full: u64,
+    /// The limit when requests began to be late.
     base: u64,
     /// Whether the last request was late.
     is_late: bool,
@@ -97,6 +109,7 @@ impl Pace {
         let (stalled, in_stall, grows_for) = (None, false, Nanos::ZERO);
         Self {
             limit,
+            full: 0,
             base,
             is_late: false,
             stalled,
@@ -148,31 +161,38 @@ impl Pace {
         }
     }
     /// The first request of a stall was completed.
-    fn on_stall(&mut self) {
+    fn on_stall(&mut self, now: Instant) {
+        let rate = self.base.min(self.rate(now)).max(LEAST);
         let time_constant = match self.stalled {
             None => TIME_CONSTANT[0],
-            Some(last) if self.base > last.rate => (last.time_constant * 2).min(TIME_CONSTANT[1]),
+            Some(last) if rate > last.rate => (last.time_constant * 2).min(TIME_CONSTANT[1]),
             Some(last) => last.time_constant,
         };
-        self.stalled = Some(Stalled { rate: self.base, time_constant });
+        self.stalled = Some(Stalled { rate, time_constant });
     }
-    /// A request with a reservation was late, took this time, and leaves its group so far behind.
-    pub(super) fn on_late(&mut self, now: Instant, took: Nanos, lag: Nanos) {
+    /// A request with a reservation was late.
+    pub(super) fn on_late(&mut self, now: Instant, late: Late) {
         self.last = now;
         let calm = now.since(self.cut);
         if now < self.trusted || calm < TOGETHER && self.cut > Instant::ZERO {
             return;
         }
         if !core::mem::replace(&mut self.is_late, true) {
-            self.base = self.limit.min(self.rate(now)).max(LEAST);
-            (self.limit, self.in_stall) = (self.base, false);
+            (self.base, self.in_stall) = (self.limit.min(self.full).max(LEAST), false);
+            self.limit = self.base;
         }
-        if lag >= STALL && !core::mem::replace(&mut self.in_stall, true) {
-            self.on_stall();
-        }
-        let least = (self.base / LEAST_PART).max(LEAST);
+        let (took, part) = match late {
+            Late::Minimum { took, lag } => {
+                if lag >= STALL && !core::mem::replace(&mut self.in_stall, true) {
+                    self.on_stall(now);
+                }
+                (took, LEAST_PARTS[0])
+            }
+            Late::Latency => (Nanos::ZERO, LEAST_PARTS[1]),
+        };
+        let least = (self.full / part).max(LEAST);
         let halvings = (took.min(calm).0 / TOGETHER.0).clamp(1, 16);
-        self.limit = (self.limit >> halvings).max(least);
+        self.limit = (self.limit >> halvings).max(least.min(self.limit));
         self.cut = now;
         if self.limit > least * 2 {
             self.vain = None;
@@ -185,8 +205,10 @@ impl Pace {
         let passed = now.since(self.updated).0.min(CALM.0);
         scale(self.written, CALM.0 - passed, CALM.0)
     }
-    /// A write without a reservation is dispatched, or a flush that takes as long as writing this many bytes.
-    pub(super) fn on_write(&mut self, now: Instant, bytes: u64) {
+    /// A write or flush without a reservation is dispatched; `cost`: its drive time.
+    pub(super) fn on_write(&mut self, now: Instant, bytes: u64, cost: Nanos) {
+        let full = scale(bytes, 1_000_000_000, cost.0.max(1));
+        self.full = full.max(self.full - self.full / 16);
         let bytes = bytes.max(PAGE);
         (self.written, self.updated) = (self.rate(now).saturating_add(bytes), now);
         if now.since(self.last) > CALM {

@@ -5,8 +5,8 @@
 //! cut. What the drive does within a window of another size cannot be computed, only tried:
 //!
 //! ```text
-//! scan      W, W / 4, ... W / 256, for 25 ms each, three times, of which the first does not count
-//! round     W, W / 2, 2 W; later W, 3/4 W, 3/2 W, or pieces L, L / 2, 2 L; in turns of 25 ms, until the noise is below 1 %
+//! scan      W, W / 4, ... W / 256, in turns, three times, of which the first does not count
+//! round     W, W / 2, 2 W; later W, 3/4 W, 3/2 W, or pieces L, L / 2, 2 L; in turns, until the noise is below 1 %
 //! total     drive time of all that was completed, reservations included, at the same prices for all sizes, for each second
 //! then      the smallest size whose total is within 1 % of the best one; the next round comes soon after a change, else later
 //! ```
@@ -27,8 +27,10 @@ use super::cost::{Costs, Work};
 const SCANS: usize = 5;
 /// Bounds of the window: some commands of the fastest drive, and what the slowest volume does in a second.
 const BOUNDS: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_secs(1)];
-/// A turn: some hundred commands of a flash drive at least; the first ones are still from the turn before.
-const TURN: Nanos = Nanos::from_millis(25);
+/// A turn takes at least the first and at most the second time, and ends between them after so many commands, whose mean time is
+/// known within some percent. The commands in flight at its begin are of the turn before, for at most 5 ms.
+const TURN: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(25)];
+const COMMANDS: u32 = 512;
 const SETTLE: Nanos = Nanos::from_millis(5);
 /// Clients that pause for longer end a turn.
 const STOPPED: Nanos = Nanos::from_millis(10);
@@ -38,6 +40,8 @@ const GOOD: u64 = 10;
 const SCAN_GOOD: u64 = 20;
 /// A size this far below the best one, in 1/1000, has no more turns.
 const BAD: u64 = 100;
+/// In the scan, smaller ones than a size so far below the best one have no turns.
+const SCAN_BAD: u64 = 200;
 /// Turns of a size in a round, at least and at most.
 const TURNS: [u32; 2] = [2, 16];
 /// Pause after a round that changed something, and the longest one.
@@ -125,9 +129,12 @@ pub(super) struct Adaptive {
     /// The size whose turn it is, or `None` between rounds.
     turn: Option<usize>,
     shown: [Shown; SCANS],
-    /// Begin of the turn or of the pause, and what was completed when the turn had settled.
+    /// Begin of the turn or of the pause, and commands in flight then that are still in flight.
     began: Instant,
+    before: u32,
+    /// When all of these were completed, and what had been completed by then; and commands completed since.
     settled: Option<(Instant, Work)>,
+    commands: u32,
     pause: Nanos,
     /// The most that was in flight since the last round.
     peak: Nanos,
@@ -145,8 +152,10 @@ impl Adaptive {
             turn: None,
             shown: [Shown::default(); SCANS],
             began: Instant::ZERO,
+            before: 0,
             settled: None,
-            pause: TURN,
+            commands: 0,
+            pause: TURN[1],
             peak: Nanos::ZERO,
             last: Instant::ZERO,
         }
@@ -182,7 +191,7 @@ impl Adaptive {
         shown.sum += total;
         let [least, most] = shown.spread.unwrap_or([total; 2]);
         shown.spread = Some([least.min(total), most.max(total)]);
-        self.began = now;
+        self.begin_turn(now, costs);
         let next = (turn + 1..self.sizes()).find(|next| !self.is_bad(*next));
         self.turn = Some(next.unwrap_or(0));
         if next.is_some() {
@@ -199,15 +208,21 @@ impl Adaptive {
             self.end_round(now, costs, noise);
         }
     }
-    /// Whether a size was so much worse than the best that it has no more turns.
+    fn begin_turn(&mut self, now: Instant, costs: &Costs) {
+        (self.began, self.before, self.settled) = (now, costs.in_flight(), None);
+        self.commands = 0;
+    }
+    /// Whether a size was so much worse than the best that it has no more turns; in the scan, smaller ones have none either.
     fn is_bad(&self, turn: usize) -> bool {
         let mean = |shown: &Shown| shown.sum / u64::from(shown.turns.max(1));
         let best = self.shown[..self.sizes()].iter().map(mean).max().unwrap_or(0);
-        let shown = &self.shown[turn];
-        turn > 0
-            && self.round != Round::Scan
-            && shown.turns >= TURNS[0]
-            && mean(shown) * 1000 < best * (1000 - BAD)
+        let is_below = |shown: &Shown, turns: u32, part: u64| {
+            shown.turns >= turns && mean(shown) * 1000 < best * (1000 - part)
+        };
+        match self.round {
+            Round::Scan => self.shown[..=turn].iter().any(|shown| is_below(shown, 1, SCAN_BAD)),
+            _ => turn > 0 && is_below(&self.shown[turn], TURNS[0], BAD),
+        }
     }
     /// All sizes were tried.
     fn end_round(&mut self, now: Instant, costs: &Costs, noise: u64) {
@@ -215,8 +230,7 @@ impl Adaptive {
         let waits = |shown: &Shown| shown.waited > shown.completed / 2;
         // In the scan, the largest windows hold nothing.
         let is_scan = self.round == Round::Scan;
-        let waited =
-            if is_scan { shown.last().is_some_and(waits) } else { shown.iter().all(waits) };
+        let waited = if is_scan { shown.iter().any(waits) } else { shown.iter().all(waits) };
         let total =
             |shown: &Shown| costs.price(&shown.work).0.saturating_mul(10_000) / shown.time.0.max(1);
         let best = shown.iter().map(total).max().unwrap_or(0);
@@ -261,27 +275,31 @@ impl Window for Adaptive {
     fn on_complete(&mut self, now: Instant, costs: &Costs, shared: bool, waits: bool) {
         // A turn with a pause of the clients shows nothing.
         if now.since(self.last) > STOPPED {
-            (self.began, self.settled) = (now, None);
+            self.begin_turn(now, costs);
         }
         self.last = now;
         let time = now.since(self.began);
         let Some(turn) = self.turn else {
             let begins = if self.round == Round::Scan { shared } else { waits };
             if time >= self.pause && begins {
-                (self.turn, self.began, self.settled) = (Some(0), now, None);
+                self.begin_turn(now, costs);
+                self.turn = Some(0);
                 self.limit = self.limit.min((self.peak * 2).max(BOUNDS[0]));
                 self.peak = Nanos::ZERO;
             }
             return;
         };
         if self.settled.is_none() {
-            self.settled = (time >= SETTLE).then(|| (now, *costs.done()));
+            self.before = self.before.saturating_sub(1);
+            let is_settled = self.before == 0 || time >= SETTLE;
+            self.settled = is_settled.then(|| (now, *costs.done()));
             return;
         }
         let shown = &mut self.shown[turn];
         shown.completed += 1;
         shown.waited += u32::from(waits);
-        if time >= TURN {
+        self.commands += 1;
+        if time >= TURN[1] || time >= TURN[0] && self.commands >= COMMANDS {
             self.end_turn(now, costs, turn);
         }
     }
