@@ -6,7 +6,8 @@
 //! ```text
 //! on dispatch  R = min(R + worth, now + max(5 ms, worth of what is in flight))
 //! due          R <= now, while there are requests queued (buffered and gathered writes: 10 ms later, then until R > now),
-//!              or in flight, or for min(worth since the last pause / 2, 2 ms) after the last one was completed
+//!              or in flight, or between two requests: for max(worth / 2, min(2 mean pause, worth - busy)) and at most 2 ms
+//!              after the last one was completed; worth, busy: since the last pause
 //! on arrival   R = min(R + pause, now) after a longer pause: no claim arises from it
 //! always       R >= now - lag_max
 //! ```
@@ -102,8 +103,11 @@ struct Clock {
     reads: u32,
     in_flight: u32,
     amount: Amount,
-    /// Worth since the last pause.
+    /// Worth since the last pause, and when that ended.
     burst: Nanos,
+    began: Instant,
+    /// Mean pause between two requests, of those up to [`GAP_MAX`].
+    pause: Nanos,
     idle_since: Instant,
     /// Until then it counts as between two requests.
     idle_until: Instant,
@@ -135,6 +139,8 @@ impl Clock {
         in_flight: 0,
         amount: Amount { bytes: 0, ios: 0 },
         burst: Nanos::ZERO,
+        began: Instant::ZERO,
+        pause: Nanos::ZERO,
         idle_since: Instant::ZERO,
         idle_until: Instant::ZERO,
         awaited: false,
@@ -189,7 +195,18 @@ impl Clock {
             self.at = (self.at + now.since(self.idle_until)).min(begins);
             (self.period, self.served, self.missed, self.reached) = (now, Nanos::ZERO, 0, 0);
         }
-        self.burst = Nanos::ZERO;
+        let pause = now.since(self.idle_since);
+        if pause <= GAP_MAX {
+            self.pause = Nanos(self.pause.0 - self.pause.0 / 8 + pause.0 / 8);
+        }
+        (self.burst, self.began) = (Nanos::ZERO, now);
+    }
+    /// The last request was completed: until when the clock counts as between two. A client whose pauses fit into the worth of its
+    /// requests could keep its minimum at its own pace.
+    fn rest(&mut self, now: Instant) {
+        let room = self.burst.saturating_sub(now.since(self.began));
+        let gap = (self.burst / 2).max((self.pause * 2).min(room));
+        (self.idle_since, self.idle_until) = (now, now + gap.min(GAP_MAX));
     }
     fn end_period(&mut self, now: Instant, took: Nanos) {
         let time = now.since(self.period);
@@ -370,7 +387,7 @@ impl Clocks {
         clock.in_flight -= 1;
         clock.amount -= amount;
         if clock.queued == 0 && clock.in_flight == 0 {
-            (clock.idle_since, clock.idle_until) = (now, now + (clock.burst / 2).min(GAP_MAX));
+            clock.rest(now);
         }
         if let Reservation::Minimum(..) = clock.reservation {
             clock.end_period(now, took);

@@ -40,8 +40,9 @@ const GOOD: u64 = 10;
 const SCAN_GOOD: u64 = 20;
 /// A size this far below the best one, in 1/1000, has no more turns.
 const BAD: u64 = 100;
-/// In the scan, smaller ones than a size so far below the best one have no turns.
-const SCAN_BAD: u64 = 200;
+/// In the scan, smaller ones than a size so far below the best one have no turns. Beside a minimum, a size may be worse than both
+/// larger and smaller ones.
+const SCAN_BAD: u64 = 500;
 /// Turns of a size in a round, at least and at most.
 const TURNS: [u32; 2] = [2, 16];
 /// Pause after a round that changed something, and the longest one.
