@@ -12,7 +12,7 @@
 #![deny(clippy::float_arithmetic)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, debug_assertions))] // DEBUGWIN
 extern crate std;
 
 pub mod bfq;

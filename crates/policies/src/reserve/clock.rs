@@ -34,8 +34,6 @@ const AHEAD: Nanos = Nanos::from_millis(5);
 /// How far the clock of a minimum may fall behind: what a long stall takes. Older claims expire, or a client that could hardly reach
 /// its minimum alone would have the drive for many seconds.
 const LAG_MAX: Nanos = Nanos::from_millis(250);
-/// The same for floors, which are no promises: some stalls of a drive.
-const FLOOR_LAG_MAX: Nanos = Nanos::from_millis(20);
 /// Longest pause between two requests for which the gate stays closed: longer than a client takes to send its next request.
 const GAP_MAX: Nanos = Nanos::from_millis(2);
 /// Buffered writes wait for more of them, since flash programs many together: as long as one batch of them takes.
@@ -161,7 +159,7 @@ impl Clock {
         }
     }
     fn lag_max(&self) -> Nanos {
-        if self.rank() == FLOOR { FLOOR_LAG_MAX } else { LAG_MAX }
+        if self.rank() == FLOOR { LATE } else { LAG_MAX }
     }
     /// The time in which all of the minimum promises as much.
     fn whole_worth(&self, amount: Amount) -> Nanos {

@@ -243,11 +243,11 @@ impl Reserve {
         let took = now.since(cx.requests[id].dispatched);
         let lag = self.above(client).filter_map(|id| self.clocks.lag(now, id)).max();
         let is_read = side(&cx.requests[id]) == Side::Read;
-        if let Some(lag) = lag.filter(|lag| *lag > clock::LATE) {
+        if lag.is_some_and(|lag| lag > clock::LATE) {
             if is_read {
                 self.gathers_until = now + GATHERS;
             }
-            return self.pace.on_late(now, Late::Minimum { took, lag });
+            return self.pace.on_late(now, Late::Minimum(took));
         }
         let wanted = match self.latencies && is_read {
             true => deadlines::latency(cx.groups, cx.requests[id].group),
