@@ -29,6 +29,8 @@ mod deadlines;
 mod dispatch;
 mod pace;
 mod shares;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use alloc::boxed::Box;
