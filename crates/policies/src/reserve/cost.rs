@@ -138,10 +138,6 @@ impl Costs {
         let sum: u128 = parts.map(|(price, amount)| u128::from(*price) * u128::from(amount)).sum();
         Nanos(u64::try_from(sum >> SHIFT).unwrap_or(u64::MAX))
     }
-    /// Commands in flight.
-    pub(super) fn in_flight(&self) -> u32 {
-        self.in_flight
-    }
     /// All that was completed so far.
     pub(super) fn done(&self) -> &Work {
         &self.done

@@ -4,7 +4,7 @@
 //! siblings, the most urgent class goes first, and in a class the smallest virtual time.
 //!
 //! ```text
-//! on dispatch  vtime = max(vtime, served - lag_max) + cost * default weight / weight      of the client and all groups above
+//! on dispatch  vtime = vtime + cost * default weight / weight      of the client and all groups above
 //! served       the smallest virtual time among the siblings with requests queued, when one was dispatched by share
 //! on arrival   vtime = max(vtime, served)      if the client had nothing queued: no claim arises from a pause
 //! ```
@@ -38,12 +38,6 @@ pub(super) const SIDES: usize = 3;
 impl Side {
     pub(super) const ALL: [Self; SIDES] = [Self::Read, Self::Write, Self::Flush];
 }
-
-/// Service for a minimum counts towards the share, but moves a group at most this far ahead of its turn, so that a group that
-/// lived on its minimum for minutes is not shut out for minutes. A second, over which minimums are compared.
-const DEBT_MAX: Nanos = Nanos::from_secs(1);
-/// A client whose writes were held by the pace keeps at most this claim: some requests, and less than anybody would notice.
-const LAG_MAX: Nanos = Nanos::from_millis(20);
 
 /// A group (even numbers) or a client (odd numbers).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -345,14 +339,8 @@ impl Shares {
                 let above = &mut self.entities[parent.index()];
                 above.served = above.served.max(first);
             }
-            let served = self.entities[parent.index()].served;
-            let start = before.max(served.saturating_sub(LAG_MAX.0));
-            let most = start.max(served.saturating_add(DEBT_MAX.0));
             let entity = &mut self.entities[id.index()];
-            entity.vtime = start.saturating_add(by.max(1));
-            if !by_share {
-                entity.vtime = entity.vtime.min(most);
-            }
+            entity.vtime = before.saturating_add(by.max(1));
             let (nodes, key) = (entity.nodes, Key::new(entity.class, entity.vtime, id));
             for (tree, node) in self.trees[parent.member()].iter_mut().zip(nodes) {
                 if node != NOWHERE {

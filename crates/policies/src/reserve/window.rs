@@ -5,13 +5,11 @@
 //! cut. What the drive does within a window of another size cannot be computed, only tried:
 //!
 //! ```text
-//! scan      W, W / 4, ... W / 256, in turns, three times, of which the first does not count
+//! scan      W, W / 4, ... W / 256, in turns, twice; W: twice what clients send at most
 //! round     W, W / 2, 2 W; later W, 3/4 W, 3/2 W, or pieces L, L / 2, 2 L; in turns, until the noise is below 1 %
 //! total     drive time of all that was completed, reservations included, at the same prices for all sizes, for each second
 //! then      the smallest size whose total is within 1 % of the best one; the next round comes soon after a change, else later
 //! ```
-//!
-//! W is never more than twice what was in flight at most since the last round: at first, all that clients send.
 //!
 //! A round counts only if requests waited most of the time. A size that is 10 % worse than the best after two turns has no more
 //! of them. The noise is the spread of the turns of a size, divided by their number. If it is still above 1 % after 16 turns, the
@@ -28,21 +26,15 @@ const SCANS: usize = 5;
 /// Bounds of the window: some commands of the fastest drive, and what the slowest volume does in a second.
 const BOUNDS: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_secs(1)];
 /// A turn takes at least the first and at most the second time, and ends between them after so many commands, whose mean time is
-/// known within some percent. The commands in flight at its begin are of the turn before, for at most 5 ms.
+/// known within some percent.
 const TURN: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(25)];
 const COMMANDS: u32 = 512;
-const SETTLE: Nanos = Nanos::from_millis(5);
 /// Clients that pause for longer end a turn.
 const STOPPED: Nanos = Nanos::from_millis(10);
 /// A size within this part of the best is as good, in 1/1000; noise must be below it.
 const GOOD: u64 = 10;
-/// The scan has few turns for each size, whose noise is larger.
-const SCAN_GOOD: u64 = 20;
 /// A size this far below the best one, in 1/1000, has no more turns.
 const BAD: u64 = 100;
-/// In the scan, smaller ones than a size so far below the best one have no turns. Beside a minimum, a size may be worse than both
-/// larger and smaller ones.
-const SCAN_BAD: u64 = 500;
 /// Turns of a size in a round, at least and at most.
 const TURNS: [u32; 2] = [2, 16];
 /// Pause after a round that changed something, and the longest one.
@@ -125,16 +117,12 @@ pub(super) struct Adaptive {
     /// Doublings of pieces.
     doublings: i32,
     round: Round,
-    /// Whether the scan is in its first turns.
-    warms_up: bool,
     /// The size whose turn it is, or `None` between rounds.
     turn: Option<usize>,
     shown: [Shown; SCANS],
-    /// Begin of the turn or of the pause, and commands in flight then that are still in flight.
+    /// Begin of the turn or of the pause, what had been completed by then, and commands completed since.
     began: Instant,
-    before: u32,
-    /// When all of these were completed, and what had been completed by then; and commands completed since.
-    settled: Option<(Instant, Work)>,
+    before: Work,
     commands: u32,
     pause: Nanos,
     /// The most that was in flight since the last round.
@@ -149,12 +137,10 @@ impl Adaptive {
             limit: BOUNDS[1],
             doublings: 0,
             round: Round::Scan,
-            warms_up: true,
             turn: None,
             shown: [Shown::default(); SCANS],
             began: Instant::ZERO,
-            before: 0,
-            settled: None,
+            before: Work::default(),
             commands: 0,
             pause: TURN[1],
             peak: Nanos::ZERO,
@@ -182,8 +168,7 @@ impl Adaptive {
     }
     /// The turn is over. The next one, if the round is not.
     fn end_turn(&mut self, now: Instant, costs: &Costs, turn: usize) {
-        let (since, before) = self.settled.take().expect("a turn ends after it has settled");
-        let (work, time) = (costs.done().since(&before), now.since(since));
+        let (work, time) = (costs.done().since(&self.before), now.since(self.began));
         let shown = &mut self.shown[turn];
         shown.work.add(&work);
         shown.time += time;
@@ -198,11 +183,6 @@ impl Adaptive {
         if next.is_some() {
             return;
         }
-        if self.round == Round::Scan && self.warms_up {
-            // The first turns of a load show what an empty cache takes, and prices are still wrong.
-            (self.shown, self.warms_up) = ([Shown::default(); SCANS], false);
-            return;
-        }
         let noise = self.shown[..self.sizes()].iter().map(Shown::noise).max().unwrap_or(0);
         let turns = self.shown[0].turns;
         if turns >= TURNS[1] || turns >= TURNS[0] && (noise <= GOOD || self.round == Round::Scan) {
@@ -210,20 +190,17 @@ impl Adaptive {
         }
     }
     fn begin_turn(&mut self, now: Instant, costs: &Costs) {
-        (self.began, self.before, self.settled) = (now, costs.in_flight(), None);
-        self.commands = 0;
+        (self.began, self.before, self.commands) = (now, *costs.done(), 0);
     }
-    /// Whether a size was so much worse than the best that it has no more turns; in the scan, smaller ones have none either.
+    /// Whether a size was so much worse than the best that it has no more turns.
     fn is_bad(&self, turn: usize) -> bool {
         let mean = |shown: &Shown| shown.sum / u64::from(shown.turns.max(1));
         let best = self.shown[..self.sizes()].iter().map(mean).max().unwrap_or(0);
-        let is_below = |shown: &Shown, turns: u32, part: u64| {
-            shown.turns >= turns && mean(shown) * 1000 < best * (1000 - part)
-        };
-        match self.round {
-            Round::Scan => self.shown[..=turn].iter().any(|shown| is_below(shown, 1, SCAN_BAD)),
-            _ => turn > 0 && is_below(&self.shown[turn], TURNS[0], BAD),
-        }
+        let shown = &self.shown[turn];
+        turn > 0
+            && self.round != Round::Scan
+            && shown.turns >= TURNS[0]
+            && mean(shown) * 1000 < best * (1000 - BAD)
     }
     /// All sizes were tried.
     fn end_round(&mut self, now: Instant, costs: &Costs, noise: u64) {
@@ -235,13 +212,8 @@ impl Adaptive {
         let total =
             |shown: &Shown| costs.price(&shown.work).0.saturating_mul(10_000) / shown.time.0.max(1);
         let best = shown.iter().map(total).max().unwrap_or(0);
-        let margin = match is_scan {
-            true => SCAN_GOOD,
-            false if noise > GOOD => 0,
-            false => GOOD,
-        };
-        let is_good =
-            |turn: &usize| total(&shown[*turn]) * 1000 >= best * 1000_u64.saturating_sub(margin);
+        let margin = if noise > GOOD && !is_scan { 0 } else { GOOD };
+        let is_good = |turn: &usize| total(&shown[*turn]) * 1000 >= best * (1000 - margin);
         let size = |turn: &usize| (self.limit_of(Some(*turn)), self.doublings_of(Some(*turn)));
         let found = (0..shown.len()).filter(is_good).min_by_key(size).filter(|_| waited);
         let changes = found.is_some_and(|turn| turn > 0);
@@ -285,17 +257,13 @@ impl Window for Adaptive {
             if time >= self.pause && begins {
                 self.begin_turn(now, costs);
                 self.turn = Some(0);
-                self.limit = self.limit.min((self.peak * 2).max(BOUNDS[0]));
+                if self.round == Round::Scan {
+                    self.limit = (self.peak * 2).clamp(BOUNDS[0], BOUNDS[1]);
+                }
                 self.peak = Nanos::ZERO;
             }
             return;
         };
-        if self.settled.is_none() {
-            self.before = self.before.saturating_sub(1);
-            let is_settled = self.before == 0 || time >= SETTLE;
-            self.settled = is_settled.then(|| (now, *costs.done()));
-            return;
-        }
         let shown = &mut self.shown[turn];
         shown.completed += 1;
         shown.waited += u32::from(waits);
