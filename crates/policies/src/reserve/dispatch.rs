@@ -13,10 +13,6 @@ use iofair_core::unit::Sectors;
 /// A read with a deadline goes before its turn while its client is at most this far ahead of its turn: the burst of a latency
 /// contract.
 const BURST: Nanos = Nanos::from_millis(50);
-/// A flush passes a closed gate while nobody is further behind: a fifth of what makes a minimum late. A held flush would hold its
-/// client's writes as well, and flushes that go together cost one.
-const FLUSH_LAG: Nanos = Nanos::from_millis(4);
-
 /// Why a request is dispatched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Basis {
@@ -46,12 +42,11 @@ impl Reserve {
         match gate {
             Gate::Due(group, lag) => {
                 let basis = if lag > LATE { Basis::Late } else { Basis::Minimum };
-                let sent = self.send_first(cx, group, basis);
-                sent.or_else(|| self.send_flush(cx, lag))
+                self.send_first(cx, group, basis)
             }
-            Gate::Closed(lag, until) => {
+            Gate::Closed(_, until) => {
                 self.wakeup = until;
-                self.send_flush(cx, lag)
+                None
             }
             Gate::Open => self.send_deadline(cx).or_else(|| self.send_open(cx)),
         }
@@ -118,14 +113,6 @@ impl Reserve {
             self.deadlines.set(client, None);
         }
         None
-    }
-    /// Dispatches a flush past the closed gate.
-    fn send_flush(&mut self, cx: &mut Context<'_>, lag: Nanos) -> Option<RequestId> {
-        if lag > FLUSH_LAG || self.writes > 0 || cx.now < self.pace.next() {
-            return None;
-        }
-        let (_, client) = self.shares.pick(EntityId::ROOT, Side::Flush)?;
-        self.send(cx, client, Side::Flush, Basis::Share)
     }
     /// Dispatches the first request of a client on one side, or a piece of it.
     fn send(
