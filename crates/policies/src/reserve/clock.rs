@@ -31,7 +31,7 @@ use iofair_core::time::{Instant, Nanos};
 
 /// How far a clock may run ahead: what a client reads ahead in one go does not count as served for longer than this.
 const AHEAD: Nanos = Nanos::from_millis(5);
-/// How far the clock of a minimum may fall behind: what a long stall takes. Older claims expire, or a client that could hardly reach
+/// How far a clock may fall behind: what a long stall takes. Older claims expire, or a client that could hardly reach
 /// its minimum alone would have the drive for many seconds.
 const LAG_MAX: Nanos = Nanos::from_millis(250);
 /// Longest pause between two requests for which the gate stays closed: longer than a client takes to send its next request.
@@ -157,9 +157,6 @@ impl Clock {
             Reservation::Minimum(_, class) => class as usize,
             _ => FLOOR,
         }
-    }
-    fn lag_max(&self) -> Nanos {
-        if self.rank() == FLOOR { LATE } else { LAG_MAX }
     }
     /// The time in which all of the minimum promises as much.
     fn whole_worth(&self, amount: Amount) -> Nanos {
@@ -342,7 +339,7 @@ impl Clocks {
         clock.queued += 1;
         clock.urgent += u32::from(kind.is_urgent());
         clock.reads += u32::from(kind == Kind::Read);
-        clock.at = clock.at.max(now.saturating_sub(clock.lag_max()));
+        clock.at = clock.at.max(now.saturating_sub(LAG_MAX));
         self.put(id);
     }
     /// Takes a queued request out that is not dispatched.
@@ -374,8 +371,8 @@ impl Clocks {
         };
         clock.served += clock.whole_worth(amount);
         clock.burst += worth;
-        let from = clock.at.max(now.saturating_sub(clock.lag_max()));
-        let most = now + AHEAD.max(in_flight.min(clock.lag_max()));
+        let from = clock.at.max(now.saturating_sub(LAG_MAX));
+        let most = now + AHEAD.max(in_flight.min(LAG_MAX));
         clock.at = (from + worth).min(most.max(from));
         clock.batch = clock.at <= now;
         self.put(id);

@@ -44,6 +44,8 @@ const COST_MAX: i128 = 1 << 40;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Work {
     amounts: [u64; 4],
+    /// Commands that read, and that write: a request that goes in pieces is several.
+    commands: [u64; 2],
     /// Drive time of flushes.
     flushes: Nanos,
 }
@@ -51,12 +53,14 @@ pub(super) struct Work {
 impl Work {
     pub(super) fn since(&self, before: &Self) -> Self {
         let amounts = core::array::from_fn(|i| self.amounts[i] - before.amounts[i]);
-        Self { amounts, flushes: self.flushes - before.flushes }
+        let commands = [0, 1].map(|side| self.commands[side] - before.commands[side]);
+        Self { amounts, commands, flushes: self.flushes - before.flushes }
     }
     pub(super) fn add(&mut self, other: &Self) {
         for (sum, amount) in self.amounts.iter_mut().zip(other.amounts) {
             *sum += amount;
         }
+        self.commands = [0, 1].map(|side| self.commands[side] + other.commands[side]);
         self.flushes += other.flushes;
     }
 }
@@ -167,13 +171,13 @@ impl Costs {
             }
         }
     }
-    /// A command was completed; trims and zeroes move no data. If prices have changed: the drive time of the
+    /// A command was completed; `is_last`: all of its request was. Trims and zeroes move no data. If prices have changed: the drive time of the
     /// same work by the prices before and after.
     pub(super) fn on_complete(
         &mut self,
         now: Instant,
         side: Side,
-        bytes: u64,
+        (bytes, is_last): (u64, bool),
         took: Nanos,
     ) -> Option<[Nanos; 2]> {
         self.pass(now);
@@ -185,7 +189,8 @@ impl Costs {
             Side::Flush => self.end_flush(now),
             side => {
                 let first = 2 * side as usize;
-                self.done.amounts[first] += 1;
+                self.done.amounts[first] += u64::from(is_last);
+                self.done.commands[side as usize] += 1;
                 self.done.amounts[first + 1] += bytes;
             }
         }
@@ -215,7 +220,8 @@ impl Costs {
     fn learn(&mut self, work: &Work) {
         let time = self.busy.saturating_sub(work.flushes);
         let costs: [i128; 4] = core::array::from_fn(|i| {
-            let cost = (i128::from(self.prices[i]) * i128::from(work.amounts[i])) >> SHIFT;
+            let amount = if i % 2 == 0 { work.commands[i / 2] } else { work.amounts[i] };
+            let cost = (i128::from(self.prices[i]) * i128::from(amount)) >> SHIFT;
             cost.min(COST_MAX)
         });
         let sum: i128 = costs.iter().sum();

@@ -371,7 +371,7 @@ impl Policy for Reserve {
         }
         let carries = matches!(operation, Operation::Read | Operation::Write);
         let bytes = if carries { length.bytes() } else { 0 };
-        if let Some([before, after]) = self.costs.on_complete(now, side, bytes, took) {
+        if let Some([before, after]) = self.costs.on_complete(now, side, (bytes, is_last), took) {
             self.window.on_prices(before, after);
         }
         let (shared, waits) = (self.is_shared(now), self.queued > 0);

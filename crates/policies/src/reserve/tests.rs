@@ -25,7 +25,7 @@ fn costs_are_learned() {
         let until = now + Nanos::from_millis(40);
         while now < until {
             now += cost(length);
-            costs.on_complete(now, Side::Read, length, cost(length) * 8);
+            costs.on_complete(now, Side::Read, (length, true), cost(length) * 8);
             costs.on_dispatch(now, Side::Read);
         }
     }
@@ -46,7 +46,7 @@ fn the_window_is_as_small_as_it_can_be() {
         let in_flight = window.limit().min(US(1280));
         window.on_dispatch(in_flight);
         now += Nanos(10_000 * full / in_flight.0.min(full));
-        if let Some([before, after]) = costs.on_complete(now, Side::Read, 4096, in_flight) {
+        if let Some([before, after]) = costs.on_complete(now, Side::Read, (4096, true), in_flight) {
             window.on_prices(before, after);
         }
         costs.on_dispatch(now, Side::Read);

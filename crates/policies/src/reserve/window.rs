@@ -39,10 +39,9 @@ const BAD: u64 = 100;
 const TURNS: [u32; 2] = [2, 16];
 /// Pause after a round that changed something, and the longest one.
 const PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(3200)];
-/// Time in which a drive reads a piece at first, and bounds of pieces in bytes then and later.
+/// Time in which a drive reads a piece at first, and bounds of pieces in bytes then; later they are a quarter to eight times as long.
 const PIECE_TIME: Nanos = Nanos::from_micros(100);
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
-const PIECE_BOUNDS: [u64; 2] = [16 << 10, 1 << 20];
 
 /// What limits commands in flight.
 pub(super) trait Window: Send {
@@ -162,7 +161,7 @@ impl Adaptive {
     }
     fn doublings_of(&self, turn: Option<usize>) -> i32 {
         match (self.round, turn) {
-            (Round::Pieces, Some(turn)) => self.doublings + [0, -1, 1][turn],
+            (Round::Pieces, Some(turn)) => (self.doublings + [0, -1, 1][turn]).clamp(-2, 3),
             _ => self.doublings,
         }
     }
@@ -239,11 +238,10 @@ impl Window for Adaptive {
     }
     fn piece(&self, costs: &Costs) -> u64 {
         let usual = usual_piece(costs);
-        let piece = match self.doublings_of(self.turn) {
+        match self.doublings_of(self.turn) {
             halvings if halvings < 0 => usual >> -halvings,
             doublings => usual << doublings,
-        };
-        piece.clamp(PIECE_BOUNDS[0], PIECE_BOUNDS[1])
+        }
     }
     fn on_complete(&mut self, now: Instant, costs: &Costs, shared: bool, waits: bool) {
         // A turn with a pause of the clients shows nothing.
