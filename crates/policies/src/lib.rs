@@ -12,7 +12,7 @@
 #![deny(clippy::float_arithmetic)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, debug_assertions))] // DEBUGWIN
 extern crate std;
 
 pub mod bfq;
@@ -20,6 +20,7 @@ pub mod mq_deadline;
 pub mod none;
 pub mod parts;
 pub mod promise;
+pub mod reserve;
 pub mod throttle_max;
 
 use iofair_core::policy::{Named, Table};
@@ -59,11 +60,25 @@ const STACKS: &[Named] = &[
         summary: "ceilings, and our own scheduler: every feasible minimum kept, spare bandwidth \
             shared by weight, the drive kept busy",
     },
+    Named {
+        name: "reserve",
+        stack: "max+prop-reserve",
+        admits: false,
+        settings: &[],
+        summary: "ceilings, and the successor of `promise` for flash drives, under development",
+    },
 ];
 
 /// All of this crate.
 pub static TABLE: Table = Table {
-    policies: &[&none::ROW, &mq_deadline::ROW, &bfq::ROW, &throttle_max::ROW, &promise::ROW],
+    policies: &[
+        &none::ROW,
+        &mq_deadline::ROW,
+        &bfq::ROW,
+        &throttle_max::ROW,
+        &promise::ROW,
+        &reserve::ROW,
+    ],
     stacks: STACKS,
 };
 

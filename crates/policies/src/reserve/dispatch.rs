@@ -1,0 +1,202 @@
+//! Which request goes next: reservations that are behind, deadlines, floors, then shares.
+
+use super::clock::{Command, Gate, LATE};
+use super::shares::{EntityId, Key, Side};
+use super::{FLOOR_PART, Reserve, Sent};
+use iofair_core::id::RequestId;
+use iofair_core::policy::Context;
+use iofair_core::request::{Operation, Request};
+use iofair_core::time::Nanos;
+use iofair_core::trace::Subject;
+use iofair_core::unit::Sectors;
+
+/// A read with a deadline goes before its turn while its client is at most this far ahead of its turn: the burst of a latency
+/// contract.
+const BURST: Nanos = Nanos::from_millis(50);
+/// Why a request is dispatched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Basis {
+    /// The minimum of its group is behind.
+    Minimum,
+    /// So far behind that it is missed.
+    Late,
+    /// Its client is behind its floor.
+    Floor,
+    /// It has a deadline.
+    Deadline,
+    /// It is its client's turn.
+    Share,
+}
+
+impl Basis {
+    pub(super) fn is_minimum(self) -> bool {
+        matches!(self, Self::Minimum | Self::Late)
+    }
+}
+
+impl Reserve {
+    pub(super) fn dispatch_next(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let now = cx.now;
+        let gate = self.clocks.gate(now);
+        self.trace_gate(cx, gate);
+        match gate {
+            Gate::Due(group, lag) => {
+                let basis = if lag > LATE { Basis::Late } else { Basis::Minimum };
+                self.send_first(cx, group, basis)
+            }
+            Gate::Closed(_, until) => {
+                self.wakeup = until;
+                None
+            }
+            Gate::Open => self.send_deadline(cx).or_else(|| self.send_open(cx)),
+        }
+    }
+    /// No minimum is behind.
+    fn send_open(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let mut holds_writes = false;
+        if cx.now >= self.floors_from {
+            match self.clocks.gate_of_floors(cx.now) {
+                Gate::Due(client, _) => return self.send(cx, client, Side::Read, Basis::Floor),
+                Gate::Closed(_, until) => (self.wakeup, holds_writes) = (until, true),
+                Gate::Open => {}
+            }
+        }
+        if self.windowed >= self.window.limit() && self.is_shared(cx.now) {
+            return None;
+        }
+        match holds_writes {
+            false => self.send_first(cx, EntityId::ROOT, Basis::Share),
+            true => {
+                let (_, client) = self.shares.pick(EntityId::ROOT, Side::Read)?;
+                self.send(cx, client, Side::Read, Basis::Share)
+            }
+        }
+    }
+    /// The first client inside `top` that may be served on this basis.
+    fn pick(&self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Option<(EntityId, Side)> {
+        let paced = !basis.is_minimum() && cx.now < self.pace.next();
+        let mut first: Option<(Key, EntityId, Side)> = None;
+        let mut flush = None;
+        // Flushes first: a flush that waits for writes holds the writes after it.
+        for side in Side::ALL.into_iter().rev() {
+            let Some((key, client)) = self.shares.pick(top, side) else { continue };
+            let held = match side {
+                Side::Read => false,
+                Side::Write => paced || flush.is_some_and(|flush| flush <= key),
+                Side::Flush => {
+                    flush = Some(key);
+                    paced || self.writes > 0
+                }
+            };
+            if !held && first.is_none_or(|(other, ..)| key < other) {
+                first = Some((key, client, side));
+            }
+        }
+        first.map(|(_, client, side)| (client, side))
+    }
+    fn send_first(
+        &mut self,
+        cx: &mut Context<'_>,
+        top: EntityId,
+        basis: Basis,
+    ) -> Option<RequestId> {
+        let (client, side) = self.pick(cx, top, basis)?;
+        self.send(cx, client, side, basis)
+    }
+    /// Dispatches a read with a deadline whose client is within its share and a burst.
+    fn send_deadline(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        while let Some(client) = self.deadlines.first() {
+            if self.shares.is_within(client, BURST) {
+                return self.send(cx, client, Side::Read, Basis::Deadline);
+            }
+            // It has no deadline until it is served again, so that it does not hide the deadlines of others.
+            self.deadlines.set(client, None);
+        }
+        None
+    }
+    /// Dispatches the first request of a client on one side, or a piece of it.
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: EntityId,
+        side: Side,
+        basis: Basis,
+    ) -> Option<RequestId> {
+        let now = cx.now;
+        let head = self.front(client, side)?;
+        let id = self.take_piece(cx, head, basis);
+        let is_last = id == head || cx.requests[head].length == Sectors::ZERO;
+        let (operation, length) = (cx.requests[id].operation, cx.requests[id].length.bytes());
+        let kind = self.sent[head.0 as usize].kind;
+        let own = &mut self.clients[client.member()];
+        let amount = own.amount(operation, length);
+        if is_last {
+            own.queues[side as usize].pop_front(cx.requests);
+            self.shares.dispatch(client, side);
+            self.queued -= 1;
+            if side == Side::Read && self.latencies {
+                self.set_deadline(cx, client);
+            }
+        }
+        let cost = self.costs.cost(side, length);
+        let alone = self.costs.alone(side, length) * FLOOR_PART;
+        let worth = self.shares.fair_time(client, alone);
+        let command = Command { amount, kind, worth, is_last };
+        self.each_clock(client, |clocks, id| clocks.dispatch(now, id, command));
+        self.shares.charge(client, cost, basis == Basis::Share);
+        self.costs.on_dispatch(now, side);
+        self.writes += u32::from(side == Side::Write && !basis.is_minimum());
+        if side != Side::Read && !basis.is_minimum() {
+            self.pace.on_write(now, if side == Side::Write { length } else { 0 }, cost);
+        }
+        let counts = basis == Basis::Share && side != Side::Flush;
+        let windowed = if counts { cost } else { Nanos::ZERO };
+        self.windowed += windowed;
+        self.window.on_dispatch(self.windowed);
+        *self.sent_mut(id) = Sent { kind, amount, windowed, basis };
+        Some(id)
+    }
+    /// What of a request goes at once. Each piece of a synchronous write for a minimum would hold reads for as long as the whole
+    /// write does; and a drive may limit the number of commands, whatever their length.
+    fn take_piece(&self, cx: &mut Context<'_>, id: RequestId, basis: Basis) -> RequestId {
+        let Request { operation, length, .. } = cx.requests[id];
+        let whole = match operation {
+            Operation::Flush => return id,
+            _ if basis == Basis::Late => true,
+            Operation::Read => !self.is_shared(cx.now),
+            Operation::Write => {
+                let waited_for = basis == Basis::Minimum && cx.requests[id].is_sync();
+                waited_for || !self.is_shared(cx.now)
+            }
+            Operation::Discard | Operation::WriteZeroes => true,
+        };
+        let most = match whole {
+            true => length,
+            false => Sectors::from_bytes_ceil(self.window.piece(&self.costs)),
+        };
+        cx.requests.take_piece(id, most.max(Sectors(1)))
+    }
+    /// Traces when the gate opens, or closes for another group.
+    fn trace_gate(&mut self, cx: &mut Context<'_>, gate: Gate) {
+        let holder = match gate {
+            Gate::Open => None,
+            Gate::Due(id, _) => Some(id),
+            Gate::Closed(..) => self.clocks.first().map(|(id, _)| id),
+        };
+        if holder == self.holder {
+            return;
+        }
+        self.holder = holder;
+        if !cx.trace.records() {
+            return;
+        }
+        let (Gate::Due(_, lag) | Gate::Closed(lag, _)) = gate else {
+            let rule = "gate: open; nobody is behind its minimum";
+            return cx.decide(Subject::Drive, rule, [0; 2]);
+        };
+        if let Some(id) = holder.and_then(|id| cx.groups.group_id(id.member())) {
+            let rule = "gate: closed to others; {ns} behind its minimum";
+            cx.decide(Subject::Group(id), rule, [lag.0, 0]);
+        }
+    }
+}

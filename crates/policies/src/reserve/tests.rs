@@ -1,0 +1,125 @@
+//! Worked examples of the parts of `reserve`.
+
+use super::clock::{Clocks, Command, Gate, Kind, Reservation};
+use super::cost::Costs;
+use super::pace::{Late, Pace};
+use super::shares::{EntityId, Shares, Side};
+use super::window::{Adaptive, Window};
+use iofair_core::bounds::WEIGHT_DEFAULT;
+use iofair_core::id::{ClientId, GroupId};
+use iofair_core::minimum::{Amount, Minimum};
+use iofair_core::priority::Class;
+use iofair_core::time::{Instant, Nanos};
+
+const US: fn(u64) -> Nanos = Nanos::from_micros;
+
+/// Goal: the costs of commands and of bytes are told apart. Method: a drive that takes 10 us for a command and 1 us for 4 KiB, reads
+/// of 4 KiB and of 64 KiB in turns of 40 ms.
+#[test]
+fn costs_are_learned() {
+    let (mut costs, mut now) = (Costs::default(), Instant::ZERO);
+    let cost = |length: u64| US(10 + length / 4096);
+    (0..8).for_each(|_| costs.on_dispatch(now, Side::Read));
+    for round in 0..400 {
+        let length = if round % 2 == 0 { 4096 } else { 65536 };
+        let until = now + Nanos::from_millis(40);
+        while now < until {
+            now += cost(length);
+            costs.on_complete(now, Side::Read, (length, true), cost(length) * 8);
+            costs.on_dispatch(now, Side::Read);
+        }
+    }
+    for length in [4096, 65536] {
+        let (found, real) = (costs.cost(Side::Read, length).0, cost(length).0);
+        assert!(found.abs_diff(real) < real / 8, "{length}: {found} of {real} ns");
+    }
+}
+
+/// Goal: the window is the smallest one that loses nothing. Method: a drive that does all that it can with 200 us in flight, and
+/// half of that with half; 128 reads of 10 us are always waiting.
+#[test]
+fn the_window_is_as_small_as_it_can_be() {
+    let (mut costs, mut window) = (Costs::default(), Adaptive::new());
+    let (mut now, full) = (Instant::ZERO, US(200).0);
+    (0..128).for_each(|_| costs.on_dispatch(now, Side::Read));
+    for _ in 0..500_000 {
+        let in_flight = window.limit().min(US(1280));
+        window.on_dispatch(in_flight);
+        now += Nanos(10_000 * full / in_flight.0.min(full));
+        if let Some([before, after]) = costs.on_complete(now, Side::Read, (4096, true), in_flight) {
+            window.on_prices(before, after);
+        }
+        costs.on_dispatch(now, Side::Read);
+        window.on_complete(now, &costs, true, in_flight < US(1280));
+    }
+    let found = window.limit();
+    assert!((US(150)..US(450)).contains(&found), "{found}");
+}
+
+/// Goal: writes slow down while a minimum is late, and are quickly as fast again as is known to be good. Method: a late request of
+/// 100 ms, then requests in time each millisecond.
+#[test]
+fn the_pace_falls_and_regains() {
+    let (mut pace, mut now) = (Pace::new(), Instant(1_000_000_000));
+    pace.on_write(now, 1 << 20, Nanos::from_millis(1));
+    let full = 1_048_576_000;
+    pace.on_late(now, Late::Minimum(Nanos::from_millis(100)));
+    assert_eq!(pace.limit(), full / 32);
+    now += Nanos::from_millis(50);
+    pace.on_late(now, Late::Latency);
+    assert_eq!(pace.limit(), full / 32, "no latency lowers it below 1/16");
+    for _ in 0..60 {
+        now += Nanos::from_millis(1);
+        pace.on_time(now);
+    }
+    let limit = pace.limit();
+    assert!((full / 2..full / 10 * 6).contains(&limit), "{limit}");
+}
+
+/// Goal: the gate is closed while a minimum is behind: for its requests, for what is in flight, and for the pause of a client that
+/// sends one request at a time. Method: reads of 4 KiB at 4.096 MB/s, each worth 1 ms.
+#[test]
+fn the_gate_waits_for_the_next_request() {
+    let (mut clocks, id) = (Clocks::default(), EntityId::group(GroupId::from_bits(1)));
+    let at = |micros: u64| Instant(1_000_000_000 + micros * 1000);
+    let minimum = Minimum { bytes_per_s: Some(4_096_000), ios_per_s: None };
+    clocks.set(at(0), id, Reservation::Minimum(minimum, Class::BestEffort));
+    let amount = Amount::of(4096);
+    let command = Command { amount, kind: Kind::Read, worth: Nanos::ZERO, is_last: true };
+    let gates = [0, 2000].map(|begin| {
+        clocks.arrive(at(begin), id, Kind::Read);
+        let due = clocks.gate(at(begin));
+        clocks.dispatch(at(begin), id, command);
+        let sent = clocks.gate(at(begin));
+        clocks.complete(at(begin + 1500), id, amount, US(1500));
+        (due, sent, clocks.gate(at(begin + 1600)))
+    });
+    // The first read takes longer than it is worth, and the clock is behind after it; the pause ends after half of the worth.
+    assert_eq!(gates[0].0, Gate::Due(id, Nanos::ZERO));
+    assert_eq!(gates[0].1, Gate::Open, "its clock is 1 ms ahead");
+    assert_eq!(gates[0].2, Gate::Closed(US(600), Some(at(2000))));
+    // The second one arrives when the pause ends.
+    assert_eq!(gates[1].0, Gate::Due(id, US(1000)));
+    assert_eq!(gates[1].1, Gate::Closed(Nanos::ZERO, None), "behind, and in flight");
+}
+
+/// Goal: clients get drive time by weight, whatever their requests cost. Method: weights 1 and 3, costs of 4 and 1 us.
+#[test]
+fn shares_are_drive_time() {
+    let mut shares = Shares::default();
+    let clients = [0, 1].map(|bits| EntityId::client(ClientId::from_bits(bits)));
+    shares.set(EntityId::ROOT, EntityId::ROOT, WEIGHT_DEFAULT, Class::BestEffort);
+    for (client, weight) in clients.into_iter().zip([100, 300]) {
+        shares.set(client, EntityId::ROOT, weight, Class::BestEffort);
+        assert!(shares.arrive(client, Side::Read));
+    }
+    let mut times = [Nanos::ZERO; 2];
+    for _ in 0..10_000 {
+        let (_, client) = shares.pick(EntityId::ROOT, Side::Read).expect("both are queued");
+        let index = client.member();
+        let cost = [US(4), US(1)][index];
+        times[index] += cost;
+        shares.charge(client, cost, true);
+    }
+    assert!(times[1].0.abs_diff(times[0].0 * 3) < US(20).0, "{times:?}");
+}
