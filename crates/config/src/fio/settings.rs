@@ -394,8 +394,8 @@ impl Settings {
     fn fill_pages(&mut self) {
         let Some(block) = self.fixed_block() else { return };
         let alike = self.blocks.iter().all(|blocks| *blocks == Blocks::Fixed(block));
-        let fits = block % PAGE == 0 || PAGE % block == 0 || !self.writes();
-        if !self.is_buffered() || !alike || (block % 512 == 0 && fits) {
+        let fits = block.is_multiple_of(PAGE) || PAGE.is_multiple_of(block) || !self.writes();
+        if !self.is_buffered() || !alike || (block.is_multiple_of(512) && fits) {
             return;
         }
         let whole = block.next_multiple_of(PAGE);
@@ -513,6 +513,7 @@ impl Settings {
 }
 
 impl Default for Settings {
+    #[expect(clippy::too_many_lines, reason = "a line for each field")]
     fn default() -> Self {
         Self {
             name: None,
