@@ -2,7 +2,7 @@
 
 use iofair_draw::{Axis, COLOURS, Grid, Mark, Plot, fill, picture};
 
-use super::{Aspect, Line, STACKS, STATES, drives, read};
+use super::line::{Aspect, Line, STACKS, STATES, drives, read};
 
 /// A lower part is drawn at this one, and a higher one at the other.
 const LEAST: f64 = 0.01;

@@ -6,8 +6,8 @@ use iofair_experiments::experiment::quantity::jains_index;
 use iofair_experiments::experiment::{self, Overrides, Runner};
 use iofair_simulator::outcome::{ClientOutcome, Outcome};
 
+use super::line::{Line, STACKS, STATES};
 use super::load::{LOADS, Load, Promised};
-use super::{Line, STACKS, STATES};
 
 /// Warm-up and measured time of a run: several batches of collection.
 const TIMES: [Nanos; 2] = [Nanos::from_millis(1_000), Nanos::from_millis(3_000)];

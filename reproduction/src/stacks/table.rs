@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use iofair_experiments::report::short;
 
+use super::line::{Aspect, BASE, JAIN, Line, OURS, STACKS, STATES, drives, read};
 use super::load::LOADS;
-use super::{Aspect, BASE, JAIN, Line, OURS, STACKS, STATES, drives, read};
 
 /// Rates that differ by less than this part are equal.
 const EVEN: f64 = 0.15;

@@ -1,4 +1,7 @@
-use super::*;
+//! Bounds of what is kept, tables and the picture, by hand.
+
+use super::line::*;
+use super::{load, stacks_picture, stacks_tables};
 
 /// A run that keeps everything.
 fn line() -> Line {

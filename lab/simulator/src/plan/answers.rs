@@ -2,20 +2,12 @@
 
 use serde::Serialize;
 
+use super::bench::Sustained;
 use super::drives::Approach;
 use super::edge::Edge;
 use super::fit::{Row, Verdict};
 use super::load;
 use super::set::Admission;
-
-/// What a drive with flash translation sustains once it was overwritten at random, which admission counts with.
-#[derive(Clone, Debug, Serialize)]
-pub struct Sustained {
-    /// Bytes a second of large writes.
-    pub writes: u64,
-    /// Bytes a second of random requests of 4 KiB, reads or writes, whichever is less.
-    pub small: u64,
-}
 
 /// All of them.
 #[derive(Clone, Debug, Serialize)]

@@ -7,8 +7,8 @@ use iofair_core::attainable::Attainable;
 use iofair_core::controller::{FlushRule, Stack};
 use iofair_core::time::Nanos;
 use iofair_drive::profile::{self, Profile};
+use serde::Serialize;
 
-use super::answers::Sustained;
 use super::load::Neighbours;
 use super::meter::{Measured, Meter};
 use super::question::{PlanError, Question};
@@ -31,6 +31,15 @@ pub struct Runner<'a> {
     pub finished: &'a (dyn Fn() + Sync),
     /// Asked before each run whether to end.
     pub is_over: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// What a drive with flash translation sustains once it was overwritten at random, which admission counts with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sustained {
+    /// Bytes a second of large writes.
+    pub writes: u64,
+    /// Bytes a second of random requests of 4 KiB, reads or writes, whichever is less.
+    pub small: u64,
 }
 
 /// The measurements of a run, or why the stack's own admission refused it.

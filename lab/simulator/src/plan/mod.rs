@@ -20,7 +20,7 @@ mod set;
 mod text;
 
 pub use answers::Plan;
-pub use bench::Runner;
+pub use bench::{Runner, Sustained};
 pub use drives::Approach;
 pub use edge::Edge;
 pub use fit::{Row, Verdict};

@@ -3,7 +3,8 @@
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use iofair_core::time::Nanos;
 
-use super::answers::{Plan, Sustained};
+use super::answers::Plan;
+use super::bench::Sustained;
 use super::drives::Approach;
 use super::edge::Edge;
 use super::fit::{Found, Row, Verdict};
