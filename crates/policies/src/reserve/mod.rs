@@ -1,4 +1,4 @@
-//! `reserve`: keeps every feasible minimum, and fills the drive. The flash half of [`promise`](crate::promise), derived anew.
+//! `reserve`: keeps every feasible minimum, and fills the drive. The flash half of `promise`, derived anew.
 //!
 //! **Idea.** What a request costs is drive time, for which there is one estimate. Reservations (minimums, and floors that nobody
 //! falls below) have clocks, and a reservation that is behind goes first, alone. The rest of the drive is shared by weight in
