@@ -12,7 +12,7 @@
 #![deny(clippy::float_arithmetic)]
 
 extern crate alloc;
-#[cfg(any(test, debug_assertions))] // DEBUGWIN
+#[cfg(test)]
 extern crate std;
 
 pub mod bfq;

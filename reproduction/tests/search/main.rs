@@ -3,7 +3,7 @@
 //!
 //! `make search` runs many cases, and a fifth of their number on volumes. `IOFAIR_CASES` is their number, `IOFAIR_SEED` the first one
 //! (on a volume from 1,000,000 on; then there are no others), and `IOFAIR_KEEP` names a folder for the experiment files of cases with findings, or of the only case; `IOFAIR_FOUND` names a file for a table of all
-//! findings. Cases that were looked into are kept under `reproduction/experiments/search`.
+//! findings; `IOFAIR_STACK` is another stack than `promise`. Cases that were looked into are kept under `reproduction/experiments/search`.
 
 mod draw;
 mod judge;
@@ -124,10 +124,11 @@ fn long_run_random_cases_find_nothing_new() {
     if let Ok(folder) = std::env::var("IOFAIR_KEEP") {
         std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
     }
-    let mut verdicts = search(setting("IOFAIR_SEED").unwrap_or(1), cases, "promise", smoke);
+    let stack = std::env::var("IOFAIR_STACK").unwrap_or_else(|_| "promise".to_owned());
+    let mut verdicts = search(setting("IOFAIR_SEED").unwrap_or(1), cases, &stack, smoke);
     if setting("IOFAIR_SEED").is_none() {
         let volumes = if smoke { SMOKE_VOLUMES } else { cases / 5 };
-        verdicts.extend(search(draw::VOLUMES, volumes, "promise", smoke));
+        verdicts.extend(search(draw::VOLUMES, volumes, &stack, smoke));
     }
     report(&verdicts);
     if let Ok(path) = std::env::var("IOFAIR_FOUND") {

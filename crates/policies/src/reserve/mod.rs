@@ -1,4 +1,4 @@
-//! `reserve`: keeps every feasible minimum, and fills the drive. The flash half of [`promise`](crate::promise), derived anew.
+//! `reserve`: keeps every feasible minimum, and fills the drive. The flash half of `promise`, derived anew.
 //!
 //! **Idea.** What a request costs is drive time, for which there is one estimate. Reservations (minimums, and floors that nobody
 //! falls below) have clocks, and a reservation that is behind goes first, alone. The rest of the drive is shared by weight in
@@ -7,15 +7,15 @@
 //! ```text
 //! cost     c = command + byte * length, by operation; the costs of what completes add up to the busy time      cost.rs
 //! reserve  R = min(R + worth, now + max(5 ms, worth in flight)); due: R <= now                                  clock.rs
-//! floor    the same for each client, with worth = 4 max(c, its shortest read) * weights / weight
+//! floor    the same for each client that reads, with worth = 4 (time alone) * weights / weight
 //! latency  reads of groups with a latency go by deadline, while they are within their share and a burst        deadlines.rs
 //! share    the smallest start tag in drive time                                                                shares.rs
-//! window   drive time in flight without a reservation < W; the smallest W with the best total                   window.rs
+//! window   drive time of reads and writes in flight by share < W; the smallest W with the best total                   window.rs
 //! pace     rate of writes without a reservation: halved for each 20 ms that a reservation is late               pace.rs
 //! order    class and clock of minimums; deadlines; floors; share
 //! ```
 //!
-//! A flush waits for the writes in flight, and new writes wait for the flush.
+//! A flush waits for the writes in flight that are not for minimums, and new ones of these wait for the flush. Floors hold only writes.
 //!
 //! Service for a minimum also counts towards the group's share: a group gets the larger of the two, not their sum. A minimum
 //! covers all clients and groups inside the group.
