@@ -1,7 +1,7 @@
 //! What the targets of `fuzz/` check: functions of bytes, which panic if a rule is broken. `crates/serve/tests/fuzzed.rs` calls them, too.
 
 // The head of each module describes its function.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod contracts;
 mod control;

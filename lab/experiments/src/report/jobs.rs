@@ -21,7 +21,7 @@ pub fn jobs_table(results: &Results, summary: &Summary) -> String {
     text.push('\n');
     let titles: Vec<&str> = ["stack", "job"].into_iter().chain(JOB_TITLES).collect();
     let cells = |row: &Row| {
-        let line = |cells: &Vec<String>| [&[row.stack.clone()], &cells[..]].concat();
+        let line = |cells: &Vec<String>| [std::slice::from_ref(&row.stack), &cells[..]].concat();
         row.jobs.iter().map(line).collect::<Vec<_>>()
     };
     let rows = summary.rows.iter().flat_map(cells);
