@@ -145,7 +145,7 @@ fn needs_nbdkit_data_survive() {
 /// machine.
 #[test]
 #[ignore = "needs nbdkit: the server, its headers, fio, nbdcopy"]
-fn needs_nbdkit_contracts_are_kept() {
+fn needs_nbdkit_real_time_contracts_are_kept() {
     let library = Installed::new();
     library.compile(PLUGIN, "nbdkit-iofair-plugin.so", &SHARED);
     fs::File::create(library.0.path("disk")).unwrap().set_len(64 << 20).unwrap();

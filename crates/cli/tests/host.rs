@@ -183,7 +183,7 @@ fn needs_root_needs_clients_the_page_about_hosts_is_true() {
 /// must get four fifths of its minimum, and 1.4 times what it gets without control.
 #[test]
 #[ignore = "needs root and clients: loop devices, FUSE, groups, and fio"]
-fn needs_root_needs_clients_a_minimum_is_kept() {
+fn needs_root_needs_clients_real_time_a_minimum_is_kept() {
     let rig = Rig::new("proof");
     let page = fs::read_to_string("../../docs/host.md").unwrap();
     let more = rig.groups[2..].iter().map(|name| format!("[[group]]\nname = \"{name}\"\n"));

@@ -60,7 +60,7 @@ fn second(server: &Server) -> Snapshot {
 /// other beside four streams; what each moves is counted by the server.
 #[test]
 #[ignore = "needs root: mount, loop device, fio"]
-fn needs_root_a_minimum_is_kept_on_block_devices() {
+fn needs_root_real_time_a_minimum_is_kept_on_block_devices() {
     let directory = Directory::new();
     let mut text = format!(
         "[drive]\nback = 'emulated:{}'\n[fuse]\nmount = '{}'\n",

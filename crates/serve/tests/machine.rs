@@ -124,7 +124,7 @@ fn needs_guest_a_killed_server_comes_back() {
 /// twenty seconds of the first guest; what each moves is counted by the server.
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, target/guest (scripts/guest)"]
-fn needs_guest_a_minimum_is_kept_beside_another_guest() {
+fn needs_guest_real_time_a_minimum_is_kept_beside_another_guest() {
     let directory = Directory::new();
     let mut text = format!("[drive]\nback = 'emulated:{}'\n", slow_flash(&directory));
     let guests = [("promised", "min = '1MB/s'"), ("greedy", "")];
@@ -194,7 +194,7 @@ fn bytes(snapshot: &Snapshot, volume: &str) -> u64 {
 /// what each moves in twelve of the heavier's seconds is counted by the server.
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, target/guest (scripts/guest)"]
-fn needs_guest_twice_the_weight_is_twice_the_drive() {
+fn needs_guest_real_time_twice_the_weight_is_twice_the_drive() {
     let directory = Directory::new();
     let mut text = format!(
         "[drive]\nback = 'emulated:{}'\nstack = 'prop-fair-deadline'\n\

@@ -248,7 +248,7 @@ fn six_reads_then_two_writes() {
 /// Goal: over a long time the rate is the ceiling within one slice, for many sizes and rates, in both
 /// accounts and with other slices. Method: always backlogged for 20 s; also with buckets.
 #[test]
-fn the_long_run_rate_is_the_ceiling() {
+fn the_rate_in_the_end_is_the_ceiling() {
     let sets: [&[(&str, &str)]; 5] = [
         &[],
         &[("linux_7", "true")],

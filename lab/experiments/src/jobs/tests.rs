@@ -231,7 +231,7 @@ fn files_are_places() {
         ("[a]\nfilesize=1000t\n", "--set filesize=1g"),
         ("[a]\nsize=4k\nbs=8k\n", "smaller than a block"),
         ("[a]\nsize=1m\nrw=rw\n", "allowed: direct=1"),
-        ("[a]\nsize=1m\nrw=write\nbs=6k\n", "whole pages"),
+        ("[a]\nsize=1m\nrw=write\nbsrange=6k-12k\n", "whole pages"),
         ("[a]\nsize=1m\nnumjobs=10000\n", ""),
     ] {
         if part.is_empty() {
