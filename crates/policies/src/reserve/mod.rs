@@ -74,7 +74,7 @@ pub static ROW: Row = Row {
         promises: &[Claim {
             says: "A minimum in bytes or I/Os a second beside any number of readers and writers, on flash; with no minimum that binds, \
                 as much in total as without control.",
-            shown_by: "mixes/samsung-970-pro --stack reserve",
+            shown_by: "mixes/samsung-970-pro --stack max+prop-reserve",
         }],
         needs: "A flash drive, and minimums that the drive can keep; an infeasible one is lowered to what its group reaches.",
         fails: &[Claim {
