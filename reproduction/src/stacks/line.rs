@@ -78,7 +78,7 @@ impl Aspect {
     }
 }
 
-/// What [`stacks_csv`] wrote.
+/// What the table of lines wrote.
 pub(super) fn read(text: &str) -> Result<Vec<Line>, String> {
     let lines = csv::Reader::from_reader(text.as_bytes()).into_deserialize();
     lines.collect::<Result<_, _>>().map_err(|error| error.to_string())
