@@ -78,7 +78,7 @@ impl Aspect {
     }
 }
 
-/// What the table of lines wrote.
+/// The lines that `stacks_csv` wrote.
 pub(super) fn read(text: &str) -> Result<Vec<Line>, String> {
     let lines = csv::Reader::from_reader(text.as_bytes()).into_deserialize();
     lines.collect::<Result<_, _>>().map_err(|error| error.to_string())
