@@ -1,6 +1,8 @@
 //! Code that several policies share. Code moves here when a second policy needs it, not before.
 
+pub(crate) mod counted;
 pub mod deadline_queue;
+pub(crate) mod entity;
 pub mod ewma;
 pub mod levels;
 pub mod meter;

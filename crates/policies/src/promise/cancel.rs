@@ -6,7 +6,6 @@ use iofair_core::policy::Context;
 use iofair_core::time::Nanos;
 
 use super::Promise;
-use super::client::side;
 use super::requests::Command;
 use super::shares::{EntityId, Side};
 
@@ -14,7 +13,7 @@ impl Promise {
     /// Takes a queued request of which nothing was dispatched out. For counters and clocks, it was dispatched and completed
     /// at no cost; shares, window and measurements of the drive do not know of it.
     pub(super) fn take_out(&mut self, cx: &mut Context<'_>, id: RequestId) {
-        let (index, side) = (cx.requests[id].client.index(), side(&cx.requests[id]));
+        let (index, side) = (cx.requests[id].client.index(), Side::of_request(&cx.requests[id]));
         let (client, now) = (EntityId::client(cx.requests[id].client), cx.now);
         let kind = self.sent[id.0 as usize].kind;
         let nothing = Command { amount: Amount::default(), kind };

@@ -65,7 +65,7 @@ use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 
 use cached::Cached;
-use client::{Client, kind, side};
+use client::{Client, kind};
 use clock::{Clocks, Gate};
 use deadlines::Deadlines;
 use drive::Drive;
@@ -311,7 +311,7 @@ impl Promise {
         let Request { start, length, .. } = cx.requests[id];
         let (sent, now, by_share) = (length.bytes(), cx.now, charge == Charge::Share);
         let own = &mut self.clients[index];
-        let command = Command { amount: own.promised_amount(operation, sent), kind };
+        let command = Command { amount: own.counted.amount(operation, sent), kind };
         let far = own.is_far(side, start, start + length);
         own.requests.dispatch(command, all);
         if all {
@@ -412,7 +412,8 @@ impl Promise {
         let (mut late, mut lag) = (None, None);
         let age = now.since(cx.requests[whole].submitted);
         let took = now.since(cx.requests[id].dispatched);
-        let waits = side(&cx.requests[id]) == Side::Flush || self.drive.writes_recent(now);
+        let waits =
+            Side::of_request(&cx.requests[id]) == Side::Flush || self.drive.writes_recent(now);
         for group in self.clocks_above(client) {
             late = Some(late.unwrap_or(false) || self.clocks.is_late(now, group, took));
             if waits {
@@ -420,7 +421,7 @@ impl Promise {
             }
         }
         if self.latencies
-            && side(&cx.requests[id]) == Side::Read
+            && Side::of_request(&cx.requests[id]) == Side::Read
             && let Some(wanted) = deadlines::latency(cx.groups, cx.requests[id].group)
         {
             late = Some(late.unwrap_or(false) || age > wanted);
@@ -432,7 +433,7 @@ impl Promise {
         if let Some(lag) = lag {
             let rate = self.drive.rate(Side::Write);
             self.throttle.on_request(now, lag, took, rate);
-            if lag > Nanos::ZERO && side(&cx.requests[id]) == Side::Read {
+            if lag > Nanos::ZERO && Side::of_request(&cx.requests[id]) == Side::Read {
                 self.clocks.on_far_read(now);
             }
         }
@@ -445,7 +446,7 @@ impl Promise {
 impl Policy for Promise {
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { client: index, .. } = cx.requests[id];
-        let (side, mut kind) = (side(&cx.requests[id]), kind(&cx.requests[id]));
+        let (side, mut kind) = (Side::of_request(&cx.requests[id]), kind(&cx.requests[id]));
         let (client, now) = (EntityId::client(index), cx.now);
         let own = &self.clients[index.index()];
         let gathers = side == Side::Write && self.clocks.gather(now) && !own.flushed_recently(now);
@@ -458,7 +459,7 @@ impl Policy for Promise {
         let is_front = queue.is_empty();
         queue.push_back(cx.requests, id);
         if side == Side::Write {
-            own.on_write();
+            own.counted.on_write();
         }
         let own = &mut own.requests;
         let first = own.queued == 0 && own.in_flight == 0;
@@ -482,7 +483,8 @@ impl Policy for Promise {
     }
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { operation, client: index, length, .. } = cx.requests[id];
-        let (client, side, now) = (EntityId::client(index), side(&cx.requests[id]), cx.now);
+        let (client, side, now) =
+            (EntityId::client(index), Side::of_request(&cx.requests[id]), cx.now);
         let carries = matches!(operation, Operation::Read | Operation::Write);
         let (sent, Sent { promised, window, .. }) = (length.bytes(), self.sent[id.0 as usize]);
         let command = Command { amount: promised, kind: kind(&cx.requests[id]) };

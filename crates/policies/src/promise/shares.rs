@@ -20,110 +20,15 @@
 
 use alloc::vec::Vec;
 
-use crate::parts::tree::{Arena, NodeId, Summary, Tree};
+pub(super) use crate::parts::entity::{EntityId, Key, SIDES, Side};
+use crate::parts::tree::{Arena, NodeId, Tree};
 use iofair_core::bounds::WEIGHT_DEFAULT;
-use iofair_core::id::{ClientId, GroupId};
 use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
-
-/// One of a client's queues. A side may be held while the others are served.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Side {
-    Read,
-    /// Includes trims and zeroes.
-    Write,
-    Flush,
-}
-
-/// Number of sides.
-pub(super) const SIDES: usize = 3;
-
-impl Side {
-    pub(super) const ALL: [Self; SIDES] = [Self::Read, Self::Write, Self::Flush];
-}
 
 /// Service for a minimum counts towards the group's share, but moves it at most this far ahead of its turn, in virtual
 /// nanoseconds.
 const DEBT_MAX: u64 = 1_000_000_000;
-
-/// A group (even numbers) or a client (odd numbers).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct EntityId(u32);
-
-/// The index of a group or of a client ([`GroupId::index`], [`ClientId::index`]).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Index(u32);
-
-impl Index {
-    pub(super) const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl EntityId {
-    pub(super) const ROOT: Self = Self::group(GroupId::ROOT);
-
-    pub(super) const fn group(id: GroupId) -> Self {
-        Self(2 * id.index() as u32)
-    }
-    pub(super) const fn client(id: ClientId) -> Self {
-        Self(2 * id.index() as u32 + 1)
-    }
-    /// Its index, if it is a client.
-    pub(super) const fn as_client(self) -> Option<Index> {
-        if !self.0.is_multiple_of(2) { Some(Index(self.0 / 2)) } else { None }
-    }
-    /// Its index, if it is a group.
-    pub(super) const fn as_group(self) -> Option<Index> {
-        if self.0.is_multiple_of(2) { Some(Index(self.0 / 2)) } else { None }
-    }
-    /// As a number.
-    pub(super) const fn bits(self) -> u32 {
-        self.0
-    }
-    /// From [`Self::bits`].
-    pub(super) const fn from_bits(bits: u32) -> Self {
-        Self(bits)
-    }
-    const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl Summary for EntityId {
-    type Of = ();
-    fn alone(&self) {}
-    fn join(_one: (), _other: ()) {}
-}
-
-/// Order of service: class, then virtual time, then the entity to break ties. A single number, because comparisons are
-/// most of the cost of an insertion.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Key(u128);
-
-impl Key {
-    /// Larger than all others.
-    const NONE: Self = Self(u128::MAX);
-
-    const fn new(class: Class, vtime: u64, id: EntityId) -> Self {
-        Self((class as u128) << 96 | (vtime as u128) << 32 | id.0 as u128)
-    }
-    const fn id(self) -> EntityId {
-        EntityId(self.0 as u32)
-    }
-    /// The class as a number.
-    pub(super) const fn class(self) -> u32 {
-        (self.0 >> 96) as u32
-    }
-    /// The virtual time.
-    pub(super) const fn vtime(self) -> u64 {
-        (self.0 >> 32) as u64
-    }
-    /// Whether it is of a less urgent class than the first one in order, or more than `most` after it in virtual time.
-    pub(super) const fn is_far(self, first: Self, most: u64) -> bool {
-        self.class() > first.class() || self.vtime() > first.vtime().saturating_add(most)
-    }
-}
 
 /// No node: the entity has nothing queued.
 const NOWHERE: NodeId = NodeId(u32::MAX);

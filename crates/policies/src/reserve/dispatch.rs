@@ -129,7 +129,7 @@ impl Reserve {
         let (operation, length) = (cx.requests[id].operation, cx.requests[id].length.bytes());
         let kind = self.sent[head.0 as usize].kind;
         let own = &mut self.clients[client.member()];
-        let amount = own.amount(operation, length);
+        let amount = own.counted.amount(operation, length);
         if is_last {
             own.queues[side as usize].pop_front(cx.requests);
             self.shares.dispatch(client, side);

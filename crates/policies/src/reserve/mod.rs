@@ -49,7 +49,7 @@ use iofair_core::priority::Class;
 use iofair_core::request::{Operation, Request, Requests};
 use iofair_core::time::{Instant, Nanos};
 
-use client::{Client, kind, side};
+use client::{Client, kind};
 use clock::{Clocks, Kind, Reservation};
 use cost::Costs;
 use deadlines::Deadlines;
@@ -244,7 +244,7 @@ impl Reserve {
         }
         let took = now.since(cx.requests[id].dispatched);
         let lag = self.above(client).filter_map(|id| self.clocks.lag(now, id)).max();
-        let is_read = side(&cx.requests[id]) == Side::Read;
+        let is_read = Side::of_request(&cx.requests[id]) == Side::Read;
         if lag.is_some_and(|lag| lag > clock::LATE) {
             if is_read {
                 self.gathers_until = now + GATHERS;
@@ -308,7 +308,7 @@ impl Reserve {
 impl Policy for Reserve {
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { client: index, .. } = cx.requests[id];
-        let (side, mut kind) = (side(&cx.requests[id]), kind(&cx.requests[id]));
+        let (side, mut kind) = (Side::of_request(&cx.requests[id]), kind(&cx.requests[id]));
         let (client, now) = (EntityId::client(index), cx.now);
         if side == Side::Write && kind == Kind::Urgent && now < self.gathers_until {
             kind = Kind::Gathered;
@@ -319,7 +319,7 @@ impl Policy for Reserve {
         let is_front = queue.is_empty();
         queue.push_back(cx.requests, id);
         if side == Side::Write {
-            own.on_write();
+            own.counted.on_write();
         }
         if self.shares.arrive(client, side) {
             self.active += 1;
@@ -346,7 +346,8 @@ impl Policy for Reserve {
     }
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { operation, client: index, length, dispatched, .. } = cx.requests[id];
-        let (client, side, now) = (EntityId::client(index), side(&cx.requests[id]), cx.now);
+        let (client, side, now) =
+            (EntityId::client(index), Side::of_request(&cx.requests[id]), cx.now);
         let Sent { amount, windowed, basis, .. } = self.sent[id.0 as usize];
         let took = now.since(dispatched);
         self.windowed -= windowed;
@@ -381,7 +382,7 @@ impl Policy for Reserve {
         }
     }
     fn cancel(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
-        let (index, side) = (cx.requests[id].client, side(&cx.requests[id]));
+        let (index, side) = (cx.requests[id].client, Side::of_request(&cx.requests[id]));
         let (client, kind) = (EntityId::client(index), self.sent[id.0 as usize].kind);
         self.clients[index.index()].queues[side as usize].remove(cx.requests, id);
         self.shares.dispatch(client, side);

@@ -16,76 +16,12 @@
 
 use alloc::vec::Vec;
 
+pub(super) use crate::parts::entity::{EntityId, Key, SIDES, Side};
 use crate::parts::scale::scale;
-use crate::parts::tree::{Arena, NodeId, Summary, Tree};
+use crate::parts::tree::{Arena, NodeId, Tree};
 use iofair_core::bounds::WEIGHT_DEFAULT;
-use iofair_core::id::{ClientId, GroupId};
 use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
-
-/// One of a client's queues.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Side {
-    Read,
-    /// Includes trims and zeroes.
-    Write,
-    Flush,
-}
-
-/// Number of sides.
-pub(super) const SIDES: usize = 3;
-
-impl Side {
-    pub(super) const ALL: [Self; SIDES] = [Self::Read, Self::Write, Self::Flush];
-}
-
-/// A group (even numbers) or a client (odd numbers).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct EntityId(u32);
-
-impl EntityId {
-    pub(super) const ROOT: Self = Self::group(GroupId::ROOT);
-
-    pub(super) const fn group(id: GroupId) -> Self {
-        Self(2 * id.index() as u32)
-    }
-    pub(super) const fn client(id: ClientId) -> Self {
-        Self(2 * id.index() as u32 + 1)
-    }
-    pub(super) const fn is_client(self) -> bool {
-        self.0 % 2 == 1
-    }
-    pub(super) const fn index(self) -> usize {
-        self.0 as usize
-    }
-    /// The index of the group or client in [`iofair_core::group::Groups`].
-    pub(super) const fn member(self) -> usize {
-        self.0 as usize / 2
-    }
-}
-
-impl Summary for EntityId {
-    type Of = ();
-    fn alone(&self) {}
-    fn join(_one: (), _other: ()) {}
-}
-
-/// Order of service: class, virtual time, then the entity to break ties. One number, because comparisons are most of the cost
-/// of an insertion.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Key(u128);
-
-impl Key {
-    const fn new(class: Class, vtime: u64, id: EntityId) -> Self {
-        Self((class as u128) << 96 | (vtime as u128) << 32 | id.0 as u128)
-    }
-    const fn id(self) -> EntityId {
-        EntityId(self.0 as u32)
-    }
-    const fn vtime(self) -> u64 {
-        (self.0 >> 32) as u64
-    }
-}
 
 const NOWHERE: NodeId = NodeId(u32::MAX);
 

@@ -108,3 +108,19 @@ fn a_center_is_not_supported() {
         assert!(error.contains("a center of the distribution is not supported"), "{error}");
     }
 }
+
+/// Goal: the lists of options are in order and do not overlap, and each supported option is known to `apply`. Method: all names
+/// with a value that nothing takes are refused for their value, not for their name.
+#[test]
+fn lists_of_options_are_right() {
+    assert!(SUPPORTED.is_sorted() && IGNORED.is_sorted());
+    for name in SUPPORTED {
+        assert!(!IGNORED.contains(name), "{name}");
+        if let Err(error) = read_text(&format!("[a]\n{name}=%%")) {
+            assert!(!error.to_string().contains("unsupported"), "{error}");
+        }
+    }
+    for name in IGNORED {
+        read_text(&format!("[a]\n{name}=1")).expect(name);
+    }
+}
