@@ -30,6 +30,8 @@ pub use self::limits::Limits;
 pub use self::model::{Fitted, Parameter, Value};
 pub use self::plausible::{Implausible, check};
 pub use self::problem::Residual;
+#[cfg(test)]
+pub(crate) use self::published::beside_writers;
 pub use self::published::{Published, published};
 pub use self::regimes::Regime;
 pub use self::row::{Measured, Quantity, Record, Row, SEED};

@@ -267,6 +267,22 @@ fn saturated(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
     Ok(())
 }
 
+/// The load of SSD-iq (Haas et al., VLDB 2025) at an offered rate of requests a second of 4 KiB: a thread whose latencies count, which
+/// reads and writes 5,000 a second each, and writers with 1 % reads. Streams: its reads, its writes, writes and reads of the writers.
+pub(crate) fn beside_writers(offered: f64) -> Vec<Stream> {
+    let stream = |operation, depth, rate: f64| Stream {
+        interval: Nanos((1e9 / rate) as u64),
+        ..Stream::new(operation, SMALL, depth, Order::Random)
+    };
+    let others = offered - PROBE_RATE;
+    vec![
+        stream(Read, PROBE, PROBE_RATE),
+        stream(Write, PROBE, PROBE_RATE),
+        stream(Write, WRITERS, others * (1.0 - READ_PART)),
+        stream(Read, WRITERS, others * READ_PART),
+    ]
+}
+
 /// Percentiles of a reader beside writers at an offered rate, on an overwritten drive.
 fn offered(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
     let of = |column| {
@@ -280,17 +296,7 @@ fn offered(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
             line.number
         ));
     }
-    let stream = |operation, depth, rate: f64| Stream {
-        interval: Nanos((1e9 / rate) as u64),
-        ..Stream::new(operation, SMALL, depth, Order::Random)
-    };
-    let others = offered - PROBE_RATE;
-    let streams = vec![
-        stream(Read, PROBE, PROBE_RATE),
-        stream(Write, PROBE, PROBE_RATE),
-        stream(Write, WRITERS, others * (1.0 - READ_PART)),
-        stream(Read, WRITERS, others * READ_PART),
-    ];
+    let streams = beside_writers(offered);
     let name = format!("4 KiB random writes, {offered} a second offered, beside reads");
     // The seventh thread completes as many writes as reads.
     let reached = writes - (reads - writes * READ_PART);

@@ -4,14 +4,12 @@
 //! A [`Load`] consists of streams; each keeps a fixed number of requests in flight. [`run()`] needs no clock: the device
 //! says what time it is. In an open load, commands arrive at a rate: [`arrive`], on models only.
 
-mod arrivals;
 mod device;
 mod load;
 mod place;
 mod run;
 mod simulated;
 
-pub use self::arrivals::{Arrivals, Arrived, AtRate, arrive, ssd_iq};
 pub use self::device::{Completion, Device, Request};
 pub use self::load::{Amount, Counted, Load, Outcome, Stream};
 pub use self::place::Order;

@@ -1,6 +1,7 @@
 //! Worked timings, and the rules of the cache and of flushes.
 
 mod laws;
+mod steady;
 
 use super::*;
 use crate::profile::{Model, read};
