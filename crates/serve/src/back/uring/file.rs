@@ -169,19 +169,27 @@ impl Storage {
     /// To how many bytes somebody has cut it since it was opened, if it should have at least these.
     pub(crate) fn cut(&self, bytes: u64) -> io::Result<Option<u64>> {
         let length = self.length()?;
+        Ok(Some(self.note_length(length, bytes)).filter(|cut| *cut < bytes))
+    }
+    /// It was found this long, and should have at least so many bytes. Returns the least bytes that it was cut to.
+    fn note_length(&self, length: u64, bytes: u64) -> u64 {
         if !self.device && length < bytes {
             self.cut.fetch_min(length, Ordering::Relaxed);
         }
-        Ok(Some(self.cut.load(Ordering::Relaxed)).filter(|cut| *cut < bytes))
+        self.cut.load(Ordering::Relaxed)
     }
     /// Volumes need this many bytes of it, which it has.
     pub(crate) fn need(&self, bytes: u64) {
         self.needed.store(bytes, Ordering::Relaxed);
     }
-    /// A command met the end of the file: whether somebody has cut it is found out.
+    /// A command met the end of the file: whether somebody has cut it is found out. The reactor calls this, and does not wait for
+    /// the server of a network file system: what the kernel knows of the length is enough, or a later look finds it.
     pub(super) fn on_end(&self) {
-        // Without an answer, the next command or look asks again.
-        let _ = self.cut(self.needed.load(Ordering::Relaxed));
+        let known = (!self.device)
+            .then(|| statx(&self.buffered, libc::AT_STATX_DONT_SYNC, libc::STATX_SIZE));
+        if let Some(found) = known.flatten() {
+            self.note_length(found.stx_size, self.needed.load(Ordering::Relaxed));
+        }
     }
     /// Whether a command that ends here would use what was cut off. A write up to the end of what volumes need would make the
     /// file as long as before, so that nobody finds the loss any more: the file is looked at first.
@@ -337,18 +345,23 @@ fn sector_of(device: &File) -> io::Result<u64> {
     }
 }
 
+/// What the kernel says of a file, if it says all of this.
+fn statx(file: &File, flags: libc::c_int, mask: libc::c_uint) -> Option<libc::statx> {
+    // SAFETY: an all-zero statx is valid, and the kernel fills it through a pointer to a local.
+    let (result, found) = unsafe {
+        let mut found: libc::statx = std::mem::zeroed();
+        let (empty, flags) = (c"".as_ptr(), flags | libc::AT_EMPTY_PATH);
+        (libc::statx(file.as_raw_fd(), empty, flags, mask, &raw mut found), found)
+    };
+    (result == 0 && found.stx_mask & mask == mask).then_some(found)
+}
+
 /// The borders that direct I/O on this file keeps.
 fn direct_border(file: &File) -> u64 {
-    // SAFETY: an all-zero statx is valid, and the kernel fills it through a pointer to a local.
-    let (result, statx) = unsafe {
-        let mut statx: libc::statx = std::mem::zeroed();
-        let (empty, mask) = (c"".as_ptr(), libc::STATX_DIOALIGN);
-        let flags = libc::AT_EMPTY_PATH;
-        (libc::statx(file.as_raw_fd(), empty, flags, mask, &raw mut statx), statx)
-    };
-    let told = result == 0 && statx.stx_mask & libc::STATX_DIOALIGN != 0;
-    match u64::from(statx.stx_dio_offset_align) {
-        border if told && border > 0 => border.max(u64::from(statx.stx_dio_mem_align)),
+    match statx(file, 0, libc::STATX_DIOALIGN) {
+        Some(found) if found.stx_dio_offset_align > 0 => {
+            u64::from(found.stx_dio_offset_align.max(found.stx_dio_mem_align))
+        }
         _ => BLOCK_UNKNOWN,
     }
 }
