@@ -155,6 +155,34 @@ fn removed_volumes_are_gone() {
     assert_eq!(scene.server.stats(false).unwrap().volumes.len(), 2);
 }
 
+/// Goal: a volume that comes again while a client of the one before is still there is never the file that somebody has removed or
+/// moved meanwhile, whose data would be gone with the server. Method: both, with a client that keeps the old file open.
+#[test]
+fn a_volume_that_comes_again_has_a_file() {
+    let volumes: [(&str, &str, &str); 2] = [("v", "1MiB", ""), ("w", "1MiB", "")];
+    for is_moved in [false, true] {
+        let mut scene = Scene::start(&volumes);
+        let mut old = scene.connect("v").unwrap();
+        assert_eq!(old.write(0, 0, &[1; 4096]), 0);
+        scene.change(&volumes[1..], &[]).unwrap();
+        let file = scene.file("v");
+        match is_moved {
+            true => fs::rename(&file, format!("{file}.old")).unwrap(),
+            false => fs::remove_file(&file).unwrap(),
+        }
+        let refused = scene.change(&volumes, &[]).unwrap_err();
+        assert!(refused.contains("v.img is missing, although it was this volume"), "{refused}");
+        let contracts = parse(&contracts(&scene.directory, &scene.pool, &volumes));
+        let consent = Consent { take_over: vec!["v".into()], ..Consent::default() };
+        scene.server.reload_with(contracts, &consent).unwrap();
+        let mut new = scene.connect("v").unwrap();
+        assert_eq!(new.read(0, 4096).data, vec![0; 4096]);
+        assert_eq!(new.write(FUA, 0, &[2; 4096]), 0);
+        assert_eq!(fs::read(&file).unwrap()[..4096], [2; 4096], "moved: {is_moved}");
+        assert_eq!(old.read(0, 4096).data, vec![1; 4096], "the client that stayed has the old one");
+    }
+}
+
 /// Goal: nothing is made, cut or removed for contracts that are refused. Method: one refusal a rule.
 #[test]
 fn refused_changes_leave_nothing_behind() {

@@ -34,11 +34,18 @@ pub(super) struct Own {
     size: u64,
     /// Alive as long as a request may refer to it: until then, no other volume gets the slot.
     pub(super) storage: Weak<Storage>,
+    /// Whether the contracts have it. If not, it is there for requests of clients that stayed.
+    listed: bool,
     /// Its file was removed: a volume with its name is another one.
     removed: bool,
 }
 
 impl Own {
+    /// Whether the file is not at its path any more.
+    fn is_gone(&self) -> bool {
+        let damage = self.storage.upgrade().and_then(|storage| storage.damage(self.size));
+        matches!(damage, Some(Damage::Removed | Damage::Moved))
+    }
     /// Whether a change makes its open file longer. One that somebody has cut off stays as it is: zeroes at its end would hide
     /// that from the next start.
     fn grows(
@@ -184,6 +191,9 @@ impl Directory {
     ) -> Result<Vec<Need>, ServeError> {
         let volumes = contracts.volumes.as_slice();
         self.own.retain(|own| own.storage.strong_count() > 0);
+        for own in self.own.iter_mut().filter(|own| !own.listed) {
+            own.removed |= own.is_gone();
+        }
         self.build_index();
         let mut needs = self.lost(contracts, consent)?;
         let owners = self.home.owners();
@@ -222,7 +232,8 @@ impl Directory {
             let (name, path) = (volume.name.clone(), self.file(volume));
             let size = volume.size_bytes;
             self.index.insert((name.clone(), path.clone()), self.own.len());
-            self.own.push(Own { name, path, slot, size, storage: Weak::new(), removed: false });
+            let (storage, listed, removed) = (Weak::new(), true, false);
+            self.own.push(Own { name, path, slot, size, storage, listed, removed });
         }
         check(needs, contracts, consent, self.is_running)
     }
@@ -232,6 +243,7 @@ impl Directory {
         consent: &Consent,
     ) -> Result<Made, ServeError> {
         let mut made = Made::default();
+        self.own.iter_mut().for_each(|own| own.listed = false);
         let open = self.own.iter().filter_map(|own| Some((own.storage.upgrade()?, &own.name)));
         let mut identities: BTreeMap<(u64, u64), String> =
             open.map(|(storage, name)| (storage.identity(), name.clone())).collect();
@@ -268,6 +280,7 @@ impl Directory {
             identities.insert(storage.identity(), own.name.clone());
             let own = &mut self.own[index];
             (own.storage, own.size) = (Arc::downgrade(&storage), volume.size_bytes);
+            own.listed = true;
             made.opened.push(storage);
         }
         let parents: BTreeSet<_> = made.created.iter().map(|path| path.parent()).collect();
