@@ -8,6 +8,7 @@ mod progress;
 mod target;
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,8 +20,9 @@ use iofair_core::unit::{parse_bytes, parse_time};
 use iofair_drive::fit::{self, Fitted, Residual, Row, Survey};
 use iofair_drive::profile;
 use iofair_simulator::calibration::{
-    self, Calibration, Disturbed, GUESSED_WRITES, Report, fio, least_disturbed, published,
+    self, Calibration, Disturbed, GUESSED_WRITES, Report, fio, least_disturbed, results,
 };
+use iofair_trace::input::Input;
 use serde::Serialize;
 
 use self::journal::Journal;
@@ -33,6 +35,8 @@ use crate::stolen::Ticks;
 
 /// How often a row is measured while the host of this machine takes its processors away.
 const TRIES: u64 = 3;
+/// Longest text of --from.
+const RESULTS_MAX: u64 = 256 << 20;
 /// The shortest --row-time.
 const ROW_TIME_MIN: Nanos = Nanos::from_millis(10);
 
@@ -46,7 +50,8 @@ const ROW_TIME_MIN: Nanos = Nanos::from_millis(10);
   iofair calibrate emulated:plextor-px256m5s --out p.toml     a model, in simulated time
   iofair calibrate /dev/sdb --out sdb.toml --write --resume
   iofair calibrate --print-fio --depth 32 --capacity 256GB > job.fio
-  iofair calibrate --from results.json --out remote.toml      results of that job
+  iofair calibrate --from results.json --out remote.toml      results of that job, or of any other
+  iofair calibrate --from result-0123abcd.json.gz --out 980.toml    of resctl-bench
   iofair calibrate --from iocost-benchmarks.csv --model 'Samsung SSD 970 PRO' --out 970.toml
 
 Nothing is written to a target without --write. In experiments the profile is `drive = \"sdb.toml\"`, and in
@@ -76,7 +81,7 @@ pub(crate) struct Args {
     /// Also write an HTML page with plots.
     #[arg(long, value_name = "PAGE.html")]
     page: Option<PathBuf>,
-    /// Read the measurements instead of measuring: fio's JSON, or a table like those of profiles/measured.
+    /// Read the measurements instead of measuring: JSON of fio or resctl-bench, or a table like those of profiles/measured.
     #[arg(long, value_name = "RESULTS.json|TABLE.csv", conflicts_with = "target")]
     from: Option<PathBuf>,
     /// With --from TABLE.csv: the drive, or the beginning of its name.
@@ -141,17 +146,25 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
 
 /// What was measured elsewhere.
 fn read(from: &Path, model: Option<&str>) -> Result<Calibration> {
-    let is_table = from.extension().is_some_and(|extension| extension == "csv");
-    let calibration = match model {
-        _ if !is_table => fio::read(from),
-        None => Err(format!("{}: --model says which of its drives", from.display())),
-        Some(model) => published::read(from, model),
-    };
+    let place = from.display().to_string();
+    let text = text_of(from, &place).map_err(|error| Usage(format!("{place}: {error:#}")))?;
+    let calibration = results::read(&place, &text, model);
     let calibration = calibration.map_err(Usage)?;
     for line in calibration.published.iter().flat_map(|published| &published.left_out) {
         say(format_args!("{}: left out: {line}", from.display()));
     }
     Ok(calibration)
+}
+
+/// The text of a file, which may be compressed.
+fn text_of(from: &Path, place: &str) -> Result<String> {
+    let mut text = String::new();
+    let input = Input::new(Box::new(fs::File::open(from)?), place)?;
+    input.take(RESULTS_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > RESULTS_MAX {
+        true => bail!("longer than {RESULTS_MAX} bytes, which no results are"),
+        false => Ok(text),
+    }
 }
 
 fn bytes(option: &str, text: &str) -> Result<u64> {

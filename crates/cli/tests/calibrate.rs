@@ -84,6 +84,91 @@ fn a_table_of_measurements_becomes_a_profile() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// Goal: results of resctl-bench become a profile, whether the benchmark that measures the drive is in the file or a later one repeats
+/// its numbers. Method: what a public submission (iocost-benchmarks, CT1000P3PSSD8) has of both; files that have neither.
+#[test]
+fn results_of_resctl_bench_become_a_profile() {
+    let directory = scratch("resctl");
+    let at = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+    let model = r#"{"rbps": 4579942252, "rrandiops": 134655, "rseqiops": 391807, "wbps": 2220783051, "wrandiops": 17024, "wseqiops": 128640}"#;
+    let qos =
+        r#"{"max": 100.0, "min": 60.0, "rlat": 39518, "rpct": 95.0, "wlat": 287834, "wpct": 95.0}"#;
+    let system =
+        r#"{"sysreqs_report": {"scr_dev_model": "CT1000P3PSSD8", "scr_dev_size": 1000204886016}}"#;
+    let file = |kind: &str, [numbers, waits]: [&str; 2]| {
+        format!(
+            r#"[{{"spec": {{"kind": "{kind}"}}, "sysinfo": {system}, "record": {{"{numbers}": {model}, "{waits}": {qos}}}}}]"#
+        )
+    };
+    let files =
+        [file("iocost-params", ["model", "qos"]), file("iocost-qos", ["base_model", "base_qos"])];
+    let profiles = files.each_ref().map(|text| {
+        let (from, out) = (at("result.json"), at("out.toml"));
+        fs::write(&from, text).unwrap();
+        let output = calibrate(&["--from", &from, "--out", &out, "--force"]);
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("4579.9 MB/s"), "{told}");
+        fs::read_to_string(&out).unwrap()
+    });
+    assert!(profiles[0] == profiles[1] && profiles[0].contains("CT1000P3PSSD8"), "{}", profiles[0]);
+    for (text, told) in
+        [("", "is empty"), ("[{}]", "iocost-params"), ("{}", "neither"), ("[1", "no JSON")]
+    {
+        fs::write(at("other.json"), text).unwrap();
+        let output = calibrate(&["--from", &at("other.json"), "--out", &at("other.toml")]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains(told), "{text}: {error}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Goal: the results of any fio job become a profile, and a job that does not show the drive is named with the reason. Method: a real
+/// run on a file, of jobs of all kinds; and only such that show nothing.
+#[test]
+#[ignore = "needs clients: fio"]
+fn needs_clients_results_of_any_fio_job_become_a_profile() {
+    let directory = scratch("fio");
+    let at = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+    let shown = "[alone]\nstonewall\ndirect=1\nrw=randread\n[deep]\nstonewall\ndirect=1\nrw=randread\nioengine=libaio\niodepth=16\n\
+        numjobs=2\n[stream]\nstonewall\ndirect=1\nrw=read\nbs=256k\nioengine=libaio\niodepth=8\n";
+    let others = "[cached]\nstonewall\nrw=randread\n[mix]\nstonewall\ndirect=1\nrw=randrw\n[slow]\nstonewall\ndirect=1\nrate_iops=50\n\
+        [one]\nstonewall\ndirect=1\nrw=read\n[other]\ndirect=1\nrw=read\n";
+    let run = |jobs: &str, results: &str| {
+        let head =
+            format!("[global]\nfilename={}\nsize=16m\nruntime=200ms\ntime_based\n", at("file"));
+        fs::write(at("job.fio"), head + jobs).unwrap();
+        let mut fio = Command::new("fio");
+        fio.args(["--output-format=json", &format!("--output={results}"), &at("job.fio")]);
+        assert!(fio.status().unwrap().success());
+        calibrate(&["--from", results, "--out", &at("out.toml"), "--force"])
+    };
+    let output = run(&format!("{shown}{others}"), &at("all.json"));
+    let (told, notes) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{notes}");
+    for row in [
+        "4k random reads, QD1, rate",
+        "4k random reads, QD32, rate",
+        "256k sequential reads, QD8, rate",
+    ] {
+        assert!(told.contains(row), "{told}");
+    }
+    let reasons = [
+        ("cached", "page cache"),
+        ("mix", "rw=randrw"),
+        ("slow", "rate_iops limits it"),
+        ("one", "beside other jobs"),
+    ];
+    for (job, reason) in reasons {
+        let line = notes.lines().find(|line| line.contains(&format!("job \"{job}\"")));
+        assert!(line.is_some_and(|line| line.contains(reason)), "{job}: {notes}");
+    }
+    let output = run(others, &at("none.json"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && error.contains("no job shows the drive"), "{error}");
+    fs::remove_dir_all(directory).unwrap();
+}
+
 /// Goal: a profile, measurements and a page that exist are kept unless they may be overwritten. Method: files of those
 /// names.
 #[test]

@@ -4,7 +4,7 @@
 //! Several lines of a drive are submissions: each number is their median. A number that no drive can have is left out, with
 //! its line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iofair_core::request::Operation::{self, Read, Write};
 use iofair_core::time::Nanos;
@@ -26,7 +26,7 @@ const PROBE_RATE: f64 = 5000.0;
 const READ_PART: f64 = 0.01;
 /// Time of the host for a request that is not at saturation (io_uring): part of what was measured, not of the drive.
 const PATH_NANOS: f64 = 5_000.0;
-/// One core submits so many requests a second at most, as a part of its highest rate.
+/// If requests of several sizes reach the same highest rate within this part of it, it is what a core submits.
 const CORE_PART: f64 = 0.95;
 /// Drives over which a process with 128 requests in flight spreads them, what it has in flight on each, and the number of
 /// processes for which ten processors suffice.
@@ -55,6 +55,13 @@ const RATES: [(&str, Operation, Order, u64, u32, u64); 6] = [
     ("write_bytes_per_s", Write, Order::Sequential, LARGE, 64, 1),
     ("sequential_writes_per_s", Write, Order::Sequential, SMALL, SATURATED, SMALL),
     ("random_writes_per_s", Write, Order::Random, SMALL, SATURATED, SMALL),
+];
+/// Names of fio's `rw`, and in the names of rows.
+const PATTERNS: [(&str, Operation, Order, &str); 4] = [
+    ("read", Read, Order::Sequential, "sequential reads"),
+    ("write", Write, Order::Sequential, "sequential writes"),
+    ("randread", Read, Order::Random, "random reads"),
+    ("randwrite", Write, Order::Random, "random writes"),
 ];
 /// Columns with percentiles of microseconds: of saturated random requests, and beside an offered rate.
 const WAITING: [(&str, &str); 2] = [
@@ -194,8 +201,11 @@ pub fn published(text: &str, drive: &str) -> Result<Published, String> {
         return Err(format!("\"{drive}\" is {} and {}", first.name(), other.name()));
     }
     let mut found = Found::default();
-    let iops = asked.iter().filter_map(|line| line.number("iops").ok().flatten());
-    found.core = iops.fold(0.0, f64::max) * CORE_PART;
+    let rates = asked.iter().filter_map(|line| Some((line.number("iops").ok()??, line)));
+    let highest = rates.clone().map(|(rate, _)| rate).fold(0.0, f64::max) * CORE_PART;
+    let sizes: BTreeSet<_> =
+        rates.filter(|rate| rate.0 > highest).map(|(_, line)| line.cell("block")).collect();
+    found.core = if sizes.len() > 1 { highest } else { f64::INFINITY };
     for line in &asked {
         read(line, &mut found)?;
     }
@@ -325,7 +335,7 @@ fn offered(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
     Ok(())
 }
 
-/// Random reads of a size at a depth.
+/// Requests of a size at a depth.
 fn depths(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
     let block = line.cell("block").unwrap_or_default();
     let bytes = match block.strip_suffix('k') {
@@ -339,16 +349,18 @@ fn depths(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
     let (Some(depth), Some(iops)) = (line.number("depth")?, line.number("iops")?) else {
         return Err(format!("line {}: depth or iops is missing", line.number));
     };
-    if line.cell("rw").is_some_and(|rw| rw != "randread") {
-        return Err(format!("line {}: rw is not randread", line.number));
-    }
+    let rw = line.cell("rw").unwrap_or("randread");
+    let Some((_, operation, order, what)) = PATTERNS.into_iter().find(|known| known.0 == rw) else {
+        let what = "allowed are read, write, randread and randwrite";
+        return Err(format!("line {}: rw is `{rw}`; {what}", line.number));
+    };
     if iops > found.core {
         let what = format!("{iops} requests a second are what the core submits");
         found.left_out.push(format!("line {}: {what}", line.number));
         return Ok(());
     }
-    let name = format!("{block} random reads, QD{depth}");
-    let stream = Stream::new(Read, bytes, depth as u32, Order::Random);
+    let name = format!("{block} {what}, QD{depth}");
+    let stream = Stream::new(operation, bytes, depth as u32, order);
     let mut numbers = vec![(Quantity::Rate(0), iops * bytes as f64)];
     for (name, part) in PERCENTILES {
         if let Some(micros) = line.number(&format!("{name}_us"))? {

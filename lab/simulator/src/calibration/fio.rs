@@ -4,7 +4,6 @@
 //! number of the stream; what is known of the drive is in the job's description.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use iofair_core::policy::DriveFacts;
 use iofair_core::request::Operation;
@@ -16,8 +15,6 @@ use serde_json::Value;
 
 use super::Calibration;
 
-/// Longest file that is read.
-const BYTES_MAX: u64 = 256 << 20;
 /// Time of each row, and of the warm-up before it: of most rows, and of rows with a full cache.
 const RUN: &str = "3s";
 const WARM_UP: (&str, &str) = ("500ms", "15s");
@@ -144,30 +141,17 @@ fn options(stream: &Stream, ramp: &str) -> String {
     text
 }
 
-/// A calibration from what fio reported.
+/// A calibration from what fio reported of such a job; `None` if it is another job. `place` is where it comes from.
 ///
 /// # Errors
 ///
-/// Files that cannot be read or are not results of such a job, in words that begin with the path.
-pub fn read(path: &Path) -> Result<Calibration, String> {
-    let place = path.display().to_string();
-    let bad = |what: &dyn core::fmt::Display| format!("{place}: {what}");
-    let length = std::fs::metadata(path).map_err(|error| bad(&error))?.len();
-    if length > BYTES_MAX {
-        return Err(bad(&format!("{length} bytes are too long")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| bad(&error))?;
-    parse(&text, &place).map_err(|error| bad(&error))
+/// Results that lack numbers, in words.
+pub(super) fn read(report: &Value, place: &str) -> Option<Result<Calibration, String>> {
+    let description = report["global options"]["description"].as_str().unwrap_or_default();
+    Drive::parse(description).map(|drive| calibration(report, drive, place))
 }
 
-fn parse(text: &str, place: &str) -> Result<Calibration, String> {
-    // Warnings may precede the object.
-    let json = text.find('{').map_or("", |at| &text[at..]);
-    let report: Value =
-        serde_json::from_str(json).map_err(|error| format!("no JSON of fio: {error}"))?;
-    let description = report["global options"]["description"].as_str().unwrap_or_default();
-    let drive = Drive::parse(description)
-        .ok_or("not from a job of `iofair calibrate --print-fio`, whose description is missing")?;
+fn calibration(report: &Value, drive: Drive, place: &str) -> Result<Calibration, String> {
     let jobs = report["jobs"].as_array().map_or(&[][..], Vec::as_slice);
     let (mut rows, mut records) = (Vec::new(), Vec::new());
     for row in drive.rows() {
@@ -234,7 +218,7 @@ pub(super) mod tests {
         let text = job(32, 1 << 38, false, true).unwrap();
         assert!(text.contains("[4 KiB random reads, QD1|0]") && text.contains("OVERWRITES"));
         assert!(!job(32, 1 << 38, false, false).unwrap().contains("rw=randwrite"));
-        assert!(parse("{\"jobs\": []}", "x").is_err() && parse("fio: failed", "x").is_err());
+        assert!(read(&Value::Null, "x").is_none());
     }
 
     const DRIVE: Drive = Drive { depth: 4, capacity: 1 << 30, is_disk: false, writes: false };
@@ -252,7 +236,10 @@ pub(super) mod tests {
 
     /// The smallest calibration.
     pub(in crate::calibration) fn calibration() -> Calibration {
-        parse(&report(&BOTH), "x").unwrap()
+        parse(&BOTH).unwrap()
+    }
+    fn parse(rows: &[&str]) -> Result<Calibration, String> {
+        read(&serde_json::from_str(&report(rows)).unwrap(), "x").unwrap()
     }
 
     /// Goal: fio's numbers are found. Method: the part of a report that is read, of the two rows that must be there.
@@ -260,6 +247,6 @@ pub(super) mod tests {
     fn a_report_is_read() {
         let found = calibration();
         assert_eq!((found.records.len(), found.survey.lone_read), (2, (1e5, 9e3)));
-        assert!(parse(&report(&BOTH[..1]), "x").is_err());
+        assert!(parse(&BOTH[..1]).is_err());
     }
 }

@@ -1,11 +1,12 @@
 //! Calibrations: what was measured of a drive, and the profile that is fitted to it. `iofair_drive::fit` plans the rows and
-//! fits the model; here a model is measured in simulated time, and [`fio`] and [`published`] read what was measured on other machines.
+//! fits the model; here a model is measured in simulated time, and [`results::read`] reads what was measured on other machines.
 
 mod disturbed;
 pub mod fio;
 mod page;
-pub mod published;
+mod published;
 mod result;
+pub mod results;
 
 pub use disturbed::{Disturbed, STOLEN_MAX, least_disturbed};
 pub use page::page;

@@ -1,6 +1,5 @@
-//! Calibration from what other people measured: the CSV files under `profiles/measured`, and files like them.
-
-use std::path::Path;
+//! Calibration from what other people measured: the CSV files under `profiles/measured`, files like them, and results that become
+//! such tables ([`super::results`]).
 
 use iofair_core::policy::DriveFacts;
 use iofair_core::time::Nanos;
@@ -9,15 +8,13 @@ use iofair_drive::fit::{Scope, Survey, published};
 
 use super::Calibration;
 
-/// The rows of a drive in a file.
+/// The rows of a drive in a table; `place` is where it comes from.
 ///
 /// # Errors
 ///
-/// Files that cannot be read or have other columns, and drives that are not there, in words that begin with the path.
-pub fn read(path: &Path, drive: &str) -> Result<Calibration, String> {
-    let bad = |what: &dyn core::fmt::Display| format!("{}: {what}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| bad(&error))?;
-    let found = published(&text, drive).map_err(|error| bad(&error))?;
+/// Tables with other columns, and drives that are not there, in words.
+pub(super) fn read(place: &str, table: &str, drive: &str) -> Result<Calibration, String> {
+    let found = published(table, drive)?;
     let (capacity, max_request) = (Sectors::from_bytes_ceil(found.capacity), Sectors(1024));
     let facts = DriveFacts { rotational: false, depth: 1023, max_request, capacity };
     let (area, fill) = (found.capacity, (0, Nanos::ZERO));
@@ -35,7 +32,8 @@ pub fn read(path: &Path, drive: &str) -> Result<Calibration, String> {
         limits: None,
     };
     let (rows, records) = (found.rows.clone(), found.records.clone());
-    let title = format!("{drive}, from {} {}", path.display(), found.source).trim_end().to_owned();
+    let title = format!("{drive}, from {place} {}", found.source);
+    let title = title.trim_start_matches(", ").trim_end().to_owned();
     let number = "MAJOR:MINOR".to_owned();
     Ok(Calibration { title, number, scope, rows, records, survey, published: Some(found) })
 }
