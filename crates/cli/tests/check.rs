@@ -530,6 +530,24 @@ fn a_check_refuses_ports_in_use() {
     }
 }
 
+/// Goal: a pool that begins anew although the contract file had another one is told, since its volumes are empty. Method: all kinds of
+/// pools, with a typo in the path; the right path, and a first start, are told nothing.
+#[test]
+fn another_pool_is_told() {
+    for (kind, back) in [("directory", DIRECTORY), ("pool", POOL), ("store", EMULATED)] {
+        let scene = Scene::new(&format!("other-{kind}"));
+        let write = |back: &str| scene.contracts(&format!("{back}{LISTEN}{VOLUME}"));
+        write(back);
+        assert_eq!((scene.check().0, scene.serve().0), (0, 0), "{kind}");
+        assert!(!scene.check().1.contains("new pool"), "{kind}: {}", scene.check().1);
+        write(&back.replace("DIR/", "DIR/x"));
+        let (code, told) = scene.check();
+        assert!(code == 0 && told.contains("is a new pool"), "{kind}: {told}");
+        let (code, told) = scene.serve();
+        assert!(code == 0 && told.contains("its data is still there"), "{kind}: {told}");
+    }
+}
+
 /// Goal: a check of what is good says so and changes nothing, before a first start, after it, and beside a running server, whose
 /// own sockets and files count as free; a second server with the same file is refused. Method: every kind of back end.
 #[test]

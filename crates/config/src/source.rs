@@ -174,7 +174,7 @@ fn allowed(expected: &str) -> String {
         "f64" | "f32" => "a number such as 1.5",
         "a boolean" => "true or false",
         "a string" => "a text in quotes, such as \"name\"",
-        "a sequence" => "a list such as [\"one\", \"two\"]",
+        "a sequence" => "a list such as [\"one\", \"two\"]; of tables, each begins with two brackets, as [[volume]]",
         "a map" => "a table of keys",
         _ if is_type("struct ") || is_type("internally tagged enum ") => "a table of keys",
         _ if is_type("enum ") || is_type("variant ") => "one of the known words, in quotes",

@@ -13,6 +13,7 @@ use iofair_config::shell;
 use iofair_serve::control::client::{Address, Secured, host_and_port};
 
 use crate::failure::Usage;
+use crate::output::say;
 
 /// Names a control socket.
 const VARIABLE: &str = "IOFAIR_SOCKET";
@@ -40,6 +41,9 @@ pub(crate) fn unreachable(address: &Address, error: io::Error) -> anyhow::Error 
         }
         (Address::Unix(path), _) if is_nbd(path) => {
             ": that is the socket for NBD clients; control has one of its own, `unix` of [control] in the contract file"
+        }
+        (Address::Unix(_), io::ErrorKind::PermissionDenied) => {
+            ": `mode` and `group` of [control] in the contract file say who may connect"
         }
         (_, io::ErrorKind::ConnectionRefused) => ": nothing listens there; is the server running?",
         _ => "",
@@ -158,7 +162,10 @@ impl Place {
         Ok(Address::Tls(Secured { host, name: None, port, authority, certificate, key }))
     }
     fn of_file(&self, file: &Path) -> Result<Address> {
-        let control = Contracts::open_with(&iofair_policies::TABLE, file)?.control;
+        let contracts = Contracts::open_with(&iofair_policies::TABLE, file).inspect_err(|_| {
+            say(format_args!("a server that runs keeps the contracts that it has: --socket PATH reaches it without this file"));
+        });
+        let control = contracts?.control;
         match (control.unix, control.tcp) {
             (Some(path), _) => Ok(Address::Unix(path)),
             (None, Some(address)) => self.secured(address.ip().to_string(), address.port()),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use iofair_config::contracts::Contracts;
 use iofair_core::time::Instant;
 use iofair_serve::supervisor::Passed;
-use iofair_serve::{Consent, Server};
+use iofair_serve::{Consent, ServeError, Server};
 
 use super::client::{self, Got, Phase, Shared, Work};
 use super::outcome::{Measured, Sample, StackOutcome, per_second};
@@ -33,10 +33,14 @@ pub(crate) fn stack(
 ) -> Result<StackOutcome> {
     let text = plan.contracts(stack, &plan.socket);
     let contracts = Contracts::parse_with(&iofair_policies::TABLE, "the demo's contracts", &text)?;
-    // The demo itself has written the files of volumes.
-    let take_over = contracts.volumes.iter().map(|volume| volume.name.clone()).collect();
-    let consent = Consent { take_over, ..Consent::default() };
-    let server = Server::start_with(contracts, Passed::default(), &consent);
+    let server = match Server::start(contracts.clone()) {
+        // The demo itself has written the files of volumes.
+        Err(ServeError::Consent(needed)) => {
+            let consent = Consent { take_over: needed.missing.take_over, ..Consent::default() };
+            Server::start_with(contracts, Passed::default(), &consent)
+        }
+        started => started,
+    };
     let server = server.context("the server did not start")?;
     let shared = Arc::new(Shared::new());
     let roster = plan.roster();

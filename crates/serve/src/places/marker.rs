@@ -16,6 +16,7 @@ use crate::back::uring::claim::is_below_dev;
 use crate::error::ServeError;
 use crate::layout::replace;
 use crate::log;
+use crate::trial::Mode;
 
 /// The notes about a pool.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Marker {
     pool: PathBuf,
     /// What may be noted where, and the pool that is.
     notes: Vec<(PathBuf, Option<Uuid>)>,
+    /// The pool that the last server with this contract file used, if that is another place.
+    other: Option<PathBuf>,
 }
 
 impl Marker {
@@ -33,17 +36,25 @@ impl Marker {
         let file = Some(file).filter(|file| file.is_file());
         let link = file.filter(|file| file.is_symlink());
         let target = link.and_then(|link| fs::canonicalize(link).ok());
-        let mut notes = Vec::new();
+        let (mut notes, mut other) = (Vec::new(), None);
         let pool_file = Some(pool).filter(|pool| !is_below_dev(pool));
         for path in [pool_file, file, target.as_deref()].into_iter().flatten().filter_map(beside) {
-            let known = read(&path, pool)?;
-            notes.push((path, known));
+            let known = read(&path)?;
+            let (about, elsewhere) = match known {
+                Some((known, place)) => match is_about(&place, pool, &path) {
+                    true => (Some(known), None),
+                    false => (None, Some(place)),
+                },
+                None => (None, None),
+            };
+            notes.push((path, about));
+            other = other.or(elsewhere);
         }
-        Ok(Self { pool: pool.to_path_buf(), notes })
+        Ok(Self { pool: pool.to_path_buf(), notes, other })
     }
     /// Without notes, for a program that only needs the pool.
     pub(super) fn without_notes(pool: &Path) -> Self {
-        Self { pool: pool.to_path_buf(), notes: Vec::new() }
+        Self { pool: pool.to_path_buf(), notes: Vec::new(), other: None }
     }
     /// The pool that was there.
     fn known(&self) -> Option<Uuid> {
@@ -71,6 +82,17 @@ impl Marker {
                 Err(self.refuse(&format!("the pool {known} was here, and there is none now")))
             }
             None => Ok(()),
+        }
+    }
+    /// There is no pool yet: tells if the contract file had another one before, since clients get empty volumes now.
+    pub(crate) fn note_other(&self, mode: &Mode) {
+        if let Some(other) = self.other.as_deref().filter(|other| other.exists()) {
+            let (pool, other) = (whole(&self.pool), other.display());
+            mode.note(format!(
+                "{} is a new pool, whose volumes are empty: the last server with this contract file used {other}, and its data \
+                 is still there",
+                pool.display()
+            ));
         }
     }
     /// Refuses another pool than the one that was there; returns the identity for one without, which an earlier version made.
@@ -136,8 +158,8 @@ fn beside(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(name))
 }
 
-/// The pool that a note names, if the note is about this place.
-fn read(note: &Path, pool: &Path) -> Result<Option<Uuid>, ServeError> {
+/// The pool that a note names, and where it is.
+fn read(note: &Path) -> Result<Option<(Uuid, PathBuf)>, ServeError> {
     let text = match fs::read_to_string(note) {
         Ok(text) => text,
         // Whoever may not read it did not write it.
@@ -153,10 +175,13 @@ fn read(note: &Path, pool: &Path) -> Result<Option<Uuid>, ServeError> {
         let message = "it does not name a pool; delete it to accept what is there";
         return Err(ServeError::Layout { path: note.to_path_buf(), message: message.into() });
     };
+    Ok(Some((uuid, PathBuf::from(place))))
+}
+
+/// Whether a note about a pool at a place is about this one.
+fn is_about(place: &Path, pool: &Path, note: &Path) -> bool {
     // Beside a pool that was moved together with its note, the place is another one.
     let is_beside = beside(pool).is_some_and(|path| path == note);
     // A link to the pool leads nowhere while its file system is not mounted.
-    let place = Path::new(place);
-    let is_about = whole(place) == whole(pool) || resolved(place) == resolved(pool) || is_beside;
-    Ok(is_about.then_some(uuid))
+    whole(place) == whole(pool) || resolved(place) == resolved(pool) || is_beside
 }

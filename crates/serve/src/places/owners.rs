@@ -231,6 +231,7 @@ impl Home {
         // Nothing is made where the pool is missing.
         if here != path || !fs::exists(&list).map_err(what())? {
             marker.check_absent()?;
+            marker.note_other(mode);
         }
         let lock = if here == path { lock_file(&here.join(LOCK), mode)? } else { None };
         let found = if here == path { Owners::load(&here)? } else { None };

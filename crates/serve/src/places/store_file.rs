@@ -52,6 +52,7 @@ impl StoreFile {
         let begin = format!("`rm {}` accepts an empty drive", marker.files(&[&list]));
         if layout.is_new() {
             marker.check_absent()?;
+            marker.note_other(mode);
             // Files without data may have been made for it.
             if there.as_ref().is_some_and(fs::Metadata::is_file) && has_data(path).map_err(what())?
             {

@@ -104,7 +104,10 @@ impl Served {
         let there = fs::exists(path).map_err(ServeError::system(path.display().to_string()))?;
         match contracts.drive.pool {
             _ if there => {}
-            None if may_create => marker.check_absent()?,
+            None if may_create => {
+                marker.check_absent()?;
+                marker.note_other(mode);
+            }
             Some(pool) if !is_below_dev(path) => {
                 let message = format!("the pool {pool} is not there: is its file system mounted?");
                 return Err(ServeError::Layout { path: path.to_path_buf(), message });
