@@ -118,6 +118,7 @@ fn reload(args: &Args, control: &Control) {
     control.reload_then(move |reloaded| {
         let status = match reloaded {
             Ok(()) => format!("contracts reloaded from {}", path.display()),
+            Err(ServeError::Unfinished(message)) => format!("reload failed: {message}"),
             Err(error) => format!("reload failed, contracts unchanged: {error}"),
         };
         say(&status);

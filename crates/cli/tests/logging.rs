@@ -395,3 +395,21 @@ fn needs_root_a_full_disk_lets_volumes_go() {
     assert_eq!((&last["edit"]["weight"], &last["status"]), (&7.into(), &200.into()));
     served.ends_well();
 }
+
+/// Goal: a file that may not become as long as a volume ends no server. Method: a limit as of `ulimit -f`; a volume that is larger, one
+/// that would grow beyond it, and one that fits.
+#[test]
+fn a_limit_of_file_sizes_ends_nothing() {
+    let directory = Directory::new();
+    let contracts = CONTRACTS.replace("memory:64MiB", "directory:pool");
+    let served = Served::ready(&directory, &contracts, Stdio::null());
+    let process = served.child.id().to_string();
+    let limited = Command::new("prlimit").args(["--fsize=8388608", "--pid", &process]).status();
+    assert!(limited.unwrap().success());
+    for words in ["volume create w g 16MiB", "volume resize v 16MiB"] {
+        let told = text(&served.ctl(words));
+        assert!(told.contains("RLIMIT_FSIZE"), "{words}: {told}");
+    }
+    served.does("volume create w g 8MiB");
+    served.ends_well();
+}

@@ -33,8 +33,10 @@ pub struct Place {
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,
-    /// The line itself.
+    /// The line itself, or of a long one the part around the place.
     pub text: String,
+    /// Characters of the line before `text`.
+    pub cut: usize,
     /// Characters to underline, at least one.
     pub width: usize,
 }
@@ -99,7 +101,7 @@ impl ConfigError {
                 writeln!(f, "{}:{}:{}: {}", self.path, place.line, place.column, self.message)?;
                 writeln!(f, "{:>5} | {}", place.line, place.text)?;
                 // Tabs are kept, so that the caret stands under its character.
-                let before = place.text.chars().take(place.column - 1);
+                let before = place.text.chars().take(place.column - 1 - place.cut);
                 let pad: String = before.map(|c| if c == '\t' { c } else { ' ' }).collect();
                 write!(f, "      | {pad}{}", "^".repeat(place.width))?;
             }

@@ -33,5 +33,5 @@ mod source;
 pub mod units;
 
 pub use error::ConfigError;
-pub use source::{Source, parse, read};
+pub use source::{Source, parse, read, read_text};
 pub use toml::Spanned;

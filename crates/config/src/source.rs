@@ -1,7 +1,7 @@
 //! A file's text, and the conversion of byte ranges into lines and columns.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,8 @@ use crate::error::{ConfigError, Place};
 
 /// More than any file that a person writes: devices may have no end.
 const BYTES_MAX: u64 = 64 << 20;
+/// Characters of a line that are shown.
+const SHOWN_MAX: usize = 200;
 
 /// A file with its name, kept for errors that are found after parsing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +26,16 @@ pub struct Source {
 /// Reads TOML that is already in memory; `path` is only for error messages.
 pub fn parse<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, ConfigError> {
     Source::new(path, text).parse()
+}
+
+/// Reads a text that a person wrote.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > BYTES_MAX {
+        true => Err(io::Error::other(format!("the file has more than {} MiB", BYTES_MAX >> 20))),
+        false => Ok(text),
+    }
 }
 
 /// Reads a TOML file.
@@ -41,14 +53,8 @@ impl Source {
     /// Reads a file.
     pub fn open(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
-        let mut text = String::new();
-        let read =
-            File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text));
-        let refused = |message: String| ConfigError::whole_file(&name, message);
-        read.map_err(|error| refused(error.to_string()))?;
-        if text.len() as u64 > BYTES_MAX {
-            return Err(refused(format!("the file has more than {} MiB", BYTES_MAX >> 20)));
-        }
+        let text = read_text(path);
+        let text = text.map_err(|error| ConfigError::whole_file(&name, error.to_string()))?;
         Ok(Self { path: name, text, arguments: Vec::new() })
     }
     /// The file's name as it was given.
@@ -110,11 +116,19 @@ impl Source {
         let text = self.text[line_start..line_end].trim_end_matches('\r');
         // A table's span runs over several lines: underline its part of the first one.
         let shown_end = end.min(line_start + text.len()).max(start);
+        let before = self.text[line_start..start].chars().count();
+        let is_long = text.chars().nth(SHOWN_MAX).is_some();
+        let cut = if is_long { before.saturating_sub(SHOWN_MAX / 2) } else { 0 };
+        let width = self.text[start..shown_end]
+            .chars()
+            .take((cut + SHOWN_MAX).saturating_sub(before))
+            .count();
         Place {
             line: head.matches('\n').count() + 1,
-            column: self.text[line_start..start].chars().count() + 1,
-            text: text.to_string(),
-            width: self.text[start..shown_end].chars().count().max(1),
+            column: before + 1,
+            text: text.chars().skip(cut).take(SHOWN_MAX).collect(),
+            cut,
+            width: width.max(1),
         }
     }
     fn floor_boundary(&self, index: usize) -> usize {
@@ -230,6 +244,18 @@ mod tests {
         let shown = error.to_string();
         assert!(shown.starts_with("example.toml:2:9: \"ä\" cannot be read"), "{shown}");
         assert!(shown.contains("    2 | \tsize = 'ä'\n      | \t       ^^^"), "{shown}");
+    }
+
+    /// Goal: of a long line, the part around the place is shown. Method: a mistake in the middle of one, and a line of zero bytes.
+    #[test]
+    fn long_lines_are_cut() {
+        let error = refuse(&format!("{}size = 'ä' # {}", " ".repeat(1000), "x".repeat(1000)));
+        let shown = error.to_string();
+        assert!(shown.starts_with("example.toml:1:1008: ") && shown.len() < 1000, "{shown}");
+        let [_, line, caret] = shown.split('\n').take(3).collect::<Vec<_>>()[..] else { panic!() };
+        let under = |(at, _)| line.chars().skip(at).take(3).collect::<String>();
+        assert_eq!(caret.chars().enumerate().find(|(_, c)| *c == '^').map(under).unwrap(), "'ä'");
+        assert!(refuse(&"\0".repeat(1000)).to_string().len() < 2000);
     }
 
     /// Goal: every family of parser errors is answered with what is allowed. Method: one bad text each.

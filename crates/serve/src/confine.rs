@@ -15,10 +15,12 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
+use iofair_config::ConfigError;
 use iofair_config::contracts::{Back, Contracts, Volume};
 
 use crate::back::uring::claim::{identity_of, layers};
 use crate::error::ServeError;
+use crate::layout::sidecar;
 use crate::reserve::Reserve;
 
 const DEVICES: &str = "/dev";
@@ -50,12 +52,45 @@ pub(crate) fn check(contracts: &Contracts, before: Option<&Contracts>) -> Result
         if let Some(own) = own.same(&real) {
             return Err(refuse(format!("it is the server's own: {}", own.display())));
         }
-        if in_pool(contracts, &real)
-            || layers(&real).iter().any(|layer| own.pool.contains(&layer.identity))
-        {
+        if own.has_in_pool(contracts, &real) {
             let message =
                 "it is a file of the pool directory, which may belong to a removed volume";
             return Err(refuse(message.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an audit log in the place of data or of another file of the server's, which its lines would destroy, and a mount over them.
+pub(crate) fn check_own(contracts: &Contracts) -> Result<(), ServeError> {
+    let mut others = contracts.clone();
+    let audit = others.control.audit.take();
+    let own = OwnFiles::find(&others);
+    let refuse = |path: &Path, why: &str, other: &Path| {
+        let message = format!("{} {why} {}", path.display(), other.display());
+        Err(ServeError::from(ConfigError::whole_file(contracts.path(), message)))
+    };
+    if let (Some(mount), Some(real)) = (&contracts.mount, &own.mount)
+        && let Some((_, hidden)) = own.paths.iter().find(|(path, _)| path.starts_with(real))
+    {
+        return refuse(mount, "cannot be the mount of volumes: it would hide", hidden);
+    }
+    let Some(audit) = audit else { return Ok(()) };
+    for file in with_notes(&audit) {
+        let Ok(real) = resolved(&file) else { continue };
+        let volume = || {
+            let mut paths = contracts.volumes.iter().filter_map(|volume| volume.path.as_deref());
+            paths.find(|path| identity(path).is_some_and(|data| Some(data) == identity(&real)))
+        };
+        if let Some(other) = own.same(&real).or_else(volume) {
+            return refuse(&audit, "cannot be the audit log, whose files would replace", other);
+        }
+        if own.has_in_pool(contracts, &real) {
+            return refuse(
+                &audit,
+                "cannot be the audit log, which would be in the pool directory:",
+                &file,
+            );
         }
     }
     Ok(())
@@ -157,11 +192,15 @@ impl OwnFiles {
         let contract_file = PathBuf::from(contracts.path());
         // Its notes may be beside a link to it, too.
         let target = fs::canonicalize(&contract_file).ok();
-        let pool = match &contracts.drive.back {
-            Back::Directory(pool) => Some(pool),
-            _ => None,
+        let (pool, data) = match &contracts.drive.back {
+            Back::Directory(pool) => (Some(pool), None),
+            Back::File(file) => (None, Some(file.clone())),
+            Back::Emulated(name) => (None, name.split_once('@').map(|(_, file)| file.into())),
+            _ => (None, None),
         };
+        let places = data.as_ref().map(|data| sidecar(data));
         let files = tls.chain(sockets).chain(&control.audit).chain(pool).chain(&target);
+        let files = files.chain(&data).chain(&places);
         let files = files.chain([&contract_file]).flat_map(|file| with_notes(file));
         let entries = pool.and_then(|pool| fs::read_dir(pool).ok()).into_iter().flatten().flatten();
         let mut this = Self {
@@ -178,6 +217,11 @@ impl OwnFiles {
             this.paths.insert(real, file);
         }
         this
+    }
+    /// Whether it is a file of the pool directory, or in it.
+    fn has_in_pool(&self, contracts: &Contracts, real: &Path) -> bool {
+        in_pool(contracts, real)
+            || layers(real).iter().any(|layer| self.pool.contains(&layer.identity))
     }
     /// The one that it is.
     fn same(&self, real: &Path) -> Option<&Path> {
@@ -286,6 +330,60 @@ mod tests {
             let error = check(bad).expect_err(bad).to_string();
             assert!(error.contains(told), "{bad}: {error}");
         }
+    }
+
+    /// Goal: the audit log is no other file of the server's and no data, and nothing is mounted over them, whatever their names.
+    /// Method: one of each, links, hard links, files that its rotation makes.
+    #[test]
+    fn own_files_have_one_use() {
+        let scene = Scene::new("own");
+        let here = scene.0.display();
+        for name in ["pool/v.img", "contracts.toml", "key", "old.1", "image", "listed/data"] {
+            fs::write(scene.0.join(name), "").unwrap();
+        }
+        fs::hard_link(scene.0.join("pool/v.img"), scene.0.join("twin")).unwrap();
+        fs::hard_link(scene.0.join("contracts.toml"), scene.0.join("same")).unwrap();
+        symlink(scene.0.join("pool"), scene.0.join("linked")).unwrap();
+        let check = |back: &str, audit: &str, mount: &str| {
+            let text = format!(
+                "[drive]\nback = '{back}'\nstack = 'none-none'\npaths = ['{here}/listed']\n\
+                 [control]\nunix = '{here}/run/control.sock'\naudit = '{here}/{audit}'\n[fuse]\nmount = '{here}/{mount}'\n\
+                 [[group]]\nname = 'g'\n[[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\n"
+            );
+            let more = format!("path = '{here}/listed/data'\n");
+            let text = if back.starts_with("directory") { text + &more } else { text };
+            check_own(&Contracts::parse(&format!("{here}/contracts.toml"), &text).unwrap())
+        };
+        let directory = format!("directory:{here}/pool");
+        check(&directory, "audit", "listed/mnt").unwrap();
+        for audit in [
+            "pool/v.img",
+            "pool/new",
+            "linked/v.img",
+            "twin",
+            "contracts.toml",
+            "same",
+            "listed/data",
+            "run/control.sock",
+        ] {
+            let error = check(&directory, audit, "listed/mnt").expect_err(audit).to_string();
+            assert!(error.contains("cannot be the audit log"), "{audit}: {error}");
+        }
+        for mount in ["pool", "linked", "run", ""] {
+            let error = check(&directory, "audit", mount).expect_err(mount).to_string();
+            assert!(error.contains("cannot be the mount"), "{mount}: {error}");
+        }
+        let (file, drive) =
+            (format!("file:{here}/image"), format!("emulated:nvme-2021@{here}/image"));
+        for back in [&file, &drive] {
+            check(back, "audit", "listed/mnt").unwrap();
+            assert!(
+                check(back, "image", "listed/mnt").is_err()
+                    && check(back, "image.volumes", "listed/mnt").is_err()
+            );
+        }
+        let turned = format!("file:{here}/old.1");
+        assert!(check(&turned, "old", "listed/mnt").is_err(), "the log is renamed to this");
     }
 
     /// Goal: callers have sockets made in the server's own directories only; what the file had before stays. Method: one

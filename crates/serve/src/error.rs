@@ -35,6 +35,9 @@ pub enum ServeError {
     /// New contracts change something that a running server cannot change.
     #[error("{0} cannot change while the server runs")]
     Fixed(String),
+    /// A change is in force, but for a part of it.
+    #[error("{0}")]
+    Unfinished(String),
     /// The file beside a pool that records the position of its volumes is invalid.
     #[error("{}: {message}", path.display())]
     Layout {

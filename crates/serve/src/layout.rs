@@ -32,6 +32,14 @@ const BYTES: &str = "# bytes ";
 /// Volumes begin on borders of this many bytes, which suits every drive's blocks.
 const BORDER: u64 = 4096;
 
+/// Reads a file that others write, also while the server runs: a device may have no end, and a pipe nobody who writes.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    match fs::metadata(path)?.is_file() {
+        true => iofair_config::read_text(path),
+        false => Err(io::Error::other("not a regular file")),
+    }
+}
+
 /// A volume's place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Place {

@@ -13,6 +13,7 @@ use rustls::{InconsistentKeys, RootCertStore};
 use crate::error::ServeError;
 use crate::front::nbd::session;
 use crate::front::tls::names;
+use crate::layout::read_text;
 use crate::request::export::Peer;
 
 /// What clients are offered and allowed.
@@ -48,7 +49,7 @@ impl Security {
 /// Reads the files of one TLS.
 pub(crate) fn server_config(tls: &Tls) -> Result<Arc<ServerConfig>, ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let key = PrivateKeyDer::from_pem_file(&tls.key);
+    let key = PrivateKeyDer::from_pem_slice(text(&tls.key)?.as_bytes());
     let key = key.map_err(|error| unread(&tls.key, "private key", &error))?;
     let chain = certificates(&tls.certificate)?;
     let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -88,7 +89,7 @@ pub(crate) fn names_of(path: &Path) -> Result<Vec<String>, ServeError> {
 
 /// All certificates of a file.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let read = CertificateDer::pem_slice_iter(text(path)?.as_bytes()).collect::<Result<_, _>>();
     let read: Vec<_> = read.map_err(|error| unread(path, "certificate", &error))?;
     if read.is_empty() {
         return Err(refused(path, "no certificate in it".into()));
@@ -96,12 +97,15 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     Ok(read)
 }
 
+fn text(path: &Path) -> Result<String, ServeError> {
+    read_text(path).map_err(|error| refused(path, error.to_string()))
+}
+
 fn unread(path: &Path, what: &str, error: &pem::Error) -> ServeError {
     refused(
         path,
         match error {
             pem::Error::NoItemsFound => format!("no {what} in it"),
-            pem::Error::Io(error) => error.to_string(),
             error => format!("not PEM: {error}"),
         },
     )

@@ -272,15 +272,20 @@ impl Server {
                     Err(second) => {
                         made.keep();
                         let message = format!("{error}; and it could not be undone: {second}");
-                        return Err(ServeError::Fixed(message));
+                        return Err(ServeError::Unfinished(message));
                     }
                 }
                 return Err(error);
             }
         };
         made.keep();
-        self.passes(Step::Finish)?;
-        self.places.finish(&self.contracts.volumes, consent)
+        let finished = self.passes(Step::Finish);
+        let finished = finished.and_then(|()| self.places.finish(&self.contracts.volumes, consent));
+        finished.map_err(|error| {
+            ServeError::Unfinished(format!(
+                "the contracts were changed, but data that should go is still there: {error}"
+            ))
+        })
     }
     /// After an error in the outer result, nothing has changed unless the error says so. After one in the inner result, the
     /// engine has the new contracts, but some new volumes are not served.

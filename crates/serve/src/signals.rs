@@ -34,8 +34,10 @@ pub struct Signals {
 impl Signals {
     /// Blocks them in the calling thread and in threads that it starts; call it before starting any.
     pub fn block() -> io::Result<Self> {
-        // SAFETY: all calls fill or read the local set.
+        // SAFETY: all calls fill or read the local set, or name a constant.
         unsafe {
+            // A file that would be longer than a limit allows (`ulimit -f`) is an error of the call that makes it so.
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
             for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGINT] {

@@ -5,11 +5,10 @@
 mod rig;
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -221,15 +220,15 @@ fn idle_callers_give_way() {
     drop(idle);
 }
 
-/// Goal: changes that wait for storage keep nobody from looking, and not the server from ending. Method: a pipe, which nobody
-/// writes, is in the place of the contract file; more changes than there are threads, a reload; then the status, groups and
+/// Goal: changes that wait for storage keep nobody from looking, and not the server from ending. Method: a file that cannot be
+/// opened is in the place of the contract file; more changes than there are threads, a reload; then the status, groups and
 /// volumes, and the end.
 #[test]
 fn changes_that_hang_block_nobody() {
     let scene = Controlled::start();
     let path = scene.directory.path("contracts.toml");
     fs::remove_file(&path).unwrap();
-    run("mkfifo", &[&path]);
+    let stuck = stuck(&path);
     let change = Call::new("PATCH", "/v1/groups/batch").body(json!({ "weight": 7 }));
     let address = scene.address();
     thread::scope(|scope| {
@@ -245,10 +244,32 @@ fn changes_that_hang_block_nobody() {
         control.stop().unwrap();
         assert!(!Path::new(&directory.path("control.sock")).exists());
         // The change that waits for the file ends.
-        let pipe = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
-        drop(pipe);
+        drop(stuck);
         changes.into_iter().for_each(|change| drop(change.join().unwrap()));
     });
+}
+
+/// Goal: what is no file in the place of the contract file is refused at once, and holds up nothing. Method: a pipe that nobody writes,
+/// a device without an end, a directory; then the file again.
+#[test]
+fn contracts_are_read_from_files_only() {
+    let scene = Controlled::start();
+    let path = scene.directory.path("contracts.toml");
+    let kept = scene.directory.path("kept");
+    fs::rename(&path, &kept).unwrap();
+    let change = Call::new("PATCH", "/v1/groups/batch").body(json!({ "weight": 7 }));
+    for (program, arguments) in [("mkfifo", &[][..]), ("ln", &["-s", "/dev/zero"]), ("mkdir", &[])]
+    {
+        run(program, &[arguments, &[&path]].concat());
+        for call in [&change, &Call::new("POST", "/v1/reload")] {
+            let told = scene.ask(call);
+            let text = String::from_utf8_lossy(&told.body).into_owned();
+            assert!(told.status == 500 && text.contains("not a regular file"), "{program}: {text}");
+        }
+        run("rm", &["-r", &path]);
+    }
+    fs::rename(&kept, &path).unwrap();
+    assert_eq!(scene.status(&change), 200);
 }
 
 /// Makes a file that nobody can open until the result is dropped, or for 45 s (`/proc/sys/fs/lease-break-time`), as if its

@@ -220,6 +220,10 @@ fn tables_are_read_by_their_headers() {
         (tabs[0].at, tabs[1].operation),
         (Instant(1_700_000_000_123_456_000), Operation::Discard)
     );
+    let commas =
+        requests(b"time_ms;op;offset;size;latency_ms\n0,5;R;4096;512;0,13\n1,25;W;0;512;2\n");
+    let told = |record: &Record| (record.at.0, record.completion.unwrap().latency.0);
+    assert_eq!([&commas[0], &commas[1]].map(told), [(500_000, 130_000), (1_250_000, 2_000_000)]);
     let latency = |line: &str| read(format!("time,op,offset,size,latency\n{line}\n").as_bytes());
     for line in ["1539000000.5,R,0,512,120", "1539000000123456,R,0,512,0.00012"] {
         let error = latency(line).unwrap_err();

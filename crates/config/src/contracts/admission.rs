@@ -146,9 +146,7 @@ impl Contracts {
     }
     /// The parts of the drive's rate, with long requests or at its worst, that the minimums are.
     pub fn floors(&self, known: &Known) -> Floors {
-        // They matter beside a more urgent class only.
-        let usual = Contract::default().class;
-        if self.groups.iter().all(|group| group.contract.class == usual) {
+        if !self.groups.iter().any(|group| group.contract.minimum().is_some()) {
             return Floors::default();
         }
         let rate = match self.basis_of_stack(known) {
@@ -240,47 +238,50 @@ pub struct Rival {
     pub floor: Option<f64>,
 }
 
-/// Sibling groups that want the drive at the same time. Those of the most urgent class share it by weight, less the minimums of the
-/// others, which are promised nothing else.
-#[derive(Clone, Copy, Default, Debug)]
+/// What sibling groups that want the drive at the same time are promised of it. Those of the most urgent class share what the minimums
+/// of the others leave by weight, but each has at least its minimum; the others are promised their minimums, and nothing else.
+#[derive(Clone, Copy, Debug)]
 pub struct Rivals {
     class: Option<Class>,
-    /// Sum of the weights in the class, and of its minimums.
-    weights: u64,
-    floors: f64,
-    /// Sum of the minimums of less urgent classes.
-    taken: f64,
+    /// What all of them have, and of that what each unit of weight gives in the class.
+    together: Option<f64>,
+    per_weight: Option<f64>,
 }
 
 impl Rivals {
-    /// These groups.
-    pub fn new(groups: impl IntoIterator<Item = Rival>) -> Self {
-        let mut rivals = Self::default();
-        groups.into_iter().for_each(|group| rivals.add(group));
-        rivals
-    }
-    fn add(&mut self, Rival { weight, class, floor }: Rival) {
-        if self.class.is_none_or(|known| class < known) {
-            let taken = self.taken + self.floors;
-            *self = Self { class: Some(class), taken, ..Self::default() };
-        }
-        let floor = floor.unwrap_or(0.0);
-        match self.class == Some(class) {
-            true => {
-                (self.weights, self.floors) =
-                    (self.weights + u64::from(weight), self.floors + floor)
+    /// These groups, which have this part of the drive together; `None`: unknown.
+    pub fn new(groups: impl IntoIterator<Item = Rival>, together: Option<f64>) -> Self {
+        let mut groups: Vec<Rival> = groups.into_iter().collect();
+        let class = groups.iter().map(|group| group.class).min();
+        let floor = |group: &Rival| group.floor.unwrap_or(0.0);
+        let others = groups.iter().filter(|group| Some(group.class) != class);
+        let taken: f64 = others.map(floor).sum();
+        groups.retain(|group| Some(group.class) == class);
+        // Those whose minimums are more than their weights give come first.
+        let needs = |group: &Rival| floor(group) / f64::from(group.weight);
+        groups.sort_by(|one, other| needs(other).total_cmp(&needs(one)));
+        let mut left = together.map(|together| (together - taken).max(0.0));
+        let mut weights: f64 = groups.iter().map(|group| f64::from(group.weight)).sum();
+        for group in &groups {
+            match &mut left {
+                Some(left) if needs(group) * weights > *left => {
+                    *left = (*left - floor(group)).max(0.0)
+                }
+                _ => break,
             }
-            false => self.taken += floor,
+            weights -= f64::from(group.weight);
         }
+        Self { class, together, per_weight: left.map(|left| left / weights.max(1.0)) }
     }
-    /// The part of one of them if all have this part of the drive together; `None`: unknown.
-    pub fn part(&self, rival: Rival, together: Option<f64>) -> Option<f64> {
+    /// The part of one of them; `None`: unknown.
+    pub fn part(&self, rival: Rival) -> Option<f64> {
+        let floor = || rival.floor.map(|floor| floor.min(self.together.unwrap_or(1.0)));
         match self.class == Some(rival.class) {
             true => {
-                let weight = f64::from(rival.weight) / self.weights as f64;
-                Some((together? - self.taken).max(0.0) * weight)
+                let by_weight = self.per_weight? * f64::from(rival.weight);
+                Some(by_weight.max(floor().unwrap_or(0.0)))
             }
-            false => rival.floor.map(|floor| floor.min(together.unwrap_or(1.0))),
+            false => floor(),
         }
     }
 }
@@ -303,15 +304,18 @@ pub fn shares(groups: &[(String, Contract)], floors: &Floors) -> Vec<Option<f64>
         let Contract { weight, class, .. } = *contract;
         Rival { weight, class, floor: floors.of(name) }
     };
-    let mut rivals: HashMap<&str, Rivals> = HashMap::new();
+    let mut siblings: HashMap<&str, Vec<Rival>> = HashMap::new();
     for (name, contract) in groups {
-        rivals.entry(&name[..parent(name)]).or_default().add(rival(name, contract));
+        siblings.entry(&name[..parent(name)]).or_default().push(rival(name, contract));
     }
-    let mut shares: HashMap<&str, Option<f64>> = HashMap::new();
+    let (mut rivals, mut shares) = (HashMap::new(), HashMap::new());
     for (name, contract) in groups {
         let above = &name[..parent(name)];
         let together = shares.get(above).copied().unwrap_or(Some(1.0));
-        shares.insert(name, rivals[above].part(rival(name, contract), together));
+        let rivals = rivals
+            .entry(above)
+            .or_insert_with(|| Rivals::new(siblings.remove(above).unwrap_or_default(), together));
+        shares.insert(name.as_str(), rivals.part(rival(name, contract)));
     }
     groups.iter().map(|(name, _)| shares[name.as_str()]).collect()
 }

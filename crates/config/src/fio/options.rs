@@ -367,6 +367,7 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         "numjobs" => to.clones = within(number(value, base)?, 1, NUMJOBS_MAX)? as u32,
         "size" => to.size = Some(size(value, base)?),
         "nrfiles" => to.nr_files = within(number(value, base)?, 1, u64::from(u32::MAX))?,
+        "openfiles" => to.open_files = Some(number(value, base)?).filter(|count| *count > 0),
         "zonemode" => {
             if value == "zbd" {
                 let bad = Bad::unsupported("`zbd` is not supported");

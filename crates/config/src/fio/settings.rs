@@ -272,6 +272,8 @@ pub struct Settings {
     pub file_size: Option<u64>,
     /// `nrfiles`, or the number of names in `filename`; devices are one drive.
     pub nr_files: u64,
+    /// `openfiles`, if not all files are open at once.
+    pub open_files: Option<u64>,
     /// `file_service_type`
     pub service: Service,
     /// `zonemode` and the options like it.
@@ -376,6 +378,10 @@ impl Settings {
             self.nr_files = names.len() as u64;
         }
         self.file = self.file.take().or(self.file_format.take());
+        self.open_files = self.open_files.filter(|count| *count < self.nr_files);
+        if self.open_files == Some(1) && !self.random {
+            (self.service, self.open_files) = (Service::Sequential, None);
+        }
         self.random_map &= self.align.is_none();
         self.fill_pages();
         let mut without_effect = Vec::new();
@@ -442,7 +448,7 @@ impl Settings {
     pub fn takes_turns(&self) -> bool {
         let in_turn = matches!(self.service, Service::RoundRobin(_));
         let is_one = self.is_one_sequence() && self.fixed_block().is_some();
-        self.nr_files > 1 && is_one && in_turn
+        self.nr_files > 1 && is_one && in_turn && self.open_files.is_none()
     }
     /// Whether its zones are modelled: sequential calls that end with a part of a zone.
     pub(super) fn has_zones(&self) -> bool {
@@ -473,9 +479,10 @@ impl Settings {
     pub(super) fn orders_files(&self) -> bool {
         match self.service {
             _ if self.nr_files == 1 => true,
+            Service::Sequential => self.is_in_order(),
+            _ if self.open_files.is_some() => false,
             Service::RoundRobin(_) | Service::Random if self.random => true,
             Service::RoundRobin(_) => self.takes_turns(),
-            Service::Sequential => self.is_in_order(),
             _ => false,
         }
     }
@@ -542,6 +549,7 @@ impl Default for Settings {
             size: None,
             file_size: None,
             nr_files: 1,
+            open_files: None,
             service: Service::RoundRobin(1),
             zones: Zones::default(),
             fill_device: false,

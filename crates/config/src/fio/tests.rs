@@ -73,6 +73,8 @@ fn orders_of_files_are_kept_or_refused() {
     for (options, turns) in [
         ("rw=read / nrfiles=4 / direct=1", true),
         ("rw=write / filename=a:b / file_service_type=roundrobin:8", true),
+        ("rw=read / nrfiles=4 / direct=1 / openfiles=4", true),
+        ("rw=read / nrfiles=4 / openfiles=1", false),
         ("rw=read / nrfiles=4 / file_service_type=sequential", false),
         ("rw=randread / nrfiles=4", false),
         ("rw=randrw / nrfiles=4 / file_service_type=random:3", false),
@@ -82,6 +84,8 @@ fn orders_of_files_are_kept_or_refused() {
     }
     for options in [
         "rw=rw / nrfiles=4 / direct=1",
+        "rw=read / nrfiles=4 / direct=1 / openfiles=2",
+        "rw=randread / nrfiles=4 / openfiles=1",
         "rw=read / nrfiles=4 / direct=1 / bsrange=4k-8k",
         "rw=read / nrfiles=4 / file_service_type=random",
         "rw=randread / nrfiles=4 / file_service_type=sequential",

@@ -16,6 +16,8 @@ pub(super) const BODY: Duration = Duration::from_secs(10);
 pub(super) const RESPONSE: Duration = Duration::from_secs(30);
 /// Waiting for another change to end.
 pub(super) const CHANGE_WAIT: Duration = Duration::from_secs(10);
+/// A change that waits for storage or for clients; then its caller is told so. Callers wait for three minutes.
+pub(super) const CHANGE: Duration = Duration::from_secs(150);
 /// Waiting for the last lines of the audit log: those who only read must not wait for a file system that does not respond.
 pub(super) const AUDIT_WAIT: Duration = Duration::from_secs(1);
 /// Waiting for a change to end when the server ends; then for a look at the files.

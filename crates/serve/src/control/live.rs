@@ -242,14 +242,13 @@ fn in_order(copied: Vec<Copied>, total: u64, floors: Option<&Floors>) -> Vec<Gro
         let rivals = |is_wanted: fn(&Copied) -> bool| {
             let floors = floors?;
             let wanted = below.iter().filter(|one| is_wanted(one));
-            Some((floors, Rivals::new(wanted.map(|one| one.rival(floors)))))
+            Some((floors, Rivals::new(wanted.map(|one| one.rival(floors)), promised)))
         };
         let (all, busy) = (rivals(|_| true), rivals(Copied::is_busy));
         let index = groups.len();
         level.extend(below.into_iter().map(|child| {
             let rivals = if child.is_busy() { busy } else { all };
-            let share =
-                rivals.and_then(|(floors, rivals)| rivals.part(child.rival(floors), promised));
+            let share = rivals.and_then(|(floors, rivals)| rivals.part(child.rival(floors)));
             (child, Some((index, share)))
         }));
         let got = tally.last.bytes as f64 / total.max(1) as f64;
@@ -447,7 +446,8 @@ mod tests {
         assert_eq!(promised(&nested), [0.25, 0.75, 0.75, 0.0, 0.0]);
     }
 
-    /// Goal: a group with a minimum beside a more urgent class is promised its minimum, whoever is busy. Method: by hand.
+    /// Goal: a group with a minimum is promised it beside a more urgent class, and beside heavier groups of its own, whoever is busy.
+    /// Method: by hand.
     #[test]
     fn minimums_are_promised() {
         let text = "[drive]\nback = 'memory:1GiB'\nworst_case = '100MB/s'\n[[group]]\nname = 'a'\n\
@@ -455,8 +455,10 @@ mod tests {
         let contracts = Contracts::parse("c.toml", text).expect("right");
         let floors = contracts.floors(&Default::default());
         for is_busy in [false, true] {
-            let groups = [("a", Class::BestEffort, 100, is_busy), ("z", Class::Idle, 100, is_busy)];
-            assert_eq!(promised_beside(&groups, &floors), [0.8, 0.2], "{is_busy}");
+            for (class, weight) in [(Class::Idle, 100), (Class::BestEffort, 1)] {
+                let groups = [("a", Class::BestEffort, 99, is_busy), ("z", class, weight, is_busy)];
+                assert_eq!(promised_beside(&groups, &floors), [0.8, 0.2], "{is_busy}");
+            }
         }
     }
 }

@@ -60,6 +60,7 @@ use std::time::Duration;
 
 use iofair_config::contracts::Contracts;
 
+use crate::confine;
 use crate::consent::Consent;
 use crate::error::ServeError;
 use crate::log;
@@ -103,6 +104,7 @@ impl Parts {
         let [control_allowed, metrics_allowed] = allowed.map(|a| Allowed::new(contracts, a));
         let allowed = [control_allowed?, metrics_allowed?];
         let gate = Gate::load(contracts)?;
+        confine::check_own(contracts)?;
         let audit = Audit::open(control.audit.as_deref(), mode);
         let audit = audit.map_err(|error| {
             let path = control.audit.iter().map(|path| format!(" {}", path.display()));

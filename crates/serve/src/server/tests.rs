@@ -80,7 +80,8 @@ fn data_that_could_not_be_deleted_is_kept() {
     let new = contracts(&directory, "file", &[("b", "g", "1MiB")]);
     let consent = Consent { delete: vec!["a".into()], ..Consent::default() };
     server.fails_at.set(Some(Step::Finish));
-    assert!(server.reload_with(new.clone(), &consent).is_err());
+    let error = server.reload_with(new.clone(), &consent).unwrap_err().to_string();
+    assert!(error.starts_with("the contracts were changed, but data"), "{error}");
     assert_eq!(server.contracts().text(), new.text());
     server.stop().unwrap();
     let summary = crate::pool::admin::show(&directory.join("pool")).unwrap();

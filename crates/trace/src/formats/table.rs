@@ -8,6 +8,8 @@
 //! - *Operation*: a word or its letters (`read`, `R`, `RA`, `WS`, `discard`, `flush`), or a SCSI operation (`0x2a`).
 //! - *Offset* and *size*: bytes, or sectors of 512 bytes where the name says so (`lba`, `sector`).
 
+use std::borrow::Cow;
+
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::Nanos;
 
@@ -104,6 +106,14 @@ fn split(line: &str, separator: Option<char>) -> Vec<&str> {
             Some(after) => rest = after,
             None => return fields,
         }
+    }
+}
+
+/// A number with a decimal comma, as tables with semicolons have it, with a point.
+fn with_point(text: &str, separator: Option<char>) -> Cow<'_, str> {
+    match separator == Some(';') && text.matches(',').count() == 1 && !text.contains('.') {
+        true => text.replace(',', ".").into(),
+        false => text.into(),
     }
 }
 
@@ -230,7 +240,7 @@ impl LineFormat for Table {
         };
         let time =
             |name: &str, text: &str, unit: u64| decimal_of(name, text, unit, "number").map(Nanos);
-        let text = field("time", layout.time.0)?;
+        let text = &*with_point(field("time", layout.time.0)?, self.separator);
         let unit = match (layout.time.1, self.unit) {
             (Unit::Time(nanos), _) | (_, Some(nanos)) => nanos,
             _ => *self.unit.insert(shown_unit(text)?),
@@ -239,7 +249,7 @@ impl LineFormat for Table {
         let latency = match layout.latency {
             None => None,
             Some((index, unit_of)) => {
-                let latency = field("latency", index)?;
+                let latency = &*with_point(field("latency", index)?, self.separator);
                 let unit = if let Unit::Time(nanos) = unit_of { nanos } else { unit };
                 let is_known = !UNKNOWN.contains(&latency.to_ascii_lowercase().as_str());
                 let known = is_known.then(|| time("latency", latency, unit)).transpose()?;

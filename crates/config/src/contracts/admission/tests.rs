@@ -198,11 +198,11 @@ fn shares_by_class() {
     assert_eq!(under("promise"), [Some(0.5), Some(0.5)]);
 }
 
-/// Goal: a group of a less urgent class is promised its minimum, or those inside it, and the most urgent class shares the rest; a share
+/// Goal: a group is promised its minimum, or those inside it, and the most urgent class shares the rest; a share
 /// that depends on an unknown rate is unknown, and not nothing. Method: by hand, in bytes, in I/Os, by time and by what the drive
 /// reaches.
 #[test]
-fn minimums_of_less_urgent_classes_are_shares() {
+fn minimums_are_shares() {
     let of = |drive: &str, groups: &[(&str, &str)], known: &Known| -> Vec<Option<f64>> {
         let contracts = read(drive, groups);
         let admitted = contracts.admit(known, None).expect("they fit");
@@ -227,4 +227,18 @@ fn minimums_of_less_urgent_classes_are_shares() {
     assert_eq!(of(reaches, &unknown, &none), [Some(0.95), Some(0.05)]);
     let by_time = [("a", ""), ("c", "class = 'idle'\nmin = '9MB/s'\nalone = '40MB/s'")];
     assert_eq!(of("", &by_time, &none), [Some(0.75), Some(0.25)]);
+    // In one class, a group has the larger of its minimum and its share by weight; the others share what is left.
+    let light = [
+        ("a", "weight = 1\nmin = '50MB/s'"),
+        ("b", "weight = 300"),
+        ("c", "weight = 100\nmin = '5MB/s'"),
+        ("c/x", "weight = 1\nmin = '5MB/s'"),
+        ("c/y", "weight = 99"),
+        ("d", "class = 'idle'\nmin = '10MB/s'"),
+    ];
+    let shares = [0.5, 0.3, 0.1, 0.05, 0.05, 0.1].map(Some);
+    assert_eq!(of("worst_case = '100MB/s'", &light, &none), shares);
+    let full = [("a", "min = '99MB/s'\nweight = 1"), ("b", "min = '1MB/s'"), ("c", "")];
+    let shares = [Some(0.99), Some(0.01), Some(0.0)];
+    assert_eq!(of("worst_case = '100MB/s'", &full, &none), shares);
 }

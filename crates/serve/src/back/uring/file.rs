@@ -295,11 +295,13 @@ pub(crate) fn extents(file: &File, offset: u64, length: u64, limit: usize) -> Ve
     extents
 }
 
-/// Makes a file longer, or says that its file system has no files of this length.
+/// Makes a file longer, or says that no file may have this length.
 pub(crate) fn set_length(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(bytes).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => {
-            let message = format!("its file system has no files of {bytes} bytes");
+            let message = format!(
+                "its file system, or the limit of the server (RLIMIT_FSIZE), has no files of {bytes} bytes"
+            );
             io::Error::new(io::ErrorKind::FileTooLarge, message)
         }
         _ => error,

@@ -22,6 +22,7 @@ use hyper::{Method, Request, Response, server::conn::http1, service::service_fn}
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::service::{BUSY, Scope, Service, Visit, unless_cut};
@@ -217,13 +218,29 @@ async fn carry_out(
         true => &service.change_threads,
         false => &service.threads,
     };
-    let thread = timeout(limits::THREAD_WAIT, threads[class as usize].acquire()).await;
-    let Ok(_thread) = thread else {
+    let thread =
+        timeout(limits::THREAD_WAIT, threads[class as usize].clone().acquire_owned()).await;
+    let Ok(thread) = thread else {
         return Err(Problem::new(503, "busy", "too many calls are in progress"));
     };
     let app = service.app.clone();
-    let called = tokio::task::spawn_blocking(move || app.respond(&call)).await;
-    let called = called.map(Outcome::Whole);
+    let called = tokio::task::spawn_blocking(move || {
+        // The call may outlast its connection.
+        let _thread = thread;
+        app.respond(&call)
+    });
+    Ok(Outcome::Whole(outcome(called, is_change).await?))
+}
+
+/// The response to a call; to a change that takes too long, that it does.
+async fn outcome(called: JoinHandle<ApiResponse>, is_change: bool) -> Result<ApiResponse, Problem> {
+    let limit = if is_change { limits::CHANGE } else { Duration::MAX };
+    let Ok(called) = timeout(limit, called).await else {
+        let message = format!(
+            "this change has waited for storage or for clients for {limit:?}, and may still be made: see the audit log"
+        );
+        return Err(Problem::new(503, "busy", message));
+    };
     called.map_err(|_| Problem::new(500, "bug", "this call met a bug; see the server's log"))
 }
 

@@ -35,9 +35,9 @@ pub(super) struct Service {
     /// Live pages that are open.
     pub(super) live_pages: Arc<Slots>,
     /// Threads by [`Class`], for calls that only read, for changes and for removals.
-    pub(super) threads: [Semaphore; Class::COUNT],
-    pub(super) change_threads: [Semaphore; Class::COUNT],
-    pub(super) removal_threads: [Semaphore; Class::COUNT],
+    pub(super) threads: [Arc<Semaphore>; Class::COUNT],
+    pub(super) change_threads: [Arc<Semaphore>; Class::COUNT],
+    pub(super) removal_threads: [Arc<Semaphore>; Class::COUNT],
     /// The thread that finds the names of users whose changes were refused.
     pub(super) names: Arc<Semaphore>,
     pub(super) changes: Buckets,
@@ -66,15 +66,16 @@ pub(super) struct Visit {
 
 impl Service {
     pub(super) fn new(app: Arc<App>) -> Self {
+        let semaphore = |threads| Arc::new(Semaphore::new(threads));
         Self {
             app,
             slots: Class::ALL.map(|class| Slots::new(class.slots(), class.slots_of_one())),
             handshakes: Slots::new(limits::HANDSHAKES, limits::HANDSHAKES_OF_ONE),
             live_pages: Slots::new(limits::LIVE_PAGES, limits::LIVE_PAGES_OF_ONE),
-            threads: Class::ALL.map(|class| Semaphore::new(class.threads())),
-            change_threads: Class::ALL.map(|class| Semaphore::new(class.change_threads())),
-            removal_threads: Class::ALL.map(|class| Semaphore::new(class.removal_threads())),
-            names: Arc::new(Semaphore::new(limits::NAMER)),
+            threads: Class::ALL.map(|class| semaphore(class.threads())),
+            change_threads: Class::ALL.map(|class| semaphore(class.change_threads())),
+            removal_threads: Class::ALL.map(|class| semaphore(class.removal_threads())),
+            names: semaphore(limits::NAMER),
             changes: Buckets::new(limits::CHANGES),
             looks: Buckets::new(limits::LOOKS),
             scrapes: Buckets::new(limits::SCRAPES),

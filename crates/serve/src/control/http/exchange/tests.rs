@@ -113,3 +113,21 @@ fn pages_that_do_not_read_are_cut_off() {
         }
     });
 }
+
+/// Goal: the caller of a change that storage holds up hears of it; other calls wait. Method: calls that end after ten minutes of the
+/// runtime's time, which is paused.
+#[test]
+fn changes_that_hang_are_told() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        for (is_change, status) in [(true, 503), (false, 200)] {
+            let called = tokio::spawn(async {
+                sleep(Duration::from_secs(600)).await;
+                ApiResponse::json(200, None, &())
+            });
+            let found = outcome(called, is_change).await;
+            assert_eq!(found.map_or_else(|problem| problem.status, |found| found.status), status);
+        }
+    });
+}
