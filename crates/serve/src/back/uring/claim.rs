@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::mem;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -32,7 +33,34 @@ const LOCK_ENDED_MOMENTS: u32 = 600;
 /// locks until the drive has completed it: so nothing of it can come after what clients write from now on. `false`: the
 /// server that a check is about has it.
 pub(crate) fn lock(file: &File, mode: &Mode) -> io::Result<bool> {
-    lock_as(file, libc::LOCK_EX, mode)
+    if !lock_as(file, libc::LOCK_EX, mode)? {
+        return Ok(false);
+    }
+    lock_bytes(file).map(|()| true)
+}
+
+/// Locks all bytes of a file for this process alone, as long as the descriptor is open: QEMU locks some of a disk image, and finds this.
+/// Not on network file systems, where it may be the same lock as the other.
+fn lock_bytes(file: &File) -> io::Result<()> {
+    const SHARED: [u32; 4] = [0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x0102_1997];
+    // SAFETY: both structures are plain numbers; the calls fill one and read the other.
+    let locked = unsafe {
+        let (mut system, mut lock): (libc::statfs, libc::flock) = mem::zeroed();
+        let is_known = libc::fstatfs(file.as_raw_fd(), &raw mut system) == 0;
+        // NFS, two of SMB, 9P.
+        if !is_known || SHARED.contains(&(system.f_type as u32)) {
+            return Ok(());
+        }
+        lock.l_type = libc::F_WRLCK as libc::c_short;
+        libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock)
+    };
+    match io::Error::last_os_error().raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) if locked != 0 => {
+            Err(busy("another program has locked it, as QEMU does with disk images"))
+        }
+        // Directories, files that may only be read, and file systems without locks have none.
+        _ => Ok(()),
+    }
 }
 
 /// Locks the directory around a file for servers on files, until the result is dropped: no other server has it as its pool, in
