@@ -196,7 +196,7 @@ fn check_out(args: &Args, out: &Path) -> Result<()> {
         bail!(Usage(format!("--page and --out {} are the same file", out.display())));
     }
     for path in [Some(out.to_owned()), journal, page].into_iter().flatten() {
-        check_places([&path])?;
+        check_places([&path], &args.from)?;
         if path.exists() && !args.force && !args.resume {
             let resume = match args.from {
                 Some(_) => "",

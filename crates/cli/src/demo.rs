@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     for stack in &args.stacks {
         TABLE.stack(stack)?;
     }
-    check_places(args.picture.iter().chain([&args.html]))?;
+    check_places(args.picture.iter().chain([&args.html]), [])?;
     let promise = args.promise.as_deref().map(parse_rate).transpose()?;
     let chosen = chosen_stacks(args);
     let promised = match args.at {

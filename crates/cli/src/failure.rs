@@ -1,5 +1,6 @@
 //! How a failure is reported: the chain of causes on standard error, as text or with `--json` as a line of JSON, and the exit code.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,8 +20,13 @@ pub struct Usage(pub String);
 /// Checks before long work that its results have a place. Nothing is created.
 ///
 /// # Errors
-/// The directory of a file is missing, the file is a directory, or `-`: results in files are not for standard output.
-pub fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Usage> {
+/// The directory of a file is missing, the file is a directory, one of `inputs`, or `-`: results in files are not for standard output.
+pub fn check_places<'a>(
+    files: impl IntoIterator<Item = &'a PathBuf>,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), Usage> {
+    let inputs: Vec<PathBuf> =
+        inputs.into_iter().filter_map(|input| fs::canonicalize(input).ok()).collect();
     for file in files {
         let name = file.display();
         let above = file.parent().filter(|above| !above.as_os_str().is_empty());
@@ -30,6 +36,9 @@ pub fn check_places<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<
                 "`-` is no file: name one; ./- is a file of this name".to_owned()
             }
             file if file.is_dir() => format!("cannot write {name}: it is a directory"),
+            file if fs::canonicalize(file).is_ok_and(|real| inputs.contains(&real)) => {
+                format!("cannot write {name}: it is read by this command")
+            }
             _ if !above.is_dir() => {
                 format!("cannot write {name}: there is no directory {}", above.display())
             }

@@ -87,7 +87,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     if args.time == Some(Nanos::ZERO) {
         return Err(Usage("--time 0s measures nothing; allowed: more than 0s".into()).into());
     }
-    check_places(args.picture.iter().chain(&args.html))?;
+    check_places(
+        args.picture.iter().chain(&args.html),
+        [&args.contracts].into_iter().chain(&args.load),
+    )?;
     let question = Question {
         contracts: &contracts,
         drive: drive(args, &contracts)?,

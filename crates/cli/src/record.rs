@@ -175,7 +175,7 @@ fn request(address: &Address, command: &Call) -> Result<Reply> {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    check_places([&args.file])?;
+    check_places([&args.file], [])?;
     let name = args.file.display().to_string();
     if args.file.as_os_str() == "-" {
         let message = "a trace goes to a file, not to standard output; ./- is a file of that name";

@@ -63,7 +63,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    check_places(&args.html)?;
+    check_places(&args.html, [])?;
     let questions = questions(args)?;
     let interrupted = interrupt::flag()?;
     let runs = questions.iter().map(scorecard::runs).sum::<usize>();

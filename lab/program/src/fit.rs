@@ -39,7 +39,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    check_places(&args.out)?;
+    check_places(&args.out, [])?;
     let stop = interrupt::flag()?;
     let mut targets = fit::targets();
     for file in &args.files {

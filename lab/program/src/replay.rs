@@ -86,7 +86,7 @@ fn scale(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    check_places(&args.html)?;
+    check_places(&args.html, &args.traces)?;
     let request = Request {
         traces: args.traces.clone(),
         format: args.format.clone(),

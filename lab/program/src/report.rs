@@ -37,7 +37,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    check_places(&args.html)?;
+    check_places(&args.html, &args.files)?;
     let files: Result<Vec<Saved>> = args.files.iter().map(|path| read(path)).collect();
     let comparison = compare(&files?);
     save(args.html.as_deref(), || comparison.page())?;

@@ -160,8 +160,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         let (files, overrides) = (&files[..], &overrides);
         return robust::run(&robust::Asked { files, overrides, draws, seed, jobs, quiet, out });
     }
-    let files = [&args.csv, &args.series, &args.frontier, &args.html];
-    check_places(files.into_iter().flatten())?;
+    let files = [&args.csv, &args.series, &args.frontier, &args.html, &args.markdown];
+    check_places(files.into_iter().flatten(), &args.paths)?;
     let mut experiments = read(args)?;
     if let Some(file) = &args.evidence {
         return evidence(args, file, experiments);

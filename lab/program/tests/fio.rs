@@ -282,6 +282,21 @@ fn job_files_come_in_every_way() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
+/// Goal: results do not replace what they are made of. Method: a job file and a link to it as the page of its run.
+#[test]
+fn results_replace_no_job_file() {
+    let directory = scratch("replaced");
+    fs::write(directory.join("a.fio"), "[a]\nsize=64k\n").unwrap();
+    std::os::unix::fs::symlink("a.fio", directory.join("b.html")).unwrap();
+    for page in ["a.fio", "./a.fio", "b.html"] {
+        let told = iofair(&directory, &["a.fio", "--html", page]);
+        let error = String::from_utf8_lossy(&told.stderr).into_owned();
+        assert!(told.status.code() == Some(2) && error.contains("is read by this"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(directory.join("a.fio")).unwrap(), "[a]\nsize=64k\n");
+    fs::remove_dir_all(&directory).unwrap();
+}
+
 /// Goal: nothing in a job file reaches the terminal as a command. Method: escape sequences in a name and in a description; what is
 /// printed has line breaks as its only control characters.
 #[test]
