@@ -1,12 +1,12 @@
 //! Replays of traces, and calibrations: the same code and results as `iofair-lab replay --json` and `iofair calibrate --json`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use iofair_core::unit::parse_time;
 use iofair_drive::profile;
 use iofair_experiments::replay::Mode;
 use iofair_experiments::replay::request::{self, Request};
-use iofair_simulator::calibration::{self, fio};
+use iofair_simulator::calibration::{self, results};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -69,8 +69,8 @@ pub(crate) fn replay(
     failure.take().map_or_else(|| played.map_err(bad), Err)
 }
 
-/// Fits a profile to what fio measured (`results`), or to what a model gives in simulated time (`drive`). The text of the profile,
-/// and the JSON of `iofair calibrate --json`.
+/// Fits a profile to what fio or resctl-bench measured (`results`), or to what a model gives in simulated time (`drive`). The text of
+/// the profile, and the JSON of `iofair calibrate --json`.
 #[pyfunction]
 #[pyo3(signature = (drive, results))]
 pub(crate) fn calibrate(
@@ -84,8 +84,12 @@ pub(crate) fn calibrate(
                 let profile = profile::read(&drive).map_err(|error| error.to_string())?;
                 calibration::simulated(&profile, is_over).ok_or("interrupted")?
             }
-            (None, Some(results)) => fio::read(Path::new(&results))?,
-            _ => return Err("give a drive, or the results of fio".to_owned()),
+            (None, Some(path)) => {
+                let place = path.display().to_string();
+                let text = std::fs::read_to_string(&path);
+                results::read(&place, &text.map_err(|error| format!("{place}: {error}"))?, None)?
+            }
+            _ => return Err("give a drive, or results".to_owned()),
         };
         let implausible = |why| format!("these numbers cannot come from the drive: {why}");
         measured.check().map_err(implausible)?;

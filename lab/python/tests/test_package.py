@@ -330,7 +330,7 @@ class Tools(unittest.TestCase):
             ({"drive": "nix"}, "no drive profile"),
             ({"results": "nowhere.json"}, "nowhere.json: No such file"),
             ({"results": __file__}, "test_package.py: "),
-            ({}, "give a drive, or the results of fio"),
+            ({}, "give a drive, or results"),
         ]:
             with self.assertRaisesRegex(iofair.ExperimentError, words):
                 iofair.calibrate(**arguments)
