@@ -2,6 +2,7 @@
 
 pub(crate) mod counted;
 pub mod deadline_queue;
+pub(crate) mod deadlines;
 pub(crate) mod entity;
 pub mod ewma;
 pub mod levels;
@@ -11,6 +12,7 @@ pub mod positions;
 pub mod priority_slice;
 pub mod scale;
 pub mod seeks;
+pub(crate) mod shares;
 pub mod sorted_fifo;
 pub mod token_bucket;
 pub mod tree;

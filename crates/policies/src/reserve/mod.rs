@@ -8,8 +8,8 @@
 //! cost     c = command + byte * length, by operation; the costs of what completes add up to the busy time      cost.rs
 //! reserve  R = min(R + worth, now + max(5 ms, worth in flight)); due: R <= now                                  clock.rs
 //! floor    the same for each client that reads, with worth = 4 (time alone) * weights / weight
-//! latency  reads of groups with a latency go by deadline, while they are within their share and a burst        deadlines.rs
-//! share    the smallest start tag in drive time                                                                shares.rs
+//! latency  reads of groups with a latency go by deadline, while they are within their share and a burst  parts/deadlines.rs
+//! share    the smallest start tag in drive time                                                          parts/shares.rs
 //! window   drive time of reads and writes in flight by share < W; the smallest W with the best total                   window.rs
 //! pace     rate of writes without a reservation: halved for each 20 ms that a reservation is late               pace.rs
 //! order    class and clock of minimums; deadlines; floors; share
@@ -25,10 +25,8 @@
 mod client;
 mod clock;
 mod cost;
-mod deadlines;
 mod dispatch;
 mod pace;
-mod shares;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -49,13 +47,13 @@ use iofair_core::priority::Class;
 use iofair_core::request::{Operation, Request, Requests};
 use iofair_core::time::{Instant, Nanos};
 
+use crate::parts::deadlines::{self, Deadlines};
+use crate::parts::shares::{self, EntityId, Shares, Side};
 use client::{Client, kind};
 use clock::{Clocks, Kind, Reservation};
 use cost::Costs;
-use deadlines::Deadlines;
 use dispatch::Basis;
 use pace::{Late, Pace};
-use shares::{EntityId, Shares, Side};
 use window::{Adaptive, Fixed, Window};
 
 /// The row of this policy in the table.

@@ -16,9 +16,9 @@
 
 use alloc::vec::Vec;
 
-pub(super) use crate::parts::entity::{EntityId, Key, SIDES, Side};
-use crate::parts::scale::scale;
-use crate::parts::tree::{Arena, NodeId, Tree};
+pub(crate) use super::entity::{EntityId, Key, SIDES, Side};
+use super::scale::scale;
+use super::tree::{Arena, NodeId, Tree};
 use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
@@ -60,7 +60,7 @@ impl Entity {
 
 /// The tree of groups and clients.
 #[derive(Default, Debug)]
-pub(super) struct Shares {
+pub(crate) struct Shares {
     entities: Vec<Entity>,
     /// By group and side: children that have requests queued.
     trees: Vec<[Tree; SIDES]>,
@@ -69,7 +69,7 @@ pub(super) struct Shares {
 
 impl Shares {
     /// Adds an entity, moves it with its requests, or changes its weight and class.
-    pub(super) fn set(&mut self, id: EntityId, parent: EntityId, weight: u32, class: Class) {
+    pub(crate) fn set(&mut self, id: EntityId, parent: EntityId, weight: u32, class: Class) {
         let last = id.index().max(parent.index());
         if last >= self.entities.len() {
             self.entities.resize(last + 1, Entity::NEW);
@@ -91,7 +91,7 @@ impl Shares {
         }
     }
     /// Removes an entity that has no requests.
-    pub(super) fn remove(&mut self, id: EntityId) {
+    pub(crate) fn remove(&mut self, id: EntityId) {
         if id.index() < self.entities.len() {
             self.leave(id);
             self.entities[id.index()] = Entity::NEW;
@@ -105,19 +105,19 @@ impl Shares {
             self.rest(id);
         }
     }
-    pub(super) fn parent(&self, id: EntityId) -> Option<EntityId> {
+    pub(crate) fn parent(&self, id: EntityId) -> Option<EntityId> {
         let entity = self.entities.get(id.index())?;
         (id != EntityId::ROOT).then_some(entity.parent)
     }
-    pub(super) fn class(&self, id: EntityId) -> Option<Class> {
+    pub(crate) fn class(&self, id: EntityId) -> Option<Class> {
         self.entities.get(id.index()).map(|entity| entity.class)
     }
-    pub(super) fn is_queued(&self, id: EntityId, side: Side) -> bool {
+    pub(crate) fn is_queued(&self, id: EntityId, side: Side) -> bool {
         self.entities[id.index()].queued[side as usize] > 0
     }
 
     /// A request of a client arrives. Returns whether the client had none queued or in flight.
-    pub(super) fn arrive(&mut self, id: EntityId, side: Side) -> bool {
+    pub(crate) fn arrive(&mut self, id: EntityId, side: Side) -> bool {
         let entity = &mut self.entities[id.index()];
         (entity.active, entity.queued[side as usize]) =
             (entity.active + 1, entity.queued[side as usize] + 1);
@@ -131,7 +131,7 @@ impl Shares {
         active == 1
     }
     /// A client has one request less queued.
-    pub(super) fn dispatch(&mut self, id: EntityId, side: Side) {
+    pub(crate) fn dispatch(&mut self, id: EntityId, side: Side) {
         let queued = &mut self.entities[id.index()].queued[side as usize];
         *queued -= 1;
         if *queued == 0 {
@@ -139,7 +139,7 @@ impl Shares {
         }
     }
     /// All of a request was completed. Returns whether the client has none left.
-    pub(super) fn complete(&mut self, id: EntityId) -> bool {
+    pub(crate) fn complete(&mut self, id: EntityId) -> bool {
         let active = &mut self.entities[id.index()].active;
         *active -= 1;
         let rests = *active == 0;
@@ -220,7 +220,7 @@ impl Shares {
         self.arena.first_key(&self.trees[group.member()][side as usize])
     }
     /// The client inside `top` that is next on one side, and the key of the child of `top` that contains it.
-    pub(super) fn pick(&self, top: EntityId, side: Side) -> Option<(Key, EntityId)> {
+    pub(crate) fn pick(&self, top: EntityId, side: Side) -> Option<(Key, EntityId)> {
         let Entity { class, vtime, .. } = self.entities[top.index()];
         if top.is_client() {
             return self.is_queued(top, side).then(|| (Key::new(class, vtime, top), top));
@@ -238,7 +238,7 @@ impl Shares {
         keys.min().map(Key::vtime)
     }
     /// Whether an entity and the groups above it are at most this far ahead of their siblings with requests queued.
-    pub(super) fn is_within(&self, mut id: EntityId, most: Nanos) -> bool {
+    pub(crate) fn is_within(&self, mut id: EntityId, most: Nanos) -> bool {
         while id != EntityId::ROOT {
             let Entity { parent, vtime, .. } = self.entities[id.index()];
             let first = self.first_vtime(parent).unwrap_or(vtime);
@@ -250,7 +250,7 @@ impl Shares {
         true
     }
     /// How long service of `cost` takes at the client's share by weight among all that are active.
-    pub(super) fn fair_time(&self, mut id: EntityId, cost: Nanos) -> Nanos {
+    pub(crate) fn fair_time(&self, mut id: EntityId, cost: Nanos) -> Nanos {
         let mut time = cost.0;
         while id != EntityId::ROOT {
             let Entity { parent, weight, .. } = self.entities[id.index()];
@@ -263,7 +263,7 @@ impl Shares {
         Nanos(time)
     }
     /// Charges a client and all groups above it with drive time. `by_share`: it was served by share, not for a minimum.
-    pub(super) fn charge(&mut self, mut id: EntityId, cost: Nanos, by_share: bool) {
+    pub(crate) fn charge(&mut self, mut id: EntityId, cost: Nanos, by_share: bool) {
         while id != EntityId::ROOT {
             let Entity { parent, vtime: before, weight, .. } = self.entities[id.index()];
             let by = match weight {

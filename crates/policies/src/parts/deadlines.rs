@@ -4,15 +4,15 @@
 
 use alloc::vec::Vec;
 
-use super::shares::EntityId;
-use crate::parts::tree::{Arena, NodeId, Tree};
+use super::entity::EntityId;
+use super::tree::{Arena, NodeId, Tree};
 use iofair_core::group::Groups;
 use iofair_core::id::GroupId;
 use iofair_core::time::{Instant, Nanos};
 
 /// The deadline of each client's first queued read, if it has one.
 #[derive(Default, Debug)]
-pub(super) struct Deadlines {
+pub(crate) struct Deadlines {
     arena: Arena<(Instant, EntityId), EntityId>,
     tree: Tree,
     /// Indexed by client.
@@ -21,7 +21,7 @@ pub(super) struct Deadlines {
 
 impl Deadlines {
     /// Sets the deadline of a client's first queued read, or removes it.
-    pub(super) fn set(&mut self, client: EntityId, deadline: Option<Instant>) {
+    pub(crate) fn set(&mut self, client: EntityId, deadline: Option<Instant>) {
         let index = client.member();
         if index >= self.nodes.len() {
             self.nodes.resize(index + 1, None);
@@ -33,12 +33,12 @@ impl Deadlines {
         *node = deadline.map(|at| self.arena.insert(&mut self.tree, (at, client), client));
     }
     /// The client with the earliest deadline.
-    pub(super) fn first(&self) -> Option<EntityId> {
+    pub(crate) fn first(&self) -> Option<EntityId> {
         self.arena.first_key(&self.tree).map(|(_, client)| client)
     }
 }
 
 /// The latency contract that applies to reads of a group.
-pub(super) fn latency(groups: &Groups, id: GroupId) -> Option<Nanos> {
+pub(crate) fn latency(groups: &Groups, id: GroupId) -> Option<Nanos> {
     groups.ancestry(id).find_map(|id| groups.group(id).contract.latency)
 }
