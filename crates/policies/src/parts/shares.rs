@@ -116,6 +116,11 @@ impl Shares {
         self.entities[id.index()].queued[side as usize] > 0
     }
 
+    /// Whether a client has requests queued or in flight, or a group such a client.
+    pub(crate) fn is_active(&self, id: EntityId) -> bool {
+        self.entities[id.index()].active > 0
+    }
+
     /// A request of a client arrives. Returns whether the client had none queued or in flight.
     pub(crate) fn arrive(&mut self, id: EntityId, side: Side) -> bool {
         let entity = &mut self.entities[id.index()];
