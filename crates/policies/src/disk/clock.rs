@@ -14,7 +14,7 @@
 //! Of the groups that are due, the most urgent class goes first, and in a class the smallest clock: if not all minimums can be
 //! kept, those of the least urgent class are missed first, and within a class all in proportion.
 //!
-//! *Infeasible minimums.* A minimum that is missed for a whole [`PERIOD`] is cut to 15/16 of what it reached in it. After
+//! *Infeasible minimums.* A minimum that is missed for a whole [`PERIOD`] is cut to 13/16 of what it reached in it. After
 //! [`CUT`] it grows by 1/16 in each period in which it is kept.
 //!
 //! Source: Zhang, "VirtualClock" (1990).
@@ -84,7 +84,7 @@ impl Clock {
         let reached = scale(self.served.0, WHOLE, time.0);
         // A group that gets more than its minimum is catching up.
         if self.at + FRAME < now && reached < self.kept {
-            self.kept = (reached - reached / 16).max(1);
+            self.kept = (reached / 16 * 13).max(1);
             (self.at, self.cut_until) = (now, now + CUT);
         } else if now >= self.cut_until {
             self.kept = WHOLE.min(self.kept + self.kept / 16 + 1);

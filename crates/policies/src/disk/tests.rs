@@ -175,7 +175,7 @@ fn scattered_writes_leave_time_to_write_them_out() {
     assert!(disk.served[0] >= 190, "{:?}", disk.served);
     // What it writes in a second takes the disk less than that to write out, at 5 ms each.
     assert!((20..1000).contains(&disk.served[1]), "{:?}", disk.served);
-    assert!(longest < MS(100), "{longest:?}");
+    assert!(longest < MS(200), "{longest:?}");
 }
 
 /// Goal: scattered writes add up until the disk is idle. Method: writes that take 5 ms each, and times without commands.
