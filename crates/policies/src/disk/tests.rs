@@ -94,6 +94,27 @@ fn time_is_shared_by_weight_in_turns() {
     assert!((320..400).contains(&random), "a fifth, at 11 ms each: {random}");
 }
 
+/// Goal: weights count for clients that send one request at a time. Method: two such clients that read at random, with weights 1 and 3,
+/// each 1 ms after the last read was completed, for 20 s.
+#[test]
+fn weights_count_for_one_request_at_a_time() {
+    let mut disk = Disk::new(&[weight(100), weight(300)]);
+    let mut next = [Some(disk.rig.now); 2];
+    while disk.rig.now < Instant(21_000_000_000) {
+        for client in 0..2 {
+            if next[client].is_some_and(|at| at <= disk.rig.now) {
+                next[client] = None;
+                disk.send(client, false, true);
+            }
+        }
+        if let Some(client) = disk.step() {
+            next[client] = Some(disk.rig.now + MS(1));
+        }
+    }
+    let [one, three] = disk.served[..] else { panic!("two clients") };
+    assert!((26 * one..34 * one).contains(&(10 * three)), "{one} : {three}");
+}
+
 /// Goal: a minimum is kept in each second beside readers, of whatever weight. Method: 20 of some 90 reads at random a second, beside
 /// two readers in order with 100 times its weight.
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! A turn lasts [`SLICE`], or until its client has had no request for [`IDLE`]. A turn for a minimum also ends when its
 //! group has what is promised for the frame, and a turn by weight ends with the frame if a group is due then. The next turn
-//! begins when nothing is in flight. A turn is charged with the time that it lasted.
+//! begins when nothing is in flight. A turn is charged with the time that it lasted. When its time is over, it still waits for the
+//! next request: a client that sends one at a time would miss the choice of the next turn, whatever its weight.
 //!
 //! *Scattered writes.* While groups use minimums, no turn by weight gets more scattered writes than the disk can write out
 //! before the frame ends, with all that its cache has already ([`super::cached`]), and such turns end early enough for that:
@@ -86,9 +87,9 @@ impl Disk {
             if self.in_flight > 0 {
                 return None;
             }
-            let idle_until = self.last_done.max(turn.began) + turn.idle;
-            if oldest.is_none() && !is_over && now < idle_until && self.queued > 0 {
-                let until = idle_until.min(turn.until);
+            let idle = if is_over { IDLE } else { turn.idle };
+            let until = self.last_done.max(turn.began) + idle;
+            if oldest.is_none() && now < until && self.queued > 0 {
                 if let Some(client) = cx.groups.client_id(turn.client.member()) {
                     let rule = "turn: idle; {ns} for its next request";
                     cx.decide(Subject::Client(client), rule, [until.since(now).0, 0]);
