@@ -16,10 +16,6 @@ use iofair_core::time::{Instant, Nanos};
 
 /// A disk writes out its cache after this long without a command.
 const QUIET: Nanos = Nanos::from_millis(25);
-/// Up to this many scattered writes, their time is neglected.
-const SCATTERED: u32 = 3;
-/// More is not counted: whatever a client writes, others wait no longer for it.
-const MOST: Nanos = Nanos::from_secs(2);
 /// Time of a distant read before one was measured: a seek and half of a revolution.
 const ACCESS: Nanos = Nanos::from_millis(10);
 /// Rate at which a disk reads and writes, in bytes a second; disks differ by a factor of two to both sides, which is little beside
@@ -33,7 +29,6 @@ const SETTLE: Nanos = Nanos::from_millis(100);
 pub(super) struct Cached {
     /// How long it takes to write them out.
     time: Nanos,
-    scattered: u32,
     access: Nanos,
     /// When a distant read was dispatched to the idle disk, unless a command was completed since.
     alone: Option<Instant>,
@@ -42,7 +37,7 @@ pub(super) struct Cached {
 
 impl Cached {
     pub(super) fn new() -> Self {
-        Self { time: Nanos::ZERO, scattered: 0, access: ACCESS, alone: None, last_write: None }
+        Self { time: Nanos::ZERO, access: ACCESS, alone: None, last_write: None }
     }
     /// Mean time of a distant read.
     pub(super) fn access(&self) -> Nanos {
@@ -54,16 +49,12 @@ impl Cached {
     }
     /// A scattered write is dispatched that takes this time.
     pub(super) fn on_write(&mut self, time: Nanos) {
-        self.time = (self.time + time).min(MOST);
-        self.scattered += 1;
+        self.time += time;
     }
     /// A command is dispatched after this time without one; `distant`: it is a distant read.
     pub(super) fn on_idle(&mut self, now: Instant, idle: Nanos, distant: bool) {
         self.alone = distant.then_some(now);
         self.time = self.time.saturating_sub(idle.saturating_sub(QUIET));
-        if self.time == Nanos::ZERO {
-            self.scattered = 0;
-        }
     }
     /// A command was completed.
     pub(super) fn on_complete(&mut self, now: Instant, side: Side) {
@@ -77,15 +68,14 @@ impl Cached {
         match side {
             Side::Read => {}
             Side::Write => self.last_write = Some(now),
-            Side::Flush => (self.time, self.scattered) = (Nanos::ZERO, 0),
+            Side::Flush => self.time = Nanos::ZERO,
         }
     }
-    /// For how long no command may arrive from now on if all is to be written out, after this time without one; zero if
-    /// what is cached is too little to matter.
+    /// For how long no command may arrive from now on if all is to be written out, after this time without one.
     pub(super) fn settles_in(&self, idle: Nanos) -> Nanos {
-        match self.scattered > SCATTERED {
-            true => (self.time + QUIET).saturating_sub(idle),
-            false => Nanos::ZERO,
+        match self.time {
+            Nanos::ZERO => Nanos::ZERO,
+            time => (time + QUIET).saturating_sub(idle),
         }
     }
 }

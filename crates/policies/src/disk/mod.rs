@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! minimum  clock += worth; due: clock < end of the frame; its turn ends when clock >= end of the frame     clock.rs
-//! turn     one client, 200 ms, or 2 ms (8 ms, 32 ms) without a request; charged with the time that it took  turn.rs
+//! turn     one client, 200 ms, or 2 ms without a request; charged with the time that it took               turn.rs
 //! cache    no more scattered writes than the disk can write out before the frame ends                     cached.rs
 //! latency  the turn of a client whose read has a near deadline, within its share and a burst   parts/deadlines.rs
 //! share    the smallest start tag in drive time                                                   parts/shares.rs
@@ -16,8 +16,7 @@
 //! Service for a minimum also counts towards the group's share: a group gets the larger of the two, not their sum. A minimum
 //! covers all clients and groups inside the group.
 //!
-//! **Stated by the source**: nothing. The combination is our own; each file names the published algorithms that it uses. Turns
-//! with idling are those of the anticipatory scheduler (Iyer and Druschel, 2001) and of CFQ.
+//! **Stated by the source**: nothing. The combination is our own; each file names the published algorithms that it uses.
 
 mod cached;
 mod clock;
@@ -85,7 +84,6 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         latencies: false,
         cached: Cached::new(),
         turn: None,
-        writer: None,
         queued: 0,
         in_flight: 0,
         writes: 0,
@@ -115,8 +113,6 @@ struct Disk {
     latencies: bool,
     cached: Cached,
     turn: Option<Turn>,
-    /// The client that wrote in the previous turn, until a read is completed.
-    writer: Option<EntityId>,
     queued: u32,
     in_flight: u32,
     /// Writes in flight.
@@ -179,8 +175,8 @@ impl Disk {
             let idle = now.since(self.last_done);
             self.cached.on_idle(now, idle, far && side == Side::Read);
         }
-        if operation == Operation::Write {
-            self.count_write(now, length.bytes(), far);
+        if operation == Operation::Write && far {
+            self.count_write(now, length.bytes());
         }
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
@@ -248,8 +244,8 @@ impl Policy for Disk {
         self.dispatch_turn(cx)
     }
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
-        let Request { client, dispatched, .. } = cx.requests[id];
-        let (client, side) = (EntityId::client(client), Side::of_request(&cx.requests[id]));
+        let (side, client) =
+            (Side::of_request(&cx.requests[id]), EntityId::client(cx.requests[id].client));
         let now = cx.now;
         self.in_flight -= 1;
         self.writes -= u32::from(side == Side::Write);
@@ -261,7 +257,7 @@ impl Policy for Disk {
             }
         });
         self.cached.on_complete(now, side);
-        self.complete_in_turn(side, now.since(dispatched));
+        self.complete_in_turn();
     }
     fn cancel(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let (side, client) =

@@ -1,26 +1,23 @@
 //! Turns: which client the disk serves, and for how long.
 //!
-//! A turn lasts [`SLICE`], or until its client has had no request for [`IDLE`]. A turn for a minimum also ends when its
-//! group has what is promised for the frame, and a turn by weight ends with the frame if a group is due then. The next turn
-//! begins when nothing is in flight. A turn is charged with the time that it lasted. When its time is over, it still waits for the
-//! next request: a client that sends one at a time would miss the choice of the next turn, whatever its weight.
-//!
-//! *Scattered writes.* While groups use minimums, no turn by weight gets more scattered writes than the disk can write out
-//! before the frame ends, with all that its cache has already ([`super::cached`]), and such turns end early enough for that:
-//!
 //! ```text
-//! a write goes               if the time to write out all writes + QUIET ends before the frame; else a read passes it
-//! turns by weight end at     end of the frame - time to write out all writes - QUIET;  then the disk is kept idle, but for
-//!                            reads whose deadline is near
+//! a turn ends       after SLICE (for a minimum SLICE_DUE), or IDLE (IDLE_DUE) without a request of its client; a turn for a
+//!                   minimum, when its group has what is promised for the frame; a turn by weight, for a near deadline
+//! a write goes      if now + the time to write out the cache with it <= end of the frame, while groups use minimums
+//!                   (super::cached); else a read of the client passes it, or the disk is idle and writes out its cache
+//! a turn costs      the time that it lasted, and of scattered writes the time to write them out
 //! ```
 //!
-//! The first read of the next turn waits for cached writes. The time by which it takes longer than a distant read is charged to
-//! the client that wrote.
+//! The next turn begins when nothing is in flight, unless the client is alone. When the time of a turn is over, it still waits IDLE
+//! for the next request: a client that sends one at a time would miss the choice of the next turn, whatever its weight.
+//!
+//! Source: the idling is that of the anticipatory scheduler (Iyer and Druschel, "Anticipatory scheduling", 2001).
 
 use super::Disk;
 use super::clock::frame_end;
 use crate::parts::shares::{EntityId, Side};
 use iofair_core::id::RequestId;
+use iofair_core::parts::fifo::Fifo;
 use iofair_core::policy::Context;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
@@ -32,21 +29,14 @@ const SLICE_DUE: Nanos = Nanos::from_millis(400);
 /// How long a turn waits for the next request of its client: less than the seek that another client would cost.
 const IDLE: Nanos = Nanos::from_millis(2);
 /// The same in a turn for a minimum: losing the turn would cost the client a whole turn of another one.
-pub(super) const IDLE_DUE: Nanos = Nanos::from_millis(8);
-/// The same if the group did not get what was promised for the previous frame.
-const IDLE_BEHIND: Nanos = Nanos::from_millis(32);
-/// A turn by weight ends early if a group is further behind than this, within a frame. A client that always has requests
-/// queued could catch up in its own turn; one that thinks between requests could not.
-const LAG_MAX: Nanos = Nanos::from_millis(100);
+pub(super) const IDLE_DUE: Nanos = Nanos::from_millis(32);
 /// A turn ends this long before the deadline of another client's read, because commands in flight complete first.
 const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
-/// A client has deadlines while it is at most this far ahead of its turn.
+/// A client has deadlines while it is at most this far ahead of its turn: two slices.
 const BURST: Nanos = Nanos::from_millis(400);
 /// A turn for a minimum is charged while the group is at most this far ahead of its turn by weight: else a group whose minimum is
 /// lifted would wait for as long as it was served for it.
 const DEBT_MAX: Nanos = Nanos::from_secs(1);
-/// Commands in flight before the first one of a turn is completed.
-const FIRST: u64 = 4;
 
 /// The present turn.
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +49,8 @@ pub(super) struct Turn {
     until: Instant,
     /// The end of the frame in which it began.
     frame_end: Instant,
-    /// How long it waits for the next request.
-    idle: Nanos,
     /// Commands completed in the turn.
     done: u32,
-    /// Whether writes were dispatched in the turn.
-    writes: bool,
 }
 
 impl Disk {
@@ -84,10 +70,10 @@ impl Disk {
                     return if waits { None } else { self.send(cx, turn.client, side) };
                 }
             }
-            if self.in_flight > 0 {
+            if self.in_flight > 0 && !(is_over && self.is_alone(turn.client)) {
                 return None;
             }
-            let idle = if is_over { IDLE } else { turn.idle };
+            let idle = if turn.due.is_some() && !is_over { IDLE_DUE } else { IDLE };
             let until = self.last_done.max(turn.began) + idle;
             if oldest.is_none() && now < until && self.queued > 0 {
                 if let Some(client) = cx.groups.client_id(turn.client.member()) {
@@ -104,14 +90,14 @@ impl Disk {
         let has_all = |group| self.clocks.kept_until(group) >= turn.frame_end;
         now >= turn.until || turn.due.is_some_and(has_all)
     }
-    /// Whether a turn by weight ends for a deadline of another client, or for a group that is far behind.
+    /// Whether a client has requests queued, and no other.
+    fn is_alone(&self, client: EntityId) -> bool {
+        let own: usize = self.clients[client.member()].queues.iter().map(Fifo::len).sum();
+        own > 0 && own == self.queued as usize
+    }
+    /// Whether a turn by weight ends for a deadline of another client.
     fn gives_way(&mut self, cx: &Context<'_>, turn: &Turn) -> bool {
-        if turn.due.is_some() {
-            return false;
-        }
-        let next = cx.now >= turn.frame_end;
-        let far = self.clocks.due(cx.now).is_some_and(|(_, lag)| next || lag > LAG_MAX);
-        far || self.urgent(cx).is_some_and(|client| client != turn.client)
+        turn.due.is_none() && self.urgent(cx).is_some_and(|client| client != turn.client)
     }
     /// The earliest deadline. A client that is far ahead of its turn loses its deadline until it is served again, so that it does
     /// not hide the deadlines of others.
@@ -129,12 +115,12 @@ impl Disk {
         let (deadline, client) = self.first_deadline(cx)?;
         (deadline <= cx.now + DEADLINE_NEAR).then_some(client)
     }
-    /// Whether the drive will complete one more command before the turn ends, judged by the mean time of those completed in
-    /// this turn. Early in the turn, the number in flight is limited to [`FIRST`] more than the completed ones.
+    /// Whether the disk will complete one more command before the turn ends, judged by the mean time of those completed in
+    /// this turn.
     fn fits(&self, now: Instant, turn: &Turn) -> bool {
         let (done, in_flight) = (u64::from(turn.done), u64::from(self.in_flight));
         let (time, left) = (now.since(turn.began).0, turn.until.since(now).0);
-        in_flight == 0 || in_flight < FIRST + done && in_flight * time <= left * done.max(1)
+        in_flight * time <= left * done.max(1) || self.is_alone(turn.client)
     }
     /// The side of a client's oldest request.
     fn oldest(&self, cx: &Context<'_>, client: EntityId) -> Option<Side> {
@@ -167,72 +153,56 @@ impl Disk {
             false => Nanos::ZERO,
         }
     }
-    /// A write is dispatched in the turn; `far`: a scattered one.
-    pub(super) fn count_write(&mut self, now: Instant, bytes: u64, far: bool) {
-        let Some(turn) = &mut self.turn else { return };
-        turn.writes = true;
-        if far && turn.due.is_none() && self.clocks.are_used(now) {
-            let (client, time) = (turn.client, self.cached.write_time(bytes));
+    /// A scattered write is dispatched in the turn.
+    pub(super) fn count_write(&mut self, now: Instant, bytes: u64) {
+        if let Some(Turn { client, due: None, .. }) = self.turn
+            && self.clocks.are_used(now)
+        {
+            let time = self.cached.write_time(bytes);
             self.cached.on_write(time);
             self.shares.charge(client, time, true);
         }
     }
-    /// A command was completed; `took`: its time in the drive.
-    pub(super) fn complete_in_turn(&mut self, side: Side, took: Nanos) {
-        let Some(turn) = &mut self.turn else { return };
-        turn.done += 1;
-        let writer = self.writer.take_if(|_| turn.done == 1 && side == Side::Read);
-        if let Some(writer) = writer.filter(|writer| *writer != turn.client) {
-            let late = took.saturating_sub(self.cached.access());
-            turn.began += late;
-            self.shares.charge(writer, late, true);
+    /// A command was completed.
+    pub(super) fn complete_in_turn(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.done += 1;
         }
     }
     fn end_turn(&mut self, now: Instant, turn: &Turn) {
         self.turn = None;
-        self.writer = turn.writes.then_some(turn.client);
         let (by_share, time) = (turn.due.is_none(), now.since(turn.began));
         if by_share || self.shares.is_within(turn.client, DEBT_MAX) {
             self.shares.charge(turn.client, time, by_share);
         }
     }
     fn next_turn(&mut self, cx: &Context<'_>) -> Option<Turn> {
-        let now = cx.now;
+        let (now, frame_end) = (cx.now, frame_end(cx.now));
         let due = self.clocks.due(now).map(|(group, _)| group);
         let urgent = if due.is_none() { self.urgent(cx) } else { None };
         let top = due.unwrap_or(EntityId::ROOT);
         let next = Side::ALL.into_iter().filter_map(|side| self.shares.pick(top, side)).min();
         let client = urgent.or(next.map(|(_, client)| client))?;
-        let (frame_end, settles) = (frame_end(now), self.settles_in(now));
-        let last = frame_end.saturating_sub(settles);
-        let is_last = settles > Nanos::ZERO && now >= last && urgent.is_none();
-        if due.is_none() && (is_last || self.fitting(cx, client).is_none()) {
-            self.wake_for_changes(cx, frame_end.min(now + settles));
+        if due.is_none() && self.fitting(cx, client).is_none() {
+            self.wake_for_changes(cx, frame_end);
             return None;
         }
         let until = match due {
             Some(_) => now + SLICE_DUE,
-            // A read with a near deadline does not wait until the disk has written out its cache.
-            None if settles > Nanos::ZERO && now >= last => frame_end.min(now + DEADLINE_NEAR),
-            None if settles > Nanos::ZERO => last.min(now + SLICE),
             // What would be left of the frame after this turn is too short for another one.
             None if !self.clocks.are_none() && frame_end < now + SLICE + SLICE / 2 => frame_end,
             None => now + SLICE,
         };
-        let idle = match due.map(|group| self.clocks.kept_until(group)) {
-            Some(kept) if kept + super::clock::FRAME < frame_end => IDLE_BEHIND,
-            Some(_) => IDLE_DUE,
-            None => IDLE,
-        };
-        Some(Turn { client, due, began: now, until, frame_end, idle, done: 0, writes: false })
+        Some(Turn { client, due, began: now, until, frame_end, done: 0 })
     }
-    /// Sets wake-ups for everything that ends a time without commands.
-    fn wake_for_changes(&mut self, cx: &Context<'_>, until: Instant) {
-        let deadline = self.first_deadline(cx);
+    /// Sets wake-ups for everything that ends a time in which the disk writes out its cache.
+    fn wake_for_changes(&mut self, cx: &Context<'_>, frame_end: Instant) {
+        let (now, deadline) = (cx.now, self.first_deadline(cx));
         let deadline = deadline.map(|(deadline, _)| deadline.saturating_sub(DEADLINE_NEAR));
         let (due, unused) = (self.clocks.next_due(), Some(self.clocks.used_until()));
-        for at in [due, deadline, unused, Some(until)] {
-            self.wake_at(at.filter(|at| *at > cx.now));
+        let settled = Some(frame_end.min(now + self.settles_in(now)));
+        for at in [due, deadline, unused, settled] {
+            self.wake_at(at.filter(|at| *at > now));
         }
     }
 }
