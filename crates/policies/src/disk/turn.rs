@@ -30,7 +30,8 @@ const SLICE_DUE: Nanos = Nanos::from_millis(400);
 const IDLE: Nanos = Nanos::from_millis(2);
 /// The same in a turn for a minimum: losing the turn would cost the client a whole turn of another one.
 pub(super) const IDLE_DUE: Nanos = Nanos::from_millis(32);
-/// A turn ends this long before the deadline of another client's read, because commands in flight complete first.
+/// A turn ends this long before the deadline of another client's read, because commands in flight complete first. If there are
+/// deadlines, no more are in flight than the disk completes in this time.
 const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
 /// A client has deadlines while it is at most this far ahead of its turn: two slices.
 const BURST: Nanos = Nanos::from_millis(400);
@@ -115,12 +116,16 @@ impl Disk {
         let (deadline, client) = self.first_deadline(cx)?;
         (deadline <= cx.now + DEADLINE_NEAR).then_some(client)
     }
-    /// Whether the disk will complete one more command before the turn ends, judged by the mean time of those completed in
-    /// this turn.
+    /// Whether the disk will complete all commands in flight before the turn ends, and soon enough for a deadline that may come. A
+    /// command takes the mean of those completed in this turn, or as long as a distant read before one was.
     fn fits(&self, now: Instant, turn: &Turn) -> bool {
-        let (done, in_flight) = (u64::from(turn.done), u64::from(self.in_flight));
-        let (time, left) = (now.since(turn.began).0, turn.until.since(now).0);
-        in_flight * time <= left * done.max(1) || self.is_alone(turn.client)
+        let mean = match u64::from(turn.done) {
+            0 => self.cached.access(),
+            done => now.since(turn.began) / done,
+        };
+        let left = if self.is_alone(turn.client) { Nanos::MAX } else { turn.until.since(now) };
+        let most = if self.latencies { left.min(DEADLINE_NEAR) } else { left };
+        self.in_flight == 0 || mean * u64::from(self.in_flight) <= most
     }
     /// The side of a client's oldest request.
     fn oldest(&self, cx: &Context<'_>, client: EntityId) -> Option<Side> {
