@@ -84,6 +84,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         latencies: false,
         cached: Cached::new(),
         turn: None,
+        writer: None,
         queued: 0,
         in_flight: 0,
         writes: 0,
@@ -113,6 +114,8 @@ struct Disk {
     latencies: bool,
     cached: Cached,
     turn: Option<Turn>,
+    /// The client that wrote in the previous turn, until a read is completed.
+    writer: Option<EntityId>,
     queued: u32,
     in_flight: u32,
     /// Writes in flight.
@@ -175,8 +178,8 @@ impl Disk {
             let idle = now.since(self.last_done);
             self.cached.on_idle(now, idle, far && side == Side::Read);
         }
-        if operation == Operation::Write && far {
-            self.count_write(now, length.bytes());
+        if operation == Operation::Write {
+            self.count_write(now, length.bytes(), far);
         }
         self.in_flight += 1;
         self.writes += u32::from(side == Side::Write);
@@ -257,7 +260,7 @@ impl Policy for Disk {
             }
         });
         self.cached.on_complete(now, side);
-        self.complete_in_turn();
+        self.complete_in_turn(side, now.since(cx.requests[id].dispatched));
     }
     fn cancel(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let (side, client) =

@@ -5,7 +5,8 @@
 //!                   minimum, when its group has what is promised for the frame; a turn by weight, for a near deadline
 //! a write goes      if now + the time to write out the cache with it <= end of the frame, while groups use minimums
 //!                   (super::cached); else a read of the client passes it, or the disk is idle and writes out its cache
-//! a turn costs      the time that it lasted, and of scattered writes the time to write them out
+//! a turn costs      the time that it lasted, and of scattered writes the time to write them out; by how much the first read of the
+//!                   next turn takes longer than a distant read, since it waits for cached writes
 //! ```
 //!
 //! The next turn begins when nothing is in flight, unless the client is alone. When the time of a turn is over, it still waits IDLE
@@ -29,7 +30,7 @@ const SLICE_DUE: Nanos = Nanos::from_millis(400);
 /// How long a turn waits for the next request of its client: less than the seek that another client would cost.
 const IDLE: Nanos = Nanos::from_millis(2);
 /// The same in a turn for a minimum: losing the turn would cost the client a whole turn of another one.
-pub(super) const IDLE_DUE: Nanos = Nanos::from_millis(32);
+pub(super) const IDLE_DUE: Nanos = Nanos::from_millis(16);
 /// A turn ends this long before the deadline of another client's read, because commands in flight complete first. If there are
 /// deadlines, no more are in flight than the disk completes in this time.
 const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
@@ -52,6 +53,8 @@ pub(super) struct Turn {
     frame_end: Instant,
     /// Commands completed in the turn.
     done: u32,
+    /// Whether writes were dispatched in it.
+    wrote: bool,
 }
 
 impl Disk {
@@ -158,24 +161,30 @@ impl Disk {
             false => Nanos::ZERO,
         }
     }
-    /// A scattered write is dispatched in the turn.
-    pub(super) fn count_write(&mut self, now: Instant, bytes: u64) {
-        if let Some(Turn { client, due: None, .. }) = self.turn
-            && self.clocks.are_used(now)
-        {
-            let time = self.cached.write_time(bytes);
+    /// A write is dispatched in the turn; `far`: a scattered one.
+    pub(super) fn count_write(&mut self, now: Instant, bytes: u64, far: bool) {
+        let Some(turn) = &mut self.turn else { return };
+        turn.wrote = true;
+        if far && turn.due.is_none() && self.clocks.are_used(now) {
+            let (client, time) = (turn.client, self.cached.write_time(bytes));
             self.cached.on_write(time);
             self.shares.charge(client, time, true);
         }
     }
-    /// A command was completed.
-    pub(super) fn complete_in_turn(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.done += 1;
+    /// A command was completed; `took`: its time in the drive.
+    pub(super) fn complete_in_turn(&mut self, side: Side, took: Nanos) {
+        let Some(turn) = &mut self.turn else { return };
+        turn.done += 1;
+        let writer = self.writer.take_if(|_| turn.done == 1 && side == Side::Read);
+        if let Some(writer) = writer.filter(|writer| *writer != turn.client) {
+            let late = took.saturating_sub(self.cached.access());
+            turn.began += late;
+            self.shares.charge(writer, late, true);
         }
     }
     fn end_turn(&mut self, now: Instant, turn: &Turn) {
         self.turn = None;
+        self.writer = turn.wrote.then_some(turn.client);
         let (by_share, time) = (turn.due.is_none(), now.since(turn.began));
         if by_share || self.shares.is_within(turn.client, DEBT_MAX) {
             self.shares.charge(turn.client, time, by_share);
@@ -198,7 +207,7 @@ impl Disk {
             None if !self.clocks.are_none() && frame_end < now + SLICE + SLICE / 2 => frame_end,
             None => now + SLICE,
         };
-        Some(Turn { client, due, began: now, until, frame_end, done: 0 })
+        Some(Turn { client, due, began: now, until, frame_end, done: 0, wrote: false })
     }
     /// Sets wake-ups for everything that ends a time in which the disk writes out its cache.
     fn wake_for_changes(&mut self, cx: &Context<'_>, frame_end: Instant) {
