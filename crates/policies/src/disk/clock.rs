@@ -14,7 +14,7 @@
 //! Of the groups that are due, the most urgent class goes first, and in a class the smallest clock: if not all minimums can be
 //! kept, those of the least urgent class are missed first, and within a class all in proportion.
 //!
-//! *Infeasible minimums.* A minimum that is missed for a whole [`PERIOD`] is cut to 13/16 of what it reached in it. After
+//! *Infeasible minimums.* A minimum that is behind throughout a [`PERIOD`], and is not catching up, is cut to 13/16 of what it reached in it. After
 //! [`CUT`] it grows by 1/16 in each period in which it is kept.
 //!
 //! Source: Zhang, "VirtualClock" (1990).
@@ -59,6 +59,8 @@ struct Clock {
     /// Begin of the period, and the worth of the service in it by the whole minimum.
     period: Instant,
     served: Nanos,
+    /// Whether the clock was behind by a frame throughout the period.
+    behind: bool,
 }
 
 impl Clock {
@@ -72,9 +74,10 @@ impl Clock {
         cut_until: Instant::ZERO,
         period: Instant::ZERO,
         served: Nanos::ZERO,
+        behind: true,
     };
     fn begin_period(&mut self, now: Instant) {
-        (self.period, self.served) = (now, Nanos::ZERO);
+        (self.period, self.served, self.behind) = (now, Nanos::ZERO, true);
     }
     fn end_period(&mut self, now: Instant) {
         let time = now.since(self.period);
@@ -83,7 +86,7 @@ impl Clock {
         }
         let reached = scale(self.served.0, WHOLE, time.0);
         // A group that gets more than its minimum is catching up.
-        if self.at + FRAME < now && reached < self.kept {
+        if self.behind && reached < self.kept {
             self.kept = (reached / 16 * 13).max(1);
             (self.at, self.cut_until) = (now, now + CUT);
         } else if now >= self.cut_until {
@@ -215,6 +218,7 @@ impl Clocks {
         if clock.at < frame_end(now) {
             clock.at += Nanos(scale(whole.0, WHOLE, clock.kept)).min(LAG_MAX);
         }
+        clock.behind &= clock.at + FRAME <= now;
         clock.end_period(now);
         self.put(id, queued);
     }
