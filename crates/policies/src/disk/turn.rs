@@ -1,7 +1,7 @@
 //! Turns: which client the disk serves, and for how long.
 //!
 //! ```text
-//! a turn ends       after SLICE (for a minimum SLICE_DUE), or IDLE (IDLE_DUE) without a request of its client; a turn for a
+//! a turn ends       after SLICE (for a minimum SLICE_DUE), or IDLE (PAUSE) without a request of its client; a turn for a
 //!                   minimum, when its group has what is promised for the frame; a turn by weight, for a near deadline
 //! a write goes      if now + the time to write out the cache with it <= end of the frame, while groups use minimums
 //!                   (super::cached); else a read of the client passes it, or the disk is idle and writes out its cache
@@ -15,7 +15,7 @@
 //! Source: the idling is that of the anticipatory scheduler (Iyer and Druschel, "Anticipatory scheduling", 2001).
 
 use super::Disk;
-use super::clock::frame_end;
+use super::clock::{PAUSE, frame_end};
 use crate::parts::shares::{EntityId, Side};
 use iofair_core::id::RequestId;
 use iofair_core::parts::fifo::Fifo;
@@ -29,9 +29,6 @@ const SLICE: Nanos = Nanos::from_millis(200);
 const SLICE_DUE: Nanos = Nanos::from_millis(400);
 /// How long a turn waits for the next request of its client: less than the seek that another client would cost.
 const IDLE: Nanos = Nanos::from_millis(2);
-/// The same in a turn for a minimum: losing the turn would cost the client a whole turn of another one. With 16 ms, 3 of 130 fresh
-/// cases of the search missed a minimum, since the host flushes or uses what it read between two requests.
-pub(super) const IDLE_DUE: Nanos = Nanos::from_millis(32);
 /// A turn ends this long before the deadline of another client's read, because commands in flight complete first. If there are
 /// deadlines, no more are in flight than the disk completes in this time.
 const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
@@ -78,7 +75,7 @@ impl Disk {
             if self.in_flight > 0 && !(is_over && self.is_alone(turn.client)) {
                 return None;
             }
-            let idle = if turn.due.is_some() && !is_over { IDLE_DUE } else { IDLE };
+            let idle = if turn.due.is_some() && !is_over { PAUSE } else { IDLE };
             let until = self.last_done.max(turn.began) + idle;
             if oldest.is_none() && now < until && self.queued > 0 {
                 if let Some(client) = cx.groups.client_id(turn.client.member()) {
