@@ -18,9 +18,9 @@ use iofair_core::time::{Instant, Nanos};
 const QUIET: Nanos = Nanos::from_millis(25);
 /// Time of a distant read before one was measured: a seek and half of a revolution.
 const ACCESS: Nanos = Nanos::from_millis(10);
-/// Rate at which a disk reads and writes, in bytes a second; disks differ by a factor of two to both sides, which is little beside
-/// the seek of a scattered write.
-const RATE: u64 = 100_000_000;
+/// Rate at which a disk writes, in bytes a second: that of outer tracks. Disks differ by a factor of two to both sides, which is
+/// little beside the seek of a scattered write.
+const RATE: u64 = 200_000_000;
 /// For this time after a write, the disk may still write from its cache.
 const SETTLE: Nanos = Nanos::from_millis(100);
 
