@@ -118,15 +118,8 @@ pub(super) fn frame_end(now: Instant) -> Instant {
 }
 
 impl Clocks {
-    /// Adds a group, or changes its minimum and the class of its minimum; `queued`: requests of it are queued.
-    pub(super) fn set(
-        &mut self,
-        now: Instant,
-        id: EntityId,
-        minimum: Minimum,
-        class: Class,
-        queued: bool,
-    ) {
+    /// Adds a group, or changes its minimum and the class of its minimum. It counts as one without requests until [`Self::put`].
+    pub(super) fn set(&mut self, now: Instant, id: EntityId, minimum: Minimum, class: Class) {
         if id.member() >= self.clocks.len() {
             self.clocks.resize(id.member() + 1, Clock::NEW);
         }
@@ -139,11 +132,10 @@ impl Clocks {
             (clock.minimum, clock.kept, clock.at) = (minimum, WHOLE, clock.at.max(now));
             clock.begin_period(now);
         }
-        self.put(id, queued);
     }
     /// Removes a group, which has no requests.
     pub(super) fn remove(&mut self, id: EntityId) {
-        self.set(Instant::ZERO, id, Minimum::NONE, Class::BestEffort, false);
+        self.set(Instant::ZERO, id, Minimum::NONE, Class::BestEffort);
         self.clocks[id.member()] = Clock::NEW;
     }
     /// Puts a group where it belongs by its clock; `queued`: requests of it are queued.

@@ -196,7 +196,8 @@ impl Disk {
         // The least urgent class of the group and all groups above it.
         let class = cx.groups.ancestry(id).map(|id| cx.groups.group(id).contract.class).max();
         let queued = is_queued(&self.shares, entity);
-        self.clocks.set(cx.now, entity, minimum, class.unwrap_or_default(), queued);
+        self.clocks.set(cx.now, entity, minimum, class.unwrap_or_default());
+        self.clocks.put(entity, queued);
         // A changed class may change the classes of the minimums inside.
         if before != Some(group.contract.class) {
             for child in &group.children {

@@ -101,9 +101,9 @@ fn weights_count_for_one_request_at_a_time() {
     let mut disk = Disk::new(&[weight(100), weight(300)]);
     let mut next = [Some(disk.rig.now); 2];
     while disk.rig.now < Instant(21_000_000_000) {
-        for client in 0..2 {
-            if next[client].is_some_and(|at| at <= disk.rig.now) {
-                next[client] = None;
+        for (client, at) in next.iter_mut().enumerate() {
+            if at.is_some_and(|at| at <= disk.rig.now) {
+                *at = None;
                 disk.send(client, false, true);
             }
         }
@@ -244,7 +244,7 @@ fn a_frame_holds_what_is_promised_for_it() {
     let (mut clocks, id) = (Clocks::default(), EntityId::group(GroupId::from_bits(1)));
     let at = |ms: u64| Instant(ms * 1_000_000);
     let minimum = Minimum { bytes_per_s: Some(4_096_000), ios_per_s: None };
-    clocks.set(at(0), id, minimum, Class::BestEffort, false);
+    clocks.set(at(0), id, minimum, Class::BestEffort);
     let mut serve = |now: Instant, wakes: bool| {
         clocks.arrive(now, id, wakes);
         let mut served = 0;
@@ -273,7 +273,7 @@ fn more_urgent_minimums_go_first() {
     let ids = [1, 2].map(|bits| EntityId::group(GroupId::from_bits(bits)));
     let minimum = Minimum { bytes_per_s: Some(4_096_000), ios_per_s: None };
     for (id, class, ms) in [(ids[0], Class::BestEffort, 10), (ids[1], Class::RealTime, 30)] {
-        clocks.set(Instant::ZERO, id, minimum, class, false);
+        clocks.set(Instant::ZERO, id, minimum, class);
         clocks.arrive(Instant(ms * 1_000_000), id, true);
     }
     let due = |clocks: &Clocks| clocks.due(Instant(40_000_000)).map(|(id, _)| id);

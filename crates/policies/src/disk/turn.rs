@@ -5,8 +5,8 @@
 //!                   minimum, when its group has what is promised for the frame; a turn by weight, for a near deadline
 //! a write goes      if now + the time to write out the cache with it <= end of the frame, while groups use minimums
 //!                   (super::cached); else a read of the client passes it, or the disk is idle and writes out its cache
-//! a turn costs      the time that it lasted, and of scattered writes the time to write them out; by how much the first read of the
-//!                   next turn takes longer than a distant read, since it waits for cached writes
+//! a turn costs      the time that it lasted, and of scattered writes the time to write them out; nothing for the time by which its
+//!                   first read takes longer than a distant read after another client's writes
 //! ```
 //!
 //! The next turn begins when nothing is in flight, unless the client is alone. When the time of a turn is over, it still waits IDLE
@@ -174,10 +174,8 @@ impl Disk {
         let Some(turn) = &mut self.turn else { return };
         turn.done += 1;
         let writer = self.writer.take_if(|_| turn.done == 1 && side == Side::Read);
-        if let Some(writer) = writer.filter(|writer| *writer != turn.client) {
-            let late = took.saturating_sub(self.cached.access());
-            turn.began += late;
-            self.shares.charge(writer, late, true);
+        if writer.is_some_and(|writer| writer != turn.client) {
+            turn.began += took.saturating_sub(self.cached.access());
         }
     }
     fn end_turn(&mut self, now: Instant, turn: &Turn) {
