@@ -23,6 +23,10 @@ use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
 
+/// A floor is a quarter of the share of what a client reaches with the drive to itself.
+const FLOOR_PART: u64 = 4;
+/// All of the drive, in [`Shares::floor_time`].
+const WHOLE: u64 = 1 << 32;
 const NOWHERE: NodeId = NodeId(u32::MAX);
 
 /// State of a group or a client.
@@ -254,18 +258,21 @@ impl Shares {
         }
         true
     }
-    /// How long service of `cost` takes at the client's share by weight among all that are active.
-    pub(crate) fn fair_time(&self, mut id: EntityId, cost: Nanos) -> Nanos {
-        let mut time = cost.0;
+    /// How long service of `alone` takes at the client's floor: a quarter of an equal share among all that are active, and all of what
+    /// its weight gives it beyond that; with a smaller weight a quarter of its share.
+    pub(crate) fn floor_time(&self, mut id: EntityId, alone: Nanos) -> Nanos {
+        let (mut share, mut equal) = (WHOLE, WHOLE);
         while id != EntityId::ROOT {
             let Entity { parent, weight, .. } = self.entities[id.index()];
-            let weights = self.entities[parent.index()].weights;
-            if weights != u64::from(weight) {
-                time = scale(time, weights, u64::from(weight));
+            let Entity { weights, active, .. } = self.entities[parent.index()];
+            if active > 1 {
+                share = scale(share, u64::from(weight), weights);
+                equal /= u64::from(active);
             }
             id = parent;
         }
-        Nanos(time)
+        let beyond = share.saturating_sub(equal - equal / FLOOR_PART);
+        Nanos(scale(alone.0, WHOLE, beyond.max(share / FLOOR_PART).max(1)))
     }
     /// Charges a client and all groups above it with drive time. `by_share`: it was served by share, not for a minimum.
     pub(crate) fn charge(&mut self, mut id: EntityId, cost: Nanos, by_share: bool) {

@@ -19,6 +19,7 @@
 use iofair_core::time::{Instant, Nanos};
 
 use super::shares::Side;
+use crate::parts::scale::scale;
 
 /// Busy time of one sample: some hundred commands of a flash drive, and short beside a second.
 const SAMPLE: Nanos = Nanos::from_millis(20);
@@ -150,6 +151,14 @@ impl Costs {
     pub(super) fn bytes_read_in(&self, time: Nanos) -> u64 {
         time.0.saturating_mul(1 << SHIFT) / self.prices[1].max(1)
     }
+    /// Whether nothing is in flight.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0
+    }
+    /// The length of a read whose bytes cost as much as its command, up to a megabyte.
+    pub(super) fn even(&self) -> u64 {
+        (self.prices[0] / self.prices[1].max(1)).min(1 << 20)
+    }
 
     fn pass(&mut self, now: Instant) {
         let passed = now.since(self.at);
@@ -200,6 +209,7 @@ impl Costs {
         let work = self.done.since(&self.before);
         let before = self.price(&work);
         self.learn(&work);
+        self.bound_reads();
         (self.before, self.busy, self.deep) = (self.done, Nanos::ZERO, Nanos::ZERO);
         self.shortest.0 += self.shortest.0 / SHORTEST_GROWS;
         Some([before, self.price(&work)])
@@ -216,6 +226,16 @@ impl Costs {
         self.done.flushes += took;
         let each = took / u64::from(self.flushed);
         self.flush = if self.flush == Nanos::ZERO { each } else { self.flush * 7 / 8 + each / 8 };
+    }
+    /// A read costs at most the shortest time that one took: what writes cost is otherwise not told apart from what reads cost.
+    fn bound_reads(&mut self) {
+        let (took, bytes) = self.shortest;
+        let cost = self.cost(Side::Read, bytes);
+        if cost > took {
+            for price in &mut self.prices[..2] {
+                *price = scale(*price, took.0, cost.0).max(1);
+            }
+        }
     }
     fn learn(&mut self, work: &Work) {
         let time = self.busy.saturating_sub(work.flushes);

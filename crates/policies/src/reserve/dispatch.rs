@@ -2,7 +2,7 @@
 
 use super::clock::{Command, Gate, LATE};
 use super::shares::{EntityId, Key, Side};
-use super::{FLOOR_PART, Reserve, Sent};
+use super::{Reserve, Sent};
 use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
 use iofair_core::request::{Operation, Request};
@@ -139,12 +139,10 @@ impl Reserve {
             }
         }
         let cost = self.costs.cost(side, length);
-        let alone = self.costs.alone(side, length) * FLOOR_PART;
-        let worth = self.shares.fair_time(client, alone);
+        let worth = self.shares.floor_time(client, self.costs.alone(side, length));
         let command = Command { amount, kind, worth, is_last };
         self.each_clock(client, |clocks, id| clocks.dispatch(now, id, command));
         self.shares.charge(client, cost, basis == Basis::Share);
-        self.costs.on_dispatch(now, side);
         self.writes += u32::from(side == Side::Write && !basis.is_minimum());
         if side != Side::Read && !basis.is_minimum() {
             self.pace.on_write(now, if side == Side::Write { length } else { 0 }, cost);
@@ -152,7 +150,10 @@ impl Reserve {
         let counts = basis == Basis::Share && side != Side::Flush;
         let windowed = if counts { cost } else { Nanos::ZERO };
         self.windowed += windowed;
-        self.window.on_dispatch(self.windowed);
+        if basis == Basis::Share {
+            self.window.on_dispatch(now, &self.costs, self.windowed, self.is_shared(now));
+        }
+        self.costs.on_dispatch(now, side);
         *self.sent_mut(id) = Sent { kind, amount, windowed, basis };
         Some(id)
     }

@@ -101,8 +101,6 @@ const FLOOR_BURST: Nanos = Nanos::from_millis(100);
 /// How long synchronous writes are gathered after a read of a minimum was late: a read waits for what the drive is programming, so
 /// writes at an even pace delay every read, and as many of them one after the other delay few.
 const GATHERS: Nanos = Nanos::from_secs(5);
-/// A floor is a quarter of the share of what a client reaches with the drive to itself.
-const FLOOR_PART: u64 = 4;
 
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     let window: Box<dyn Window> = match build.values.time("window") {
@@ -373,8 +371,7 @@ impl Policy for Reserve {
         if let Some([before, after]) = self.costs.on_complete(now, side, (bytes, is_last), took) {
             self.window.on_prices(before, after);
         }
-        let (shared, waits) = (self.is_shared(now), self.queued > 0);
-        self.window.on_complete(now, &self.costs, shared, waits);
+        self.window.on_complete(now, self.queued > 0);
         if is_last && (self.latencies || !self.clocks.are_none()) {
             self.watch(cx, id, client);
         }

@@ -44,13 +44,13 @@ fn the_window_is_as_small_as_it_can_be() {
     (0..128).for_each(|_| costs.on_dispatch(now, Side::Read));
     for _ in 0..500_000 {
         let in_flight = window.limit().min(US(1280));
-        window.on_dispatch(in_flight);
+        window.on_dispatch(now, &costs, in_flight, true);
         now += Nanos(10_000 * full / in_flight.0.min(full));
         if let Some([before, after]) = costs.on_complete(now, Side::Read, (4096, true), in_flight) {
             window.on_prices(before, after);
         }
         costs.on_dispatch(now, Side::Read);
-        window.on_complete(now, &costs, true, in_flight < US(1280));
+        window.on_complete(now, in_flight < US(1280));
     }
     let found = window.limit();
     assert!((US(150)..US(450)).contains(&found), "{found}");

@@ -5,38 +5,42 @@
 //! cut. What the drive does within a window of another size cannot be computed, only tried:
 //!
 //! ```text
-//! scan      W, W / 4, ... W / 256, in turns, twice; W: twice what clients send at most
-//! round     W, W / 2, 2 W; later W, 3/4 W, 3/2 W, or pieces L, L / 2, 2 L; in turns, until the noise is below 1 %
+//! scan      W, none, and 1, 2, 4 and 16 times what a piece takes that has the drive to itself
+//! fine      W, 3/4 W, 5/4 W
+//! pieces    L, L / 2, 2 L
+//! turns     each size has one, and then another one of twice the length, until the noise is below 1 %
+//! turn      from a command that goes by share to another one: what a turn leaves reservations behind by is done in it
 //! total     drive time of all that was completed, reservations included, at the same prices for all sizes, for each second
-//! then      the smallest size whose total is within 1 % of the best one; the next round comes soon after a change, else later
+//! noise     half of the difference between the last turn of a size and all of its turns before, which took as long
+//! then      the smallest size whose total is within 1 % of the best one; the next round comes soon after a gain, else later
 //! ```
 //!
-//! A round counts only if requests waited most of the time. A size that is 10 % worse than the best after two turns has no more
-//! of them. The noise is the spread of the turns of a size, divided by their number. If it is still above 1 % after 16 turns, the
-//! best size is taken, small or not, since otherwise W would drift to the smallest one.
+//! A size that is worse than the best one by more than three times the noise has no more turns. If there still is noise after
+//! the longest turns, the best size is taken, small or not, since otherwise W would drift to the smallest one. A round counts only
+//! if requests waited most of the time, or if it is about pieces.
 //!
 //! When prices change, W changes with them. Otherwise held requests would raise prices, and higher prices would hold more.
+//!
+//! Source: Maron and Moore, "Hoeffding races" (1994), for sizes that drop out of a round.
 
 use iofair_core::time::{Instant, Nanos};
 
 use super::cost::{Costs, Work};
+use super::shares::Side;
+use crate::parts::scale::scale;
 
-/// Sizes of the scan, each 1/4 of the one before: from all that clients send down to one command of most drives.
-const SCANS: usize = 5;
+/// Sizes of the scan, as multiples of what a piece takes alone: as much as the drive does meanwhile keeps it busy, several times as much
+/// if commands delay each other.
+const SCAN: [u64; 4] = [1, 2, 4, 16];
+const SIZES: usize = SCAN.len() + 2;
 /// Bounds of the window: some commands of the fastest drive, and what the slowest volume does in a second.
 const BOUNDS: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_secs(1)];
-/// A turn takes at least the first and at most the second time, and ends between them after so many commands, whose mean time is
-/// known within some percent.
-const TURN: [Nanos; 2] = [Nanos::from_millis(5), Nanos::from_millis(25)];
-const COMMANDS: u32 = 512;
-/// Clients that pause for longer end a turn.
-const STOPPED: Nanos = Nanos::from_millis(10);
+/// The shortest turn: some commands of a flash drive, and more than a pause of clients that go on; and the longest: several times what the cache of a usual drive takes to drain.
+const TURN: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_millis(160)];
 /// A size within this part of the best is as good, in 1/1000; noise must be below it.
 const GOOD: u64 = 10;
-/// A size this far below the best one, in 1/1000, has no more turns.
-const BAD: u64 = 100;
-/// Turns of a size in a round, at least and at most.
-const TURNS: [u32; 2] = [2, 16];
+/// A size has no more turns if it is worse than the best one by so many times the noise.
+const NOISES: u64 = 3;
 /// Pause after a round that changed something, and the longest one.
 const PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(3200)];
 /// Time in which a drive reads a piece at first, and bounds of pieces in bytes then; later they are a quarter to eight times as long.
@@ -49,10 +53,10 @@ pub(super) trait Window: Send {
     fn limit(&self) -> Nanos;
     /// The longest piece, in bytes.
     fn piece(&self, costs: &Costs) -> u64;
-    /// A command was completed. `shared`: several clients are active; `waits`: requests wait in the scheduler.
-    fn on_complete(&mut self, now: Instant, costs: &Costs, shared: bool, waits: bool);
-    /// A command is dispatched; this much drive time is in flight now.
-    fn on_dispatch(&mut self, in_flight: Nanos);
+    /// A command was completed. `waits`: requests wait in the scheduler.
+    fn on_complete(&mut self, now: Instant, waits: bool);
+    /// A command is dispatched by share; this much drive time is in flight now. `shared`: several clients are active.
+    fn on_dispatch(&mut self, now: Instant, costs: &Costs, in_flight: Nanos, shared: bool);
     /// Prices have changed from `before` to `after`, for the same work.
     fn on_prices(&mut self, before: Nanos, after: Nanos);
 }
@@ -67,48 +71,62 @@ impl Window for Fixed {
     fn piece(&self, costs: &Costs) -> u64 {
         usual_piece(costs)
     }
-    fn on_complete(&mut self, _: Instant, _: &Costs, _: bool, _: bool) {}
-    fn on_dispatch(&mut self, _: Nanos) {}
+    fn on_complete(&mut self, _: Instant, _: bool) {}
+    fn on_dispatch(&mut self, _: Instant, _: &Costs, _: Nanos, _: bool) {}
     fn on_prices(&mut self, _: Nanos, _: Nanos) {}
 }
 
+/// Commands cost no more than what they carry.
 fn usual_piece(costs: &Costs) -> u64 {
     let bytes = costs.bytes_read_in(PIECE_TIME).clamp(PIECE[0], PIECE[1]);
-    1 << bytes.ilog2()
+    1 << bytes.max(costs.even()).ilog2()
 }
 
 /// What a size has shown in a round.
 #[derive(Clone, Copy, Default, Debug)]
 struct Shown {
-    work: Work,
-    time: Nanos,
-    turns: u32,
-    /// The least and the largest total of a turn, and their sum, in 1/10,000 of the time.
-    spread: Option<[u64; 2]>,
-    sum: u64,
+    /// In all turns but the last one, and in the last one.
+    work: [Work; 2],
+    time: [Nanos; 2],
+    /// It is worse than others, and has no more turns.
+    is_out: bool,
     /// Completions, and those with requests waiting.
     completed: u32,
     waited: u32,
 }
 
 impl Shown {
-    /// The spread of the turns, divided by their number, in 1/1000 of the largest one.
-    fn noise(&self) -> u64 {
-        let [least, most] = self.spread.unwrap_or([0; 2]);
-        (most - least) * 1000 / (most * u64::from(self.turns)).max(1)
+    fn add(&mut self, work: Work, time: Nanos) {
+        let [all, last] = &mut self.work;
+        all.add(last);
+        *last = work;
+        self.time = [self.time[0] + self.time[1], time];
+    }
+    /// Drive time of all that was completed, in 1/10,000 of the time.
+    fn total(&self, costs: &Costs) -> u64 {
+        let price: u64 = self.work.iter().map(|work| costs.price(work).0).sum();
+        price.saturating_mul(10_000) / (self.time[0] + self.time[1]).0.max(1)
+    }
+    /// In 1/1000 of the total.
+    fn noise(&self, costs: &Costs) -> u64 {
+        let part = |i: usize| costs.price(&self.work[i]).0.saturating_mul(10_000) / self.time[i].0;
+        match self.time[0] {
+            Nanos::ZERO => 1000,
+            _ => part(0).abs_diff(part(1)) * 500 / self.total(costs).max(1),
+        }
+    }
+    fn has_waited(&self) -> bool {
+        self.waited > self.completed / 2
     }
 }
 
-/// What a round changes, and to which sizes, in quarters of the present one.
+/// What a round changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Round {
     Scan,
-    Window([u64; 3]),
+    Fine,
     Pieces,
 }
-
-const COARSE: Round = Round::Window([4, 2, 8]);
-const FINE: Round = Round::Window([4, 3, 6]);
 
 /// The window that is sized by what it does to the total.
 pub(super) struct Adaptive {
@@ -116,13 +134,15 @@ pub(super) struct Adaptive {
     /// Doublings of pieces.
     doublings: i32,
     round: Round,
-    /// The size whose turn it is, or `None` between rounds.
+    /// The sizes of the round, and doublings of pieces with them; the first one is the present one.
+    sizes: [(Nanos, i32); SIZES],
+    shown: [Shown; SIZES],
+    /// The size whose turn it is, or `None` between rounds; and the length of the turn.
     turn: Option<usize>,
-    shown: [Shown; SCANS],
-    /// Begin of the turn or of the pause, what had been completed by then, and commands completed since.
+    length: Nanos,
+    /// Begin of the turn or of the pause, and what had been completed by then.
     began: Instant,
     before: Work,
-    commands: u32,
     pause: Nanos,
     /// The most that was in flight since the last round.
     peak: Nanos,
@@ -136,149 +156,134 @@ impl Adaptive {
             limit: BOUNDS[1],
             doublings: 0,
             round: Round::Scan,
+            sizes: [(BOUNDS[1], 0); SIZES],
+            shown: [Shown::default(); SIZES],
             turn: None,
-            shown: [Shown::default(); SCANS],
+            length: TURN[0],
             began: Instant::ZERO,
             before: Work::default(),
-            commands: 0,
-            pause: TURN[1],
+            pause: TURN[0],
             peak: Nanos::ZERO,
             last: Instant::ZERO,
         }
     }
-    /// Number of sizes in the round.
-    fn sizes(&self) -> usize {
-        if self.round == Round::Scan { SCANS } else { 3 }
+    fn doublings(&self) -> i32 {
+        self.turn.map_or(self.doublings, |turn| self.sizes[turn].1)
     }
-    /// The window with this size's turn.
-    fn limit_of(&self, turn: Option<usize>) -> Nanos {
-        let limit = match (self.round, turn) {
-            (Round::Scan, Some(turn)) => Nanos(self.limit.0 >> (2 * turn)),
-            (Round::Window(quarters), Some(turn)) => self.limit / 4 * quarters[turn],
-            (Round::Pieces, _) | (_, None) => self.limit,
+    fn begin_round(&mut self, now: Instant, costs: &Costs) {
+        let (limit, doublings) = (self.limit, self.doublings);
+        let window = |limit: Nanos| (limit.clamp(BOUNDS[0], BOUNDS[1]), doublings);
+        let pieces = |by: i32| (limit, (doublings + by).clamp(-2, 3));
+        self.sizes = [(limit, doublings); SIZES];
+        let others: &[_] = match self.round {
+            Round::Scan => {
+                let alone = costs.alone(Side::Read, self.piece(costs));
+                let [a, b, c, d] = SCAN.map(|times| window(alone * times));
+                &[window(BOUNDS[1]), a, b, c, d]
+            }
+            Round::Fine => &[window(limit / 4 * 3), window(limit / 4 * 5)],
+            Round::Pieces => &[pieces(-1), pieces(1)],
         };
-        limit.clamp(BOUNDS[0], BOUNDS[1])
+        self.sizes[1..=others.len()].copy_from_slice(others);
+        self.shown = [Shown::default(); SIZES];
+        self.shown[1 + others.len()..].iter_mut().for_each(|shown| shown.is_out = true);
+        (self.turn, self.length, self.peak) = (Some(0), TURN[0], Nanos::ZERO);
+        self.begin_turn(now, costs);
     }
-    fn doublings_of(&self, turn: Option<usize>) -> i32 {
-        match (self.round, turn) {
-            (Round::Pieces, Some(turn)) => (self.doublings + [0, -1, 1][turn]).clamp(-2, 3),
-            _ => self.doublings,
-        }
+    fn begin_turn(&mut self, now: Instant, costs: &Costs) {
+        (self.began, self.before) = (now, *costs.done());
     }
     /// The turn is over. The next one, if the round is not.
     fn end_turn(&mut self, now: Instant, costs: &Costs, turn: usize) {
-        let (work, time) = (costs.done().since(&self.before), now.since(self.began));
-        let shown = &mut self.shown[turn];
-        shown.work.add(&work);
-        shown.time += time;
-        shown.turns += 1;
-        let total = costs.price(&work).0.saturating_mul(10_000) / time.0.max(1);
-        shown.sum += total;
-        let [least, most] = shown.spread.unwrap_or([total; 2]);
-        shown.spread = Some([least.min(total), most.max(total)]);
+        self.shown[turn].add(costs.done().since(&self.before), now.since(self.began));
         self.begin_turn(now, costs);
-        let next = (turn + 1..self.sizes()).find(|next| !self.is_bad(*next));
-        self.turn = Some(next.unwrap_or(0));
-        if next.is_some() {
+        let next = |from: usize| (from..SIZES).find(|turn| !self.shown[*turn].is_out);
+        if let Some(turn) = next(turn + 1) {
+            self.turn = Some(turn);
             return;
         }
-        let noise = self.shown[..self.sizes()].iter().map(Shown::noise).max().unwrap_or(0);
-        let turns = self.shown[0].turns;
-        if turns >= TURNS[1] || turns >= TURNS[0] && (noise <= GOOD || self.round == Round::Scan) {
-            self.end_round(now, costs, noise);
+        let in_race = self.shown.iter().filter(|shown| !shown.is_out);
+        let noise = in_race.clone().map(|shown| shown.noise(costs)).max().unwrap_or(0);
+        let best = in_race.map(|shown| shown.total(costs)).max().unwrap_or(0);
+        let mut left = 0;
+        for shown in self.shown.iter_mut().filter(|shown| !shown.is_out) {
+            let range = GOOD.max(shown.noise(costs) * NOISES);
+            shown.is_out = shown.total(costs) * (1000 + range) < best * 1000;
+            left += usize::from(!shown.is_out);
+        }
+        let longest = if self.round == Round::Scan { TURN[1] / 4 } else { TURN[1] };
+        if left == 1 || noise <= GOOD || self.length >= longest {
+            self.end_round(now, costs, best, noise);
+        } else {
+            self.length += self.length;
+            self.turn = (0..SIZES).find(|turn| !self.shown[*turn].is_out);
         }
     }
-    fn begin_turn(&mut self, now: Instant, costs: &Costs) {
-        (self.began, self.before, self.commands) = (now, *costs.done(), 0);
-    }
-    /// Whether a size was so much worse than the best that it has no more turns.
-    fn is_bad(&self, turn: usize) -> bool {
-        let mean = |shown: &Shown| shown.sum / u64::from(shown.turns.max(1));
-        let best = self.shown[..self.sizes()].iter().map(mean).max().unwrap_or(0);
-        let shown = &self.shown[turn];
-        turn > 0
-            && self.round != Round::Scan
-            && shown.turns >= TURNS[0]
-            && mean(shown) * 1000 < best * (1000 - BAD)
-    }
-    /// All sizes were tried.
-    fn end_round(&mut self, now: Instant, costs: &Costs, noise: u64) {
-        let shown = &self.shown[..self.sizes()];
-        let waits = |shown: &Shown| shown.waited > shown.completed / 2;
-        // In the scan, the largest windows hold nothing.
-        let is_scan = self.round == Round::Scan;
-        let waited = if is_scan { shown.iter().any(waits) } else { shown.iter().all(waits) };
-        let total =
-            |shown: &Shown| costs.price(&shown.work).0.saturating_mul(10_000) / shown.time.0.max(1);
-        let best = shown.iter().map(total).max().unwrap_or(0);
-        let margin = if noise > GOOD && !is_scan { 0 } else { GOOD };
-        let is_good = |turn: &usize| total(&shown[*turn]) * 1000 >= best * (1000 - margin);
-        let size = |turn: &usize| (self.limit_of(Some(*turn)), self.doublings_of(Some(*turn)));
-        let found = (0..shown.len()).filter(is_good).min_by_key(size).filter(|_| waited);
+    /// Sizes are compared.
+    fn end_round(&mut self, now: Instant, costs: &Costs, best: u64, noise: u64) {
+        let margin = if noise > GOOD { 0 } else { GOOD };
+        let is_good = |turn: &usize| {
+            let shown = &self.shown[*turn];
+            !shown.is_out && shown.total(costs) * 1000 >= best * (1000 - margin)
+        };
+        let has_waited = self.shown.iter().any(Shown::has_waited);
+        let found = (0..SIZES).filter(is_good).min_by_key(|turn| self.sizes[*turn]);
+        let found = found.filter(|_| has_waited || self.round == Round::Pieces);
         let changes = found.is_some_and(|turn| turn > 0);
         if let Some(turn) = found {
-            (self.limit, self.doublings) = size(&turn);
+            (self.limit, self.doublings) = self.sizes[turn];
+            // A window that holds nothing becomes one that holds what more clients send.
+            self.limit = self.limit.min(self.peak * 2).max(BOUNDS[0]);
         }
-        self.pause = if changes { PAUSE[0] } else { (self.pause * 2).clamp(PAUSE[0], PAUSE[1]) };
+        let gains = self.shown[0].total(costs) * (1000 + GOOD) < best * 1000;
+        self.pause = if gains { PAUSE[0] } else { (self.pause * 2).clamp(PAUSE[0], PAUSE[1]) };
         self.round = match self.round {
-            Round::Scan if found.is_none() => Round::Scan,
-            Round::Scan => COARSE,
-            COARSE if changes => COARSE,
-            Round::Window(_) if changes => FINE,
-            Round::Window(_) => Round::Pieces,
-            Round::Pieces => FINE,
+            Round::Scan if found.is_some() => Round::Fine,
+            Round::Scan => Round::Pieces,
+            Round::Fine | Round::Pieces if changes => self.round,
+            Round::Fine => Round::Pieces,
+            Round::Pieces => Round::Scan,
         };
-        (self.turn, self.began, self.shown) = (None, now, [Shown::default(); SCANS]);
+        (self.turn, self.began) = (None, now);
     }
 }
 
 impl Window for Adaptive {
     fn limit(&self) -> Nanos {
-        self.limit_of(self.turn)
+        self.turn.map_or(self.limit, |turn| self.sizes[turn].0)
     }
     fn piece(&self, costs: &Costs) -> u64 {
         let usual = usual_piece(costs);
-        match self.doublings_of(self.turn) {
+        match self.doublings() {
             halvings if halvings < 0 => usual >> -halvings,
             doublings => usual << doublings,
         }
     }
-    fn on_complete(&mut self, now: Instant, costs: &Costs, shared: bool, waits: bool) {
-        // A turn with a pause of the clients shows nothing.
-        if now.since(self.last) > STOPPED {
-            self.begin_turn(now, costs);
-        }
+    fn on_complete(&mut self, now: Instant, waits: bool) {
         self.last = now;
-        let time = now.since(self.began);
-        let Some(turn) = self.turn else {
-            let begins = if self.round == Round::Scan { shared } else { waits };
-            if time >= self.pause && begins {
-                self.begin_turn(now, costs);
-                self.turn = Some(0);
-                if self.round == Round::Scan {
-                    self.limit = (self.peak * 2).clamp(BOUNDS[0], BOUNDS[1]);
-                }
-                self.peak = Nanos::ZERO;
-            }
-            return;
-        };
-        let shown = &mut self.shown[turn];
-        shown.completed += 1;
-        shown.waited += u32::from(waits);
-        self.commands += 1;
-        if time >= TURN[1] || time >= TURN[0] && self.commands >= COMMANDS {
-            self.end_turn(now, costs, turn);
+        if let Some(turn) = self.turn {
+            self.shown[turn].completed += 1;
+            self.shown[turn].waited += u32::from(waits);
         }
     }
-    fn on_dispatch(&mut self, in_flight: Nanos) {
+    fn on_dispatch(&mut self, now: Instant, costs: &Costs, in_flight: Nanos, shared: bool) {
         self.peak = self.peak.max(in_flight);
+        let time = now.since(self.began);
+        match self.turn {
+            None if time >= self.pause && shared => self.begin_round(now, costs),
+            // A turn with a pause of the clients shows nothing.
+            Some(_) if costs.is_idle() && now.since(self.last) > TURN[0] => {
+                self.begin_turn(now, costs);
+            }
+            Some(turn) if time >= self.length => self.end_turn(now, costs, turn),
+            _ => {}
+        }
     }
     fn on_prices(&mut self, before: Nanos, after: Nanos) {
-        if self.limit < BOUNDS[1] {
-            let limit =
-                u128::from(self.limit.0) * u128::from(after.0) / u128::from(before.0.max(1));
-            self.limit =
-                Nanos(u64::try_from(limit).unwrap_or(u64::MAX)).clamp(BOUNDS[0], BOUNDS[1]);
+        let sizes = self.sizes.iter_mut().map(|(limit, _)| limit);
+        for limit in sizes.chain([&mut self.limit]).filter(|limit| **limit < BOUNDS[1]) {
+            let changed = scale(limit.0, after.0, before.0.max(1));
+            *limit = Nanos(changed).clamp(BOUNDS[0], BOUNDS[1]);
         }
     }
 }
