@@ -1,6 +1,6 @@
 //! Which request goes next: reservations that are behind, deadlines, floors, then shares.
 
-use super::clock::{Command, Gate, LATE};
+use super::clock::{Command, Gate};
 use super::shares::{EntityId, Key, Side};
 use super::{Reserve, Sent};
 use iofair_core::id::RequestId;
@@ -18,8 +18,6 @@ const BURST: Nanos = Nanos::from_millis(50);
 pub(super) enum Basis {
     /// The minimum of its group is behind.
     Minimum,
-    /// So far behind that it is missed.
-    Late,
     /// Its client is behind its floor.
     Floor,
     /// It has a deadline.
@@ -28,22 +26,13 @@ pub(super) enum Basis {
     Share,
 }
 
-impl Basis {
-    pub(super) fn is_minimum(self) -> bool {
-        matches!(self, Self::Minimum | Self::Late)
-    }
-}
-
 impl Reserve {
     pub(super) fn dispatch_next(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        let now = cx.now;
-        let gate = self.clocks.gate(now);
+        let gate = self.clocks.gate(cx.now);
+        self.floors_hold = false;
         self.trace_gate(cx, gate);
         match gate {
-            Gate::Due(group, lag) => {
-                let basis = if lag > LATE { Basis::Late } else { Basis::Minimum };
-                self.send_first(cx, group, basis)
-            }
+            Gate::Due(group, _) => self.send_first(cx, group, Basis::Minimum),
             Gate::Closed(_, until) => {
                 self.wakeup = until;
                 None
@@ -53,18 +42,19 @@ impl Reserve {
     }
     /// No minimum is behind.
     fn send_open(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        let mut holds_writes = false;
         if cx.now >= self.floors_from {
-            match self.clocks.gate_of_floors(cx.now) {
+            let gate = self.clocks.gate_of_floors(cx.now);
+            self.floors_hold = gate != Gate::Open;
+            match gate {
                 Gate::Due(client, _) => return self.send(cx, client, Side::Read, Basis::Floor),
-                Gate::Closed(_, until) => (self.wakeup, holds_writes) = (until, true),
+                Gate::Closed(_, until) => self.wakeup = until,
                 Gate::Open => {}
             }
         }
         if self.windowed >= self.window.limit() && self.is_shared(cx.now) {
             return None;
         }
-        match holds_writes {
+        match self.floors_hold {
             false => self.send_first(cx, EntityId::ROOT, Basis::Share),
             true => {
                 let (_, client) = self.shares.pick(EntityId::ROOT, Side::Read)?;
@@ -74,7 +64,7 @@ impl Reserve {
     }
     /// The first client inside `top` that may be served on this basis.
     fn pick(&self, cx: &Context<'_>, top: EntityId, basis: Basis) -> Option<(EntityId, Side)> {
-        let paced = !basis.is_minimum() && cx.now < self.pace.next();
+        let paced = basis != Basis::Minimum && cx.now < self.pace.next();
         let mut first: Option<(Key, EntityId, Side)> = None;
         let mut flush = None;
         // Flushes first: a flush that waits for writes holds the writes after it.
@@ -143,8 +133,8 @@ impl Reserve {
         let command = Command { amount, kind, worth, is_last };
         self.each_clock(client, |clocks, id| clocks.dispatch(now, id, command));
         self.shares.charge(client, cost, basis == Basis::Share);
-        self.writes += u32::from(side == Side::Write && !basis.is_minimum());
-        if side != Side::Read && !basis.is_minimum() {
+        self.writes += u32::from(side == Side::Write && basis != Basis::Minimum);
+        if side != Side::Read && basis != Basis::Minimum {
             self.pace.on_write(now, if side == Side::Write { length } else { 0 }, cost);
         }
         let counts = basis == Basis::Share && side != Side::Flush;
@@ -157,23 +147,18 @@ impl Reserve {
         *self.sent_mut(id) = Sent { kind, amount, windowed, basis };
         Some(id)
     }
-    /// What of a request goes at once. Each piece of a synchronous write for a minimum would hold reads for as long as the whole
-    /// write does; and a drive may limit the number of commands, whatever their length.
+    /// What of a request goes at once. Requests for minimums go whole: each piece of a write would hold reads for as long as the whole
+    /// write does, and a drive may limit the number of commands, whatever their length.
     fn take_piece(&self, cx: &mut Context<'_>, id: RequestId, basis: Basis) -> RequestId {
         let Request { operation, length, .. } = cx.requests[id];
-        let whole = match operation {
+        let most = match operation {
             Operation::Flush => return id,
-            _ if basis == Basis::Late => true,
-            Operation::Read => !self.is_shared(cx.now),
-            Operation::Write => {
-                let waited_for = basis == Basis::Minimum && cx.requests[id].is_sync();
-                waited_for || !self.is_shared(cx.now)
+            Operation::Read | Operation::Write
+                if basis != Basis::Minimum && self.is_shared(cx.now) =>
+            {
+                Sectors::from_bytes_ceil(self.window.piece(&self.costs))
             }
-            Operation::Discard | Operation::WriteZeroes => true,
-        };
-        let most = match whole {
-            true => length,
-            false => Sectors::from_bytes_ceil(self.window.piece(&self.costs)),
+            _ => length,
         };
         cx.requests.take_piece(id, most.max(Sectors(1)))
     }

@@ -121,6 +121,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         sent: Vec::new(),
         active: 0,
         shared_until: Instant::ZERO,
+        floors_hold: false,
         floors_from: Instant::ZERO,
         floor_served: Instant::ZERO,
         gathers_until: Instant::ZERO,
@@ -173,7 +174,8 @@ struct Reserve {
     active: u32,
     /// If only one is active: until when the drive still counts as shared.
     shared_until: Instant,
-    /// From then on, floors may hold writes again; and when a request for a floor was completed last.
+    /// Whether floors hold writes now, from when on they may, and when a read was completed last while they did.
+    floors_hold: bool,
     floors_from: Instant,
     floor_served: Instant,
     /// Until then, synchronous writes are gathered.
@@ -231,28 +233,29 @@ impl Reserve {
             self.shared_until = now + SHARED;
         }
     }
-    /// Tells the pace whether a completed request with a reservation was late.
+    /// Tells the window and the pace whether a completed request with a reservation was late.
     fn watch(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {
-        let now = cx.now;
-        let recent = self.last_write.is_some_and(|at| now.since(at) < SETTLE);
-        if !recent {
-            return;
-        }
-        let took = now.since(cx.requests[id].dispatched);
-        let lag = self.above(client).filter_map(|id| self.clocks.lag(now, id)).max();
-        let is_read = Side::of_request(&cx.requests[id]) == Side::Read;
-        if lag.is_some_and(|lag| lag > clock::LATE) {
-            if is_read {
-                self.gathers_until = now + GATHERS;
-            }
-            return self.pace.on_late(now, Late::Minimum(took));
-        }
-        let wanted = match self.latencies && is_read {
+        let (now, side) = (cx.now, Side::of_request(&cx.requests[id]));
+        let wanted = match self.latencies && side == Side::Read {
             true => deadlines::latency(cx.groups, cx.requests[id].group),
             false => None,
         };
         let age = now.since(cx.requests[cx.requests.whole(id)].submitted);
-        if wanted.is_some_and(|wanted| age > wanted) {
+        let is_late = wanted.is_some_and(|wanted| age > wanted);
+        if wanted.is_some() {
+            self.window.on_latency(is_late);
+        }
+        if self.last_write.is_none_or(|at| now.since(at) >= SETTLE) {
+            return;
+        }
+        let took = now.since(cx.requests[id].dispatched);
+        let lag = self.above(client).filter_map(|id| self.clocks.lag(now, id)).max();
+        if lag.is_some_and(|lag| lag > clock::LATE) {
+            if side == Side::Read {
+                self.gathers_until = now + GATHERS;
+            }
+            self.pace.on_late(now, Late::Minimum(took));
+        } else if is_late {
             self.pace.on_late(now, Late::Latency);
         } else if wanted.is_some() || lag.is_some() {
             self.pace.on_time(now);
@@ -349,13 +352,13 @@ impl Policy for Reserve {
         self.windowed -= windowed;
         self.each_clock(client, |clocks, id| clocks.complete(now, id, amount, took));
         match side {
-            Side::Write => self.writes -= u32::from(!basis.is_minimum()),
+            Side::Write => self.writes -= u32::from(basis != Basis::Minimum),
             Side::Read | Side::Flush => {}
         }
         if side != Side::Read {
             self.last_write = Some(now);
         }
-        if basis == Basis::Floor {
+        if self.floors_hold && side == Side::Read {
             // A read that takes longer waits for what the drive is programming, and no time is lost.
             let alone = self.costs.alone(side, length.bytes());
             let since = took.min(alone).min(now.since(self.floor_served));

@@ -15,8 +15,10 @@
 //! then      the smallest size whose total is within 1 % of the best one; the next round comes soon after a gain, else later
 //! ```
 //!
+//! If one read in a hundred takes longer than its latency with a size, and not with all sizes, it has no more turns either.
 //! A size that is worse than the best one by more than three times the noise has no more turns. If there still is noise after
-//! the longest turns, the best size is taken, small or not, since otherwise W would drift to the smallest one. A round counts only
+//! the longest turns, the best size is taken, small or not, since otherwise W would drift to the smallest one; in a scan, which cannot
+//! drift, the smallest one within the noise and 3 %. A round counts only
 //! if requests waited most of the time, or if it is about pieces.
 //!
 //! When prices change, W changes with them. Otherwise held requests would raise prices, and higher prices would hold more.
@@ -39,8 +41,12 @@ const BOUNDS: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_secs(1)];
 const TURN: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_millis(160)];
 /// A size within this part of the best is as good, in 1/1000; noise must be below it.
 const GOOD: u64 = 10;
+/// The most that a smaller window than the best one may lose by noise, in 1/1000: what keeping promises and shares may cost.
+const LOSS: u64 = 30;
 /// A size has no more turns if it is worse than the best one by so many times the noise.
 const NOISES: u64 = 3;
+/// One read in so many may take longer than its latency.
+const LATE_PART: u32 = 100;
 /// Pause after a round that changed something, and the longest one.
 const PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(3200)];
 /// Time in which a drive reads a piece at first, and bounds of pieces in bytes then; later they are a quarter to eight times as long.
@@ -57,6 +63,8 @@ pub(super) trait Window: Send {
     fn on_complete(&mut self, now: Instant, waits: bool);
     /// A command is dispatched by share; this much drive time is in flight now. `shared`: several clients are active.
     fn on_dispatch(&mut self, now: Instant, costs: &Costs, in_flight: Nanos, shared: bool);
+    /// A read with a latency was completed.
+    fn on_latency(&mut self, is_late: bool);
     /// Prices have changed from `before` to `after`, for the same work.
     fn on_prices(&mut self, before: Nanos, after: Nanos);
 }
@@ -73,6 +81,7 @@ impl Window for Fixed {
     }
     fn on_complete(&mut self, _: Instant, _: bool) {}
     fn on_dispatch(&mut self, _: Instant, _: &Costs, _: Nanos, _: bool) {}
+    fn on_latency(&mut self, _: bool) {}
     fn on_prices(&mut self, _: Nanos, _: Nanos) {}
 }
 
@@ -93,6 +102,9 @@ struct Shown {
     /// Completions, and those with requests waiting.
     completed: u32,
     waited: u32,
+    /// Reads with a latency, and those that took longer.
+    promised: u32,
+    late: u32,
 }
 
 impl Shown {
@@ -114,6 +126,10 @@ impl Shown {
             Nanos::ZERO => 1000,
             _ => part(0).abs_diff(part(1)) * 500 / self.total(costs).max(1),
         }
+    }
+    /// Whether latencies are kept: but for one in a hundred, or one.
+    fn keeps(&self) -> bool {
+        self.late.saturating_sub(1) <= self.promised / LATE_PART
     }
     fn has_waited(&self) -> bool {
         self.waited > self.completed / 2
@@ -204,11 +220,14 @@ impl Adaptive {
         }
         let in_race = self.shown.iter().filter(|shown| !shown.is_out);
         let noise = in_race.clone().map(|shown| shown.noise(costs)).max().unwrap_or(0);
+        let keeps = in_race.clone().any(Shown::keeps);
+        let in_race = in_race.filter(|shown| shown.keeps() == keeps);
         let best = in_race.map(|shown| shown.total(costs)).max().unwrap_or(0);
         let mut left = 0;
         for shown in self.shown.iter_mut().filter(|shown| !shown.is_out) {
             let range = GOOD.max(shown.noise(costs) * NOISES);
-            shown.is_out = shown.total(costs) * (1000 + range) < best * 1000;
+            let is_worse = shown.total(costs) * (1000 + range) < best * 1000;
+            shown.is_out = is_worse || keeps && !shown.keeps() && shown.time[0] > Nanos::ZERO;
             left += usize::from(!shown.is_out);
         }
         let longest = if self.round == Round::Scan { TURN[1] / 4 } else { TURN[1] };
@@ -221,7 +240,11 @@ impl Adaptive {
     }
     /// Sizes are compared.
     fn end_round(&mut self, now: Instant, costs: &Costs, best: u64, noise: u64) {
-        let margin = if noise > GOOD { 0 } else { GOOD };
+        let margin = match self.round {
+            Round::Scan => noise.clamp(GOOD, LOSS),
+            Round::Fine | Round::Pieces if noise > GOOD => 0,
+            Round::Fine | Round::Pieces => GOOD,
+        };
         let is_good = |turn: &usize| {
             let shown = &self.shown[*turn];
             !shown.is_out && shown.total(costs) * 1000 >= best * (1000 - margin)
@@ -235,7 +258,8 @@ impl Adaptive {
             // A window that holds nothing becomes one that holds what more clients send.
             self.limit = self.limit.min(self.peak * 2).max(BOUNDS[0]);
         }
-        let gains = self.shown[0].total(costs) * (1000 + GOOD) < best * 1000;
+        let is_worse = self.shown[0].total(costs) * (1000 + GOOD) < best * 1000;
+        let gains = self.shown[0].is_out || is_worse;
         self.pause = if gains { PAUSE[0] } else { (self.pause * 2).clamp(PAUSE[0], PAUSE[1]) };
         self.round = match self.round {
             Round::Scan if found.is_some() => Round::Fine,
@@ -277,6 +301,12 @@ impl Window for Adaptive {
             }
             Some(turn) if time >= self.length => self.end_turn(now, costs, turn),
             _ => {}
+        }
+    }
+    fn on_latency(&mut self, is_late: bool) {
+        if let Some(turn) = self.turn {
+            self.shown[turn].promised += 1;
+            self.shown[turn].late += u32::from(is_late);
         }
     }
     fn on_prices(&mut self, before: Nanos, after: Nanos) {
