@@ -26,7 +26,7 @@ use iofair_core::time::Nanos;
 /// A floor is a quarter of the share of what a client reaches with the drive to itself.
 const FLOOR_PART: u64 = 4;
 /// All of the drive, in [`Shares::floor_time`].
-const WHOLE: u64 = 1 << 32;
+const WHOLE: u64 = 1 << 24;
 const NOWHERE: NodeId = NodeId(u32::MAX);
 
 /// State of a group or a client.

@@ -245,6 +245,8 @@ pub(super) struct Clocks {
     clocks: Vec<Clock>,
     /// Minimums.
     count: usize,
+    /// Whether floors count: without writes, they hold nothing.
+    pub(super) floors: bool,
     /// By rank: clocks with requests queued, and without, by the time at which they are due.
     trees: [[Tree; 2]; RANKS],
     arena: Arena<(Instant, EntityId), EntityId>,
@@ -300,7 +302,8 @@ impl Clocks {
     /// Moves a clock to where it belongs now.
     fn put(&mut self, id: EntityId) {
         let clock = &mut self.clocks[id.index()];
-        let Some(due) = clock.due() else { return self.take_out(id) };
+        let counts = self.floors || clock.reservation != Reservation::Floor;
+        let Some(due) = clock.due().filter(|_| counts) else { return self.take_out(id) };
         let has_queued = clock.queued > 0;
         if clock.node != NOWHERE && clock.has_queued == has_queued {
             let tree = &mut self.trees[clock.rank()][usize::from(has_queued)];
@@ -358,8 +361,13 @@ impl Clocks {
         clock.reads -= u32::from(is_last && kind == Kind::Read);
         clock.in_flight += 1;
         clock.amount += amount;
-        if clock.reservation == Reservation::None {
-            return;
+        match clock.reservation {
+            Reservation::None => return,
+            Reservation::Floor if !self.floors => {
+                clock.at = clock.at.max(now);
+                return self.take_out(id);
+            }
+            _ => {}
         }
         let (worth, in_flight) = match clock.reservation {
             Reservation::Floor => (worth, worth),

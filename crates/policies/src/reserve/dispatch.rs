@@ -129,7 +129,10 @@ impl Reserve {
             }
         }
         let cost = self.costs.cost(side, length);
-        let worth = self.shares.floor_time(client, self.costs.alone(side, length));
+        let worth = match self.clocks.floors {
+            true => self.shares.floor_time(client, self.costs.alone(side, length)),
+            false => Nanos::ZERO,
+        };
         let command = Command { amount, kind, worth, is_last };
         self.each_clock(client, |clocks, id| clocks.dispatch(now, id, command));
         self.shares.charge(client, cost, basis == Basis::Share);

@@ -194,6 +194,12 @@ impl Reserve {
     fn is_shared(&self, now: Instant) -> bool {
         self.active > 1 || now < self.shared_until
     }
+    /// Whether writes wait, are in flight, or may still be programmed by the drive.
+    fn has_writes(&self, now: Instant) -> bool {
+        self.shares.is_queued(EntityId::ROOT, Side::Write)
+            || self.writes > 0
+            || self.last_write.is_some_and(|at| now.since(at) < SETTLE)
+    }
     /// The groups that contain a client, except the root, which has no minimum.
     fn above(&self, client: EntityId) -> impl Iterator<Item = EntityId> + use<'_> {
         let up = core::iter::successors(self.shares.parent(client), |id| self.shares.parent(*id));
@@ -326,6 +332,7 @@ impl Policy for Reserve {
         if side == Side::Read && is_front && self.latencies {
             self.set_deadline(cx, client);
         }
+        self.clocks.floors = self.has_writes(now);
         self.each_clock(client, |clocks, id| clocks.arrive(now, id, kind));
         self.queued += 1;
     }
