@@ -7,10 +7,11 @@
 //! ```text
 //! cost     c = command + byte * length, by operation; the costs of what completes add up to the busy time      cost.rs
 //! reserve  R = min(R + worth, now + max(5 ms, worth in flight)); due: R <= now                                  clock.rs
-//! floor    the same for each client that reads, with worth = 4 (time alone) * weights / weight
+//! floor    the same for each client that reads beside writes, with worth = time alone / (a quarter of an equal share, and all of
+//!          what its weight gives it beyond that)                                                         parts/shares.rs
 //! latency  reads of groups with a latency go by deadline, while they are within their share and a burst  parts/deadlines.rs
 //! share    the smallest start tag in drive time                                                          parts/shares.rs
-//! window   drive time of reads and writes in flight by share < W; the smallest W with the best total                   window.rs
+//! window   drive time of reads and writes in flight by share < W; the smallest W with the best total that keeps latencies    window.rs
 //! pace     rate of writes without a reservation: halved for each 20 ms that a reservation is late               pace.rs
 //! order    class and clock of minimums; deadlines; floors; share
 //! ```

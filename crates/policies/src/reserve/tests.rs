@@ -56,6 +56,40 @@ fn the_window_is_as_small_as_it_can_be() {
     assert!((US(150)..US(450)).contains(&found), "{found}");
 }
 
+/// Goal: a window with which reads take longer than their latency is not taken, whatever its total. Method: a drive that does
+/// more and more with more reads in flight; they are late if there are more than 30.
+#[test]
+fn the_window_keeps_latencies() {
+    let (mut costs, mut window) = (Costs::default(), Adaptive::new());
+    let mut now = Instant::ZERO;
+    let in_flight = |window: &Adaptive, costs: &Costs| {
+        (window.limit().0 / costs.cost(Side::Read, 4096).0).clamp(1, 128)
+    };
+    // The first read has the drive to itself.
+    costs.on_dispatch(now, Side::Read);
+    now += US(110);
+    costs.on_complete(now, Side::Read, (4096, true), US(110));
+    (0..128).for_each(|_| costs.on_dispatch(now, Side::Read));
+    let mut late = 0;
+    for turn in 0..500_000 {
+        let reads = in_flight(&window, &costs);
+        late += u32::from(turn >= 400_000 && reads > 30);
+        window.on_dispatch(now, &costs, costs.cost(Side::Read, 4096) * reads, true);
+        let each = Nanos(10_000 + 100_000 / reads);
+        now += each;
+        if let Some([before, after]) =
+            costs.on_complete(now, Side::Read, (4096, true), each * reads)
+        {
+            window.on_prices(before, after);
+        }
+        costs.on_dispatch(now, Side::Read);
+        window.on_latency(reads > 30);
+        window.on_complete(now, reads < 128);
+    }
+    // Larger sizes are still tried.
+    assert!(late < 10_000, "{late} of 100,000 are late");
+}
+
 /// Goal: writes slow down while a minimum is late, and are quickly as fast again as is known to be good. Method: a late request of
 /// 100 ms, then requests in time each millisecond.
 #[test]
@@ -122,4 +156,26 @@ fn shares_are_drive_time() {
         shares.charge(client, cost, true);
     }
     assert!(times[1].0.abs_diff(times[0].0 * 3) < US(20).0, "{times:?}");
+}
+
+/// Goal: a floor is a quarter of an equal share and all of what a weight gives beyond it. Method: five clients, one of weight 3, a read
+/// of 1 ms; then equal weights.
+#[test]
+fn floors_have_what_a_weight_gives_beyond_an_equal_share() {
+    let mut shares = Shares::default();
+    let clients = [0, 1, 2, 3, 4].map(|bits| EntityId::client(ClientId::from_bits(bits)));
+    shares.set(EntityId::ROOT, EntityId::ROOT, WEIGHT_DEFAULT, Class::BestEffort);
+    for (client, weight) in clients.into_iter().zip([300, 100, 100, 100, 100]) {
+        shares.set(client, EntityId::ROOT, weight, Class::BestEffort);
+        assert!(shares.arrive(client, Side::Read));
+    }
+    let [first, second, ..] = clients;
+    // 3/7 - 3/4 * 1/5, and a quarter of 1/7.
+    let floor = shares.floor_time(first, US(1000));
+    assert!(floor.0.abs_diff(1_000_000 * 140 / 39) < 1000, "{floor}");
+    let floor = shares.floor_time(second, US(1000));
+    assert!(floor.0.abs_diff(28_000_000) < 1000, "{floor}");
+    shares.set(first, EntityId::ROOT, 100, Class::BestEffort);
+    let floor = shares.floor_time(first, US(1000));
+    assert!(floor.0.abs_diff(20_000_000) < 1000, "{floor}");
 }

@@ -37,7 +37,8 @@ const SCAN: [u64; 4] = [1, 2, 4, 16];
 const SIZES: usize = SCAN.len() + 2;
 /// Bounds of the window: some commands of the fastest drive, and what the slowest volume does in a second.
 const BOUNDS: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_secs(1)];
-/// The shortest turn: some commands of a flash drive, and more than a pause of clients that go on; and the longest: several times what the cache of a usual drive takes to drain.
+/// The shortest turn: some commands of a flash drive, and more than a pause of clients that go on; and the longest: several times
+/// what the cache of a usual drive takes to drain.
 const TURN: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_millis(160)];
 /// A size within this part of the best is as good, in 1/1000; noise must be below it.
 const GOOD: u64 = 10;
