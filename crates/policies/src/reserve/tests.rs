@@ -42,7 +42,7 @@ fn the_window_is_as_small_as_it_can_be() {
     let (mut costs, mut window) = (Costs::default(), Adaptive::new());
     let (mut now, full) = (Instant::ZERO, US(200).0);
     (0..128).for_each(|_| costs.on_dispatch(now, Side::Read));
-    for _ in 0..500_000 {
+    for _ in 0..3_000_000 {
         let in_flight = window.limit().min(US(1280));
         window.on_dispatch(now, &costs, in_flight, true);
         now += Nanos(10_000 * full / in_flight.0.min(full));

@@ -253,7 +253,6 @@ impl Adaptive {
         let has_waited = self.shown.iter().any(Shown::has_waited);
         let found = (0..SIZES).filter(is_good).min_by_key(|turn| self.sizes[*turn]);
         let found = found.filter(|_| has_waited || self.round == Round::Pieces);
-        let changes = found.is_some_and(|turn| turn > 0);
         if let Some(turn) = found {
             (self.limit, self.doublings) = self.sizes[turn];
             // A window that holds nothing becomes one that holds what more clients send.
@@ -265,7 +264,7 @@ impl Adaptive {
         self.round = match self.round {
             Round::Scan if found.is_some() => Round::Fine,
             Round::Scan => Round::Pieces,
-            Round::Fine | Round::Pieces if changes => self.round,
+            Round::Fine | Round::Pieces if gains => self.round,
             Round::Fine => Round::Pieces,
             Round::Pieces => Round::Scan,
         };
