@@ -242,10 +242,7 @@ impl Policy for Disk {
     }
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         self.wakeup = None;
-        if self.queued == 0 && self.turn.is_none() {
-            return None;
-        }
-        self.dispatch_turn(cx)
+        if self.queued == 0 { None } else { self.dispatch_turn(cx) }
     }
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let (side, client) =
@@ -262,6 +259,13 @@ impl Policy for Disk {
         });
         self.cached.on_complete(now, side);
         self.complete_in_turn(side, now.since(cx.requests[id].dispatched));
+        // Nobody waits, and the client that comes next has the next turn.
+        if self.queued == 0
+            && self.in_flight == 0
+            && let Some(turn) = self.turn
+        {
+            self.end_turn(now, &turn);
+        }
     }
     fn cancel(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let (side, client) =

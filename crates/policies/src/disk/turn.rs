@@ -69,15 +69,21 @@ impl Disk {
                 let side = if turn.due.is_some() { oldest } else { self.fitting(cx, turn.client) };
                 if let Some(side) = side {
                     let waits = side == Side::Flush && self.writes > 0 || !self.fits(now, &turn);
-                    return if waits { None } else { self.send(cx, turn.client, side) };
+                    if waits {
+                        // A client that is alone begins another turn then.
+                        self.wake_at(Some(turn.until).filter(|_| self.is_alone(turn.client)));
+                        return None;
+                    }
+                    return self.send(cx, turn.client, side);
                 }
+                self.wake_for_changes(cx, frame_end(now));
             }
             if self.in_flight > 0 && !(is_over && self.is_alone(turn.client)) {
                 return None;
             }
             let idle = if turn.due.is_some() && !is_over { PAUSE } else { IDLE };
             let until = self.last_done.max(turn.began) + idle;
-            if oldest.is_none() && now < until && self.queued > 0 {
+            if oldest.is_none() && now < until {
                 if let Some(client) = cx.groups.client_id(turn.client.member()) {
                     let rule = "turn: idle; {ns} for its next request";
                     cx.decide(Subject::Client(client), rule, [until.since(now).0, 0]);
@@ -178,7 +184,7 @@ impl Disk {
             turn.began += took.saturating_sub(self.cached.access());
         }
     }
-    fn end_turn(&mut self, now: Instant, turn: &Turn) {
+    pub(super) fn end_turn(&mut self, now: Instant, turn: &Turn) {
         self.turn = None;
         self.writer = turn.wrote.then_some(turn.client);
         let (by_share, time) = (turn.due.is_none(), now.since(turn.began));
