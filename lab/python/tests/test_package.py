@@ -50,7 +50,7 @@ class Fifo:
         return self.queue.pop(0) if self.queue else None
 
 
-class Turns(Fifo):
+class Pausing(Fifo):
     """One request in the drive at a time, a pause of 1 ms after each, small ones first; counts what it is told."""
 
     seen = []
@@ -58,7 +58,7 @@ class Turns(Fifo):
     def __init__(self, drive):
         super().__init__(drive)
         self.free_at = 0
-        Turns.seen.append(drive)
+        Pausing.seen.append(drive)
 
     def dispatch(self, now, in_flight):
         if not self.queue or in_flight > 0 or now < self.free_at:
@@ -205,13 +205,13 @@ class Programs(unittest.TestCase):
 
     def test_a_policy_may_hold_requests(self):
         """Goal: completions, wake-ups and what requests say. Method: one request at a time with pauses, small ones first."""
-        results = iofair.run(EXPERIMENT, stacks=["prop-turns"], policies={"turns": Turns})
+        results = iofair.run(EXPERIMENT, stacks=["prop-pausing"], policies={"pausing": Pausing})
         clients = {row["client"]: row for row in results.rows()}
         self.assertTrue(100 < clients["total"]["iops"] < 1000)
         self.assertGreater(clients["target"]["iops"], 0.4 * clients["total"]["iops"])
-        drive = Turns.seen[-1]
+        drive = Pausing.seen[-1]
         self.assertEqual((drive.rotational, drive.capacity > 1e11), (False, True))
-        self.assertEqual(results, iofair.run(EXPERIMENT, stacks=["prop-turns"], policies={"turns": Turns}))
+        self.assertEqual(results, iofair.run(EXPERIMENT, stacks=["prop-pausing"], policies={"pausing": Pausing}))
 
     def test_policies_that_fail_are_told(self):
         """Goal: exceptions of policies reach the caller, and mistakes are named. Method: one that raises, one that invents

@@ -1,5 +1,7 @@
 //! Creation and deletion of volumes.
 
+use std::time::Duration;
+
 use tonic::{Code, Status};
 
 use super::{Controller, described, size};
@@ -13,6 +15,10 @@ use crate::volume_id::{VolumeId, volume_name};
 
 /// The size of a volume for which none is asked.
 const SIZE: u64 = 1 << 30;
+
+/// How often and after which time a volume to delete is looked at again that has a connection: a server may notice a moment later that a
+/// node has disconnected.
+const CLOSING: (u32, Duration) = (20, Duration::from_millis(100));
 
 /// A volume to create.
 struct Wanted<'a> {
@@ -177,13 +183,20 @@ impl Controller {
             server => server?,
         };
         let status = |error: Failure| error.status(&id.node);
-        let Some(volume) = server.volume(&id.volume).await.map_err(status)? else {
+        let Some(mut volume) = server.volume(&id.volume).await.map_err(status)? else {
             return self.remove_leftover(&server, &id).await;
         };
         if !volume.is_in(&self.group) {
             return Err(Status::failed_precondition(format!(
                 "volume \"{text}\" was not created by this driver"
             )));
+        }
+        let mut waits = CLOSING.0;
+        while volume.connections > 0 && waits > 0 {
+            waits -= 1;
+            tokio::time::sleep(CLOSING.1).await;
+            let Some(now) = server.volume(&id.volume).await.map_err(status)? else { return Ok(()) };
+            volume = now;
         }
         if volume.connections > 0 || volume.block_device.is_some() {
             let message =

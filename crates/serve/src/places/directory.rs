@@ -432,7 +432,8 @@ impl Directory {
     fn missing(&self, volume: &Volume, listed: Option<u64>) -> Result<Option<Need>, ServeError> {
         let name = &volume.name;
         let file = self.file(volume);
-        let Some(bytes) = listed.filter(|_| !self.is_open(volume)) else { return Ok(None) };
+        let is_served = self.find(volume).is_some_and(|own| own.listed);
+        let Some(bytes) = listed.filter(|_| !is_served) else { return Ok(None) };
         let what = match fs::metadata(&file) {
             Ok(there) if there.is_file() && there.len() < bytes => format!(
                 "has {} bytes, although this volume had {bytes}: it was cut off, or is another file.",
