@@ -2,7 +2,7 @@
 //! ([`Simulated`]) and on real devices (the server's crate has those), so that their results can be compared.
 //!
 //! A [`Load`] consists of streams; each keeps a fixed number of requests in flight. [`run()`] needs no clock: the device
-//! says what time it is. In an open load, commands arrive at a rate: [`arrive`], on models only.
+//! says what time it is. In an open load, commands arrive at a rate ([`Stream::interval`]), on models only.
 
 mod device;
 mod load;
