@@ -156,7 +156,8 @@ fn removed_volumes_are_gone() {
 }
 
 /// Goal: a volume that comes again while a client of the one before is still there is never the file that somebody has removed or
-/// moved meanwhile, whose data would be gone with the server. Method: both, with a client that keeps the old file open.
+/// moved meanwhile, whose data would be gone with the server; and one that was cut off is asked about. Method: each, with a client that
+/// keeps the old file open.
 #[test]
 fn a_volume_that_comes_again_has_a_file() {
     let volumes: [(&str, &str, &str); 2] = [("v", "1MiB", ""), ("w", "1MiB", "")];
@@ -181,6 +182,13 @@ fn a_volume_that_comes_again_has_a_file() {
         assert_eq!(fs::read(&file).unwrap()[..4096], [2; 4096], "moved: {is_moved}");
         assert_eq!(old.read(0, 4096).data, vec![1; 4096], "the client that stayed has the old one");
     }
+    let mut scene = Scene::start(&volumes);
+    let _stays = scene.connect("v").unwrap();
+    scene.change(&volumes[1..], &[]).unwrap();
+    let file = fs::File::options().write(true).open(scene.file("v")).unwrap();
+    file.set_len(4096).unwrap();
+    let refused = scene.change(&volumes, &[]).unwrap_err();
+    assert!(refused.contains("has 4096 bytes") && refused.contains("--take-over v"), "{refused}");
 }
 
 /// Goal: nothing is made, cut or removed for contracts that are refused. Method: one refusal a rule.

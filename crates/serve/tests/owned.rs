@@ -1,5 +1,5 @@
 //! Files in which volumes are: whose data they have when contracts change, and what others have done to them.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, unsafe_code)]
 
 mod rig;
 #[path = "rig/stored.rs"]
@@ -7,10 +7,12 @@ mod stored;
 
 use std::fs;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use iofair_serve::control::client::Call;
 use iofair_serve::directory;
+use iofair_serve::measure::{Access, FileDevice};
 use iofair_serve::pool::admin::{self, Creation};
 use iofair_serve::{Consent, Server};
 use rig::controlled::Controlled;
@@ -411,6 +413,42 @@ fn needs_root_force_does_not_override_use() {
     refused(&format!("{pool}/v.img"), "another server uses it");
     refused(&format!("{pool}/.iofair.json"), "another server uses it");
     server.stop().unwrap();
+}
+
+/// Goal: a file that a virtual machine uses is not served, and one that is served is refused by QEMU. Method: a lock on a byte, as QEMU
+/// has it, on each kind of file with data, before the server starts and while it serves.
+#[test]
+fn files_in_use_by_virtual_machines_are_refused() {
+    for kind in ["directory", "file", "emulated"] {
+        let directory = Directory::new();
+        let path = directory.path("data");
+        let (back, data) = match kind {
+            "emulated" => (format!("emulated:samsung-970-pro@{path}"), path),
+            "file" => (format!("file:{path}"), path),
+            _ => (format!("directory:{path}"), format!("{path}/v.img")),
+        };
+        let text = contracts(&directory, &back, &[("v", "g", "")]);
+        start(&text, &[]).unwrap().stop().unwrap();
+        let file = fs::File::options().read(true).write(true).open(&data).unwrap();
+        let lock = |kind: i32| {
+            // SAFETY: plain numbers, which the call reads.
+            unsafe {
+                let mut lock: libc::flock = std::mem::zeroed();
+                (lock.l_type, lock.l_start, lock.l_len) = (kind as libc::c_short, 100, 1);
+                libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) == 0
+            }
+        };
+        assert!(lock(libc::F_RDLCK));
+        refused(&text, "another program has locked it");
+        if kind != "directory" {
+            assert!(FileDevice::open(data.as_ref(), Access::Write).is_err(), "{kind}");
+        }
+        assert!(lock(libc::F_UNLCK));
+        let server = start(&text, &[]).unwrap();
+        assert!(!lock(libc::F_RDLCK), "{kind}");
+        server.stop().unwrap();
+        assert!(lock(libc::F_RDLCK), "{kind}");
+    }
 }
 
 /// Goal: data of a volume that was taken out of the contracts while no server ran is deleted with a command that the refusal names, and

@@ -1,6 +1,6 @@
 //! What holds volumes' data: it belongs to one server, what is missing is not made anew, what was lost is told to everybody, and
 //! a full disk can be emptied.
-#![allow(clippy::unwrap_used, unsafe_code)]
+#![allow(clippy::unwrap_used)]
 
 #[path = "rig/faulty.rs"]
 mod faulty;
@@ -10,7 +10,6 @@ mod stored;
 
 use std::fs;
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
@@ -67,42 +66,6 @@ fn data_has_one_server() {
         assert_eq!(list(&path), before, "{kind}");
         server.stop().unwrap();
         start(&contracts(&second, &back(&path), &[("w", "h", "")]), &[]).unwrap().stop().unwrap();
-    }
-}
-
-/// Goal: a file that a virtual machine uses is not served, and one that is served is refused by QEMU. Method: a lock on a byte, as QEMU
-/// has it, on each kind of file with data, before the server starts and while it serves.
-#[test]
-fn files_in_use_by_virtual_machines_are_refused() {
-    for kind in ["directory", "file", "emulated"] {
-        let directory = Directory::new();
-        let path = directory.path("data");
-        let (back, data) = match kind {
-            "emulated" => (format!("emulated:samsung-970-pro@{path}"), path),
-            "file" => (format!("file:{path}"), path),
-            _ => (format!("directory:{path}"), format!("{path}/v.img")),
-        };
-        let text = contracts(&directory, &back, &[("v", "g", "")]);
-        start(&text, &[]).unwrap().stop().unwrap();
-        let file = fs::File::options().read(true).write(true).open(&data).unwrap();
-        let lock = |kind: i32| {
-            // SAFETY: plain numbers, which the call reads.
-            unsafe {
-                let mut lock: libc::flock = std::mem::zeroed();
-                (lock.l_type, lock.l_start, lock.l_len) = (kind as libc::c_short, 100, 1);
-                libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) == 0
-            }
-        };
-        assert!(lock(libc::F_RDLCK));
-        refused(&text, "another program has locked it");
-        if kind != "directory" {
-            assert!(FileDevice::open(data.as_ref(), Access::Write).is_err(), "{kind}");
-        }
-        assert!(lock(libc::F_UNLCK));
-        let server = start(&text, &[]).unwrap();
-        assert!(!lock(libc::F_RDLCK), "{kind}");
-        server.stop().unwrap();
-        assert!(lock(libc::F_RDLCK), "{kind}");
     }
 }
 
