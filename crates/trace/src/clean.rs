@@ -30,6 +30,11 @@ pub const BEYOND: &str = "requests beyond the end of the drive, whose addresses 
 /// See [`BACKWARDS`].
 pub const FAILED: &str = "requests that had failed, which are played as others";
 
+/// See [`BACKWARDS`].
+pub const TOO_LATE: &str = "requests more than 146 years after the first one, which were skipped";
+/// Times beyond this are not played: 146 years leave room for every sum.
+pub const TIME_MAX: Nanos = Nanos(u64::MAX / 4);
+
 /// The fractional part of the golden ratio, as a part of 2^64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -91,6 +96,11 @@ impl<S: Source> Clean<S> {
     fn place(&mut self, mut record: Record) -> Option<Playable> {
         let first = *self.first.get_or_insert(record.at);
         let mut at = Nanos(record.at.0.saturating_sub(first.0));
+        if at > TIME_MAX {
+            // A wild time changes none of those behind it.
+            self.notes.count(TOO_LATE);
+            return None;
+        }
         if record.at < first || at < self.last {
             self.notes.count(BACKWARDS);
             at = self.last;

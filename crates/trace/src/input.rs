@@ -129,6 +129,11 @@ impl Lines {
             if self.line.contains(&0) {
                 return Err(self.wrong("the line has a zero byte, so the file was damaged"));
             }
+            if self.line.trim_ascii_end().contains(&b'\r') {
+                return Err(self.wrong(
+                    "the line has a carriage return; lines end with line feeds: tr '\\r' '\\n' < FILE",
+                ));
+            }
             let text = std::str::from_utf8(&self.line);
             let text = text.map_err(|_| self.wrong("the line is not UTF-8"))?;
             if content(text).is_some() {

@@ -7,7 +7,7 @@ use iofair_core::request::Operation;
 use iofair_core::time::Nanos;
 
 use super::fields::{Fault, Fields, decimal_of};
-use super::lines::{LineFormat, Parsed, Plain};
+use super::lines::{self, LineFormat, Parsed, Plain};
 use crate::names::Names;
 
 /// Nanoseconds of a millisecond.
@@ -20,17 +20,25 @@ fn request(
     at: Nanos,
     fields: &mut Fields,
     names: &mut Names,
-    is_read: impl Fn(&str) -> Option<bool>,
+    (is_read, allowed): (impl Fn(&str) -> Option<bool>, &str),
 ) -> Result<Parsed, Fault> {
     let device = fields.number("device number")?.to_string();
     let offset = fields.sectors("first sector")?;
     let length = fields.sectors("number of sectors")?;
     let text = fields.text("flags")?;
-    let is_read = is_read(text).ok_or_else(|| format!("flags `{text}`: bit 0 is a read"))?;
+    let wrong = || format!("flags `{text}`: allowed are {allowed}");
+    let is_read = is_read(text).ok_or_else(wrong)?;
     fields.end()?;
     let operation = if is_read { Operation::Read } else { Operation::Write };
     let stream = names.volume_stream(&device);
     Ok(Plain { at, stream, operation, offset, length, latency: None }.request())
+}
+
+/// Whether a line looks like one of DiskSim's: of whole numbers only, it looks like one of MQSim's, too, or it is something else.
+pub(super) fn is_disksim(line: &str) -> bool {
+    let time = line.split_whitespace().next().unwrap_or_default();
+    lines::accepts(&mut DiskSim, line)
+        && (time.contains('.') || lines::accepts(&mut MqSim, line))
 }
 
 impl LineFormat for DiskSim {
@@ -38,8 +46,12 @@ impl LineFormat for DiskSim {
         let mut fields = Fields::spaces(line);
         let text = fields.text("arrival time")?;
         let at = decimal_of("arrival time", text, MILLISECOND, "number of ms")?;
-        let flags = |text: &str| u32::from_str_radix(text, 16).ok().map(|flags| flags & 1 == 1);
-        request(Nanos(at), &mut fields, names, flags)
+        let flags = |text: &str| {
+            let digits = Some(text).filter(|text| !text.starts_with('+'))?;
+            u32::from_str_radix(digits, 16).ok().map(|flags| flags & 1 == 1)
+        };
+        let allowed = "hexadecimal numbers, with bit 0 for a read";
+        request(Nanos(at), &mut fields, names, (flags, allowed))
     }
 }
 
@@ -52,6 +64,6 @@ impl LineFormat for MqSim {
             "1" => Some(true),
             _ => None,
         };
-        request(at, &mut fields, names, kind)
+        request(at, &mut fields, names, (kind, "0 for a write, 1 for a read"))
     }
 }

@@ -228,10 +228,7 @@ pub const TABLE: &[Format] = &[
         name: "disksim",
         summary: "DiskSim's ASCII traces: time in ms, device, sector, sectors, flags",
         streams: "device",
-        recognises: Recognises::Line {
-            header: "",
-            accepts: |line| lines::accepts(&mut disksim::DiskSim, line),
-        },
+        recognises: Recognises::Line { header: "", accepts: disksim::is_disksim },
         open: |inputs| Ok(Box::new(LineSource::new(only(inputs), disksim::DiskSim))),
         together: false,
     },

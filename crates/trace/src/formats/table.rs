@@ -15,7 +15,7 @@ use iofair_core::time::Nanos;
 
 use super::columns::{Columns, Layout, Unit};
 use super::events::letters;
-use super::fields::{Fault, decimal_of};
+use super::fields::{Fault, decimal, decimal_of};
 use super::lines::{LineFormat, Parsed, Plain};
 use crate::names::Names;
 
@@ -23,6 +23,8 @@ use crate::names::Names;
 const SEPARATORS: [char; 4] = [',', '\t', ';', '|'];
 /// What programs write for a latency that is not known.
 const UNKNOWN: [&str; 6] = ["", "-", "-1", "na", "nan", "null"];
+/// Parts of a byte that are looked for in numbers with a fraction.
+const PARTS: u64 = 1_000_000;
 /// Operations as words.
 const WORDS: &[(&str, Operation)] = &[
     ("read", Operation::Read),
@@ -210,7 +212,14 @@ fn bytes(name: &str, text: &str, unit: u64) -> Result<u64, Fault> {
         !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
     });
     let Some(digits) = hexadecimal else {
-        return decimal_of(name, text, unit, "number of bytes or sectors");
+        let bytes = decimal_of(name, text, unit, "number of bytes or sectors")?;
+        let is_whole = |parts: u64| parts.is_multiple_of(PARTS);
+        let parts = unit.checked_mul(PARTS).and_then(|parts| decimal(text, parts));
+        let has_parts = text.contains(['.', 'e', 'E']) && !parts.is_none_or(is_whole);
+        return match has_parts {
+            true => Err(format!("{name} `{text}`: not a whole number of bytes")),
+            false => Ok(bytes),
+        };
     };
     let number = u64::from_str_radix(digits, 16).ok().and_then(|count| count.checked_mul(unit));
     number.ok_or_else(|| format!("{name} `{text}`: too large"))

@@ -14,7 +14,7 @@ use iofair_core::unit::Sectors;
 use iofair_drive::Drive;
 use iofair_simulator::observe::Observer;
 use iofair_simulator::{ActorCompletion, Engine, NewRequest, RunError, Token};
-use iofair_trace::clean::{Clean, Playable};
+use iofair_trace::clean::{Clean, Playable, TIME_MAX, TOO_LATE};
 use iofair_trace::source::Notes;
 use iofair_trace::{Source, Stream, TraceError};
 
@@ -29,10 +29,6 @@ const PIECES_MAX: usize = 1 << 16;
 const TAGS_UNBOUNDED: u32 = 1 << 20;
 /// Longest piece of a trim or of zeroes, as in a server.
 const EMPTY_PIECE: Sectors = Sectors::from_kib(32 << 10);
-/// Times beyond this are not played: 146 years leave room for every sum.
-const TIME_MAX: Nanos = Nanos(u64::MAX / 4);
-/// The note about them.
-const TOO_LATE: &str = "requests more than 146 years after the first one, which were skipped";
 
 /// What a replay of one stack needs beside the trace and the drive.
 #[derive(Clone, Debug)]
@@ -265,7 +261,7 @@ impl<S: Source> Driver<'_, S> {
     fn send(&mut self, due: &Due) -> Result<(), ReplayError> {
         let Playable { record, start, length } = due.request;
         let now = self.engine.now;
-        if record.at.0 > TIME_MAX.0 || due.at.0 > TIME_MAX.0 {
+        if due.at.0 > TIME_MAX.0 {
             self.too_late += 1;
             self.order.on_completed(due.number, now);
             return Ok(());
