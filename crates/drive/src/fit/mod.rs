@@ -28,7 +28,7 @@ mod text;
 pub use self::kernel::{KernelCosts, costs};
 pub use self::limits::Limits;
 pub use self::model::{Fitted, Parameter, Value};
-pub use self::plausible::{Implausible, check};
+pub use self::plausible::{Implausible, Odd, check};
 pub use self::problem::Residual;
 #[cfg(test)]
 pub(crate) use self::published::beside_writers;
@@ -39,12 +39,12 @@ pub use self::scope::Scope;
 pub use self::survey::Survey;
 pub use self::text::{library_numbers, profile_text};
 
-use self::problem::{Numbers, numbers, profile_of, residuals};
+use self::problem::{Numbers, left_out, numbers, profile_of, residuals};
 use crate::library;
 use crate::profile::{Model, ProfileError};
 use crate::volume;
 
-/// Fits a model to the numbers of these rows. Once `is_over` returns true, the search ends with the best model so far.
+/// Fits a model to the numbers of these rows; those that no drive has are only shown beside it. Once `is_over` returns true, the search ends with the best model so far.
 pub fn fit(
     scope: &Scope,
     survey: &Survey,
@@ -52,7 +52,8 @@ pub fn fit(
     records: &[Record],
     is_over: &dyn Fn() -> bool,
 ) -> Fitted {
-    let known: Numbers = numbers(records);
+    let odd = plausible::odd(survey, records);
+    let known: Numbers = numbers(&plausible::kept(&odd, records));
     let numbers = &known;
     let simulations = &problem::Simulations::default();
     let (model, volume, parameters) = match survey.is_disk {
@@ -76,7 +77,9 @@ pub fn fit(
             (Model::Ssd(best), flash.volume, parameters)
         }
     };
-    let residuals = residuals(&profile_of(model.clone(), volume), rows, numbers);
+    let profile = profile_of(model.clone(), volume);
+    let mut residuals = residuals(&profile, rows, numbers);
+    residuals.extend(left_out(&profile, rows, records, &odd));
     let volume = survey.limits.zip(volume).map(|(limits, volume)| {
         let burst = limits.whole_burst(&volume);
         volume::Parameters { burst, ..volume }
@@ -93,7 +96,9 @@ pub fn near(
     class: &str,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Fitted, ProfileError> {
-    let (rows, numbers): (_, Numbers) = (&published.rows, numbers(&published.records));
+    let (rows, records) = (&published.rows, &published.records);
+    let odd = plausible::odd_numbers(records);
+    let numbers: Numbers = numbers(&plausible::kept(&odd, records));
     let start = published.start(class)?;
     let (best, mut parameters) = flash::near(&start, rows, &numbers, is_over);
     for (key, value) in library::defaults(class) {
@@ -104,12 +109,15 @@ pub fn near(
         }
     }
     let model = Model::Ssd(best);
-    let residuals = residuals(&profile_of(model.clone(), None), rows, &numbers);
+    let profile = profile_of(model.clone(), None);
+    let mut residuals = residuals(&profile, rows, &numbers);
+    residuals.extend(left_out(&profile, rows, records, &odd));
     Ok(Fitted { model, volume: None, parameters, residuals, class: Some(class.to_owned()) })
 }
 
 /// Bytes a second of the worst mix of small requests that was measured.
 pub fn worst_case(survey: &Survey, records: &[Record]) -> u64 {
+    let records = plausible::kept(&plausible::odd(survey, records), records);
     let of = |name: &str, quantity: Quantity| {
         records.iter().find(|record| record.row == name).and_then(|record| record.number(quantity))
     };

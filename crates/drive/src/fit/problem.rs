@@ -8,6 +8,7 @@ use std::thread;
 
 use iofair_core::time::Nanos;
 
+use super::plausible::Odd;
 use super::row::{Quantity, Record, Row};
 use super::solve::{self, Fitted, Problem};
 use crate::profile::{HostFacts, Model, Profile};
@@ -76,12 +77,15 @@ pub struct Residual {
     pub error_percent: f64,
     /// Whether the row was only used to verify the fit.
     pub held_out: bool,
+    /// Whether it was used for nothing, since no drive has this number; the quantity says why.
+    pub left_out: bool,
 }
 
 impl Residual {
     /// A number of this row with its unit.
     pub fn shown(&self, value: f64) -> String {
         match self.is_rate {
+            _ if value.is_nan() => "-".to_owned(),
             true => format!("{:.1} MB/s", value / 1e6),
             false => format!("{:.1} us", value / 1e3),
         }
@@ -109,15 +113,46 @@ pub(super) fn residuals(profile: &Profile, rows: &[Row], numbers: &Numbers) -> V
                 model,
                 error_percent: (model / measured.max(1e-9) - 1.0) * 100.0,
                 held_out: row.held_out,
+                left_out: false,
             });
         }
     }
     all
 }
 
+/// The numbers of odd rows, with what is wrong with them.
+pub(super) fn left_out(
+    profile: &Profile,
+    rows: &[Row],
+    records: &[Record],
+    odd: &[Odd],
+) -> Vec<Residual> {
+    let of = |odd: &Odd| {
+        let row = rows.iter().find(|row| row.name == odd.row)?;
+        let measured = records.iter().find(|record| record.row == odd.row);
+        let measured = numbers(measured.map_or(&[], std::slice::from_ref));
+        let found = residuals(profile, std::slice::from_ref(row), &measured).into_iter().next();
+        let nothing = Residual {
+            row: odd.row.clone(),
+            quantity: String::new(),
+            is_rate: false,
+            measured: f64::NAN,
+            model: f64::NAN,
+            error_percent: 0.0,
+            held_out: row.held_out,
+            left_out: true,
+        };
+        let found = found.unwrap_or(nothing);
+        let quantity = format!("{} LEFT OUT: {}", found.quantity, odd.why).trim_start().to_owned();
+        Some(Residual { quantity, left_out: true, ..found })
+    };
+    odd.iter().filter_map(of).collect()
+}
+
 /// Mean absolute error in percent: of the rows that were fitted, or of those that only verify.
 pub(super) fn mean_error(residuals: &[Residual], held_out: bool) -> Option<f64> {
-    let of = residuals.iter().filter(|residual| residual.held_out == held_out);
+    let counts = |residual: &&Residual| residual.held_out == held_out && !residual.left_out;
+    let of = residuals.iter().filter(counts);
     let errors: Vec<f64> = of.map(|residual| residual.error_percent.abs()).collect();
     (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64)
 }

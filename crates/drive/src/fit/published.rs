@@ -88,6 +88,9 @@ pub struct Published {
     pub noise: Vec<(String, String, f64)>,
 }
 
+/// Numbers that are listed at most.
+const LEFT_OUT_MAX: usize = 100;
+
 /// A line with the names of its columns.
 struct Line<'a> {
     number: usize,
@@ -160,6 +163,13 @@ impl Found {
         let rows = self.rows.iter_mut().filter(|row| row.name == name);
         rows.for_each(|row| row.held_out |= held_out);
     }
+    /// The number in a column, if there is one; what is none is left out.
+    fn number(&mut self, line: &Line<'_>, column: &str) -> Option<f64> {
+        line.number(column).unwrap_or_else(|why| {
+            self.left_out.push(why);
+            None
+        })
+    }
     fn value(&mut self, row: &str, quantity: Quantity, value: f64) {
         self.values.entry((row.to_owned(), quantity.name())).or_default().push(value);
     }
@@ -168,7 +178,7 @@ impl Found {
 /// The lines of the drive whose name begins so. A file without names is of one drive.
 ///
 /// # Errors
-/// Files in other columns, without the drive, or with a cell that is no number, with its line.
+/// Files in other columns, without the drive, or without a line of it that is left.
 pub fn published(text: &str, drive: &str) -> Result<Published, String> {
     let mut lines = text.lines().enumerate();
     let header: Vec<&str> = lines.next().map_or("", |line| line.1).split(',').collect();
@@ -207,10 +217,19 @@ pub fn published(text: &str, drive: &str) -> Result<Published, String> {
         rates.filter(|rate| rate.0 > highest).map(|(_, line)| line.cell("block")).collect();
     found.core = if sizes.len() > 1 { highest } else { f64::INFINITY };
     for line in &asked {
-        read(line, &mut found)?;
+        if let Err(why) = read(line, &mut found) {
+            found.left_out.push(why);
+        }
     }
-    let capacity =
-        first.number("bytes")?.map_or_else(|| size_in(first.name()), |bytes| bytes as u64);
+    let bytes = found.number(first, "bytes");
+    let capacity = bytes.map_or_else(|| size_in(first.name()), |bytes| bytes as u64);
+    if let Some(more @ 1..) = found.left_out.len().checked_sub(LEFT_OUT_MAX) {
+        found.left_out.truncate(LEFT_OUT_MAX);
+        found.left_out.push(format!("and {more} more"));
+    }
+    if found.rows.is_empty() {
+        return Err(format!("nothing is left to fit:\n  {}", found.left_out.join("\n  ")));
+    }
     let ends = asked.iter().filter_map(|line| line.cell("submission"));
     let source = ends.collect::<Vec<_>>().join(" and ");
     let Found { rows, values, left_out, .. } = found;
@@ -227,7 +246,7 @@ pub fn published(text: &str, drive: &str) -> Result<Published, String> {
             }
             numbers.push(Measured { row: name.clone(), quantity: quantity.clone(), value });
         }
-        records.push(Record { row: row.name.clone(), numbers, series: Vec::new() });
+        records.push(Record { row: row.name.clone(), numbers, ..Record::default() });
     }
     Ok(Published { source, capacity, rows, records, left_out, noise })
 }
@@ -245,10 +264,13 @@ fn size_in(name: &str) -> u64 {
 /// Random and sequential requests, as many as the drive takes, within a file.
 fn saturated(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
     for (column, operation, order, block, depth, unit) in RATES {
-        let Some(rate) = line.number(column)?.map(|rate| rate * unit as f64) else { continue };
+        let rate = found.number(line, column).map(|rate| rate * unit as f64);
+        let Some(rate) = rate else { continue };
         if !(RATE.0..RATE.1).contains(&rate) {
             let what = "no drive has less than 100 kB/s or more than 200 GB/s";
-            return Err(format!("line {}: {column} is {rate} B/s; {what}", line.number));
+            let why = format!("line {}: {column} is {rate} B/s; {what}", line.number);
+            found.left_out.push(why);
+            continue;
         }
         let kind = if order == Order::Random { "random" } else { "sequential" };
         let verb = if operation == Read { "reads" } else { "writes" };
@@ -263,7 +285,7 @@ fn saturated(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
         let Some((waiting, _)) = WAITING.iter().find(|waiting| waiting.1 == column) else {
             continue;
         };
-        let Some(micros) = line.number(waiting)? else { continue };
+        let Some(micros) = found.number(line, waiting) else { continue };
         let nanos = micros * 1000.0 / STRETCHED;
         let waits = nanos / (f64::from(SATURATED) * block as f64 * 1e9 / rate);
         match (WAITS.0..WAITS.1).contains(&waits) {
@@ -349,6 +371,10 @@ fn depths(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
     let (Some(depth), Some(iops)) = (line.number("depth")?, line.number("iops")?) else {
         return Err(format!("line {}: depth or iops is missing", line.number));
     };
+    if iops * bytes as f64 >= RATE.1 {
+        let what = "no drive has more than 200 GB/s";
+        return Err(format!("line {}: {iops} requests a second of {block}; {what}", line.number));
+    }
     let rw = line.cell("rw").unwrap_or("randread");
     let Some((_, operation, order, what)) = PATTERNS.into_iter().find(|known| known.0 == rw) else {
         let what = "allowed are read, write, randread and randwrite";
@@ -394,6 +420,8 @@ fn mixes(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
     let (operation, verb) = if writes { (Write, "writes") } else { (Read, "reads") };
     let pause = Nanos(PATH_NANOS as u64);
     let reader = Stream { pause, ..Stream::new(Read, SMALL, 1, Order::Random) };
+    let rate = of("client_iops")? * SMALL as f64;
+    let waits = of("client_p99_us")? * 1000.0 - PATH_NANOS;
     let mut streams = vec![reader];
     if neighbours > 0 {
         let interval = Nanos((DRIVES * 1e9 / of("neighbours_iops")?.max(1.0)) as u64);
@@ -404,8 +432,8 @@ fn mixes(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
     let quantities = [Quantity::Rate(0), Quantity::Percentile(0, 990_000)];
     found.row(name.clone(), streams, &quantities);
     found.hold_out(&name, true);
-    found.value(&name, quantities[0], of("client_iops")? * SMALL as f64);
-    found.value(&name, quantities[1], of("client_p99_us")? * 1000.0 - PATH_NANOS);
+    found.value(&name, quantities[0], rate);
+    found.value(&name, quantities[1], waits);
     Ok(())
 }
 
@@ -444,10 +472,10 @@ mod tests {
         assert!(refused("Intel Optane").contains("WD Blue SN580"));
     }
 
-    /// Goal: numbers that no drive can have are refused with their line. Method: a percentile of the file that is 700 times too
-    /// long, and what the core decides; and copies of the files with one wrong cell.
+    /// Goal: numbers that no drive can have are left out with their line, and all others are kept. Method: a percentile of the file that
+    /// is 700 times too long, and what the core decides; copies of the files with wrong cells; one in which nothing is left.
     #[test]
-    fn implausible_numbers_are_refused_with_their_line() {
+    fn implausible_numbers_are_left_out_with_their_line() {
         let left_out = published(IOCOST, "Fanxiang").unwrap().left_out;
         assert!(
             left_out.len() == 1 && left_out[0].starts_with("line 15: read_p95"),
@@ -462,16 +490,33 @@ mod tests {
         assert!(core.rows.iter().all(|row| row.name != "4k random reads, QD256"));
         let broken = |text: &str, drive: &str, from: &str, to: &str| {
             assert!(text.contains(from), "{from}");
-            published(&text.replacen(from, to, 1), drive).unwrap_err()
+            let found = published(&text.replacen(from, to, 1), drive).unwrap();
+            (found.left_out.join("\n"), found.rows.len())
         };
-        let error = broken(IOCOST, "WD Blue", ",184441,", ",-5,");
-        assert!(error.contains("line 43: random_reads_per_s is `-5`"), "{error}");
-        let error = broken(IOCOST, "WD Blue", "4162438684", "4162438684000");
-        assert!(error.contains("line 43") && error.contains("200 GB/s"), "{error}");
-        let error = broken(SSD_IQ, "WD", ",9948,5050,84,190,", ",9948,5050,840,190,");
-        assert!(error.contains("line 65: read_p90_us is 190"), "{error}");
-        let error = broken(SSD_IQ, "WD", ",9948,", ",99480,");
-        assert!(error.contains("line 65: 99480 writes of 10000"), "{error}");
+        let all = published(IOCOST, "WD Blue").unwrap();
+        let (told, rows) = broken(IOCOST, "WD Blue", ",184441,", ",-5,");
+        assert!(told.contains("line 43: random_reads_per_s is `-5`"), "{told}");
+        assert_eq!(rows, all.rows.len() - 1);
+        let (told, rows) = broken(IOCOST, "WD Blue", "4162438684", "4162438684000");
+        assert!(told.contains("line 43") && told.contains("200 GB/s"), "{told}");
+        assert_eq!(rows, all.rows.len() - 1);
+        let (told, _) = broken(SSD_IQ, "WD", ",9948,5050,84,190,", ",9948,5050,840,190,");
+        assert!(told.contains("line 65: read_p90_us is 190"), "{told}");
+        let (told, _) = broken(SSD_IQ, "WD", ",9948,", ",99480,");
+        assert!(told.contains("line 65: 99480 writes of 10000"), "{told}");
+        let table = "block,depth,rw,iops\n4k,1,randread,9000\n4k,x,randread,1\n5,1,read,1\n4k,4,trim,1\n\
+                     64k,8,read,1e9\n4k,8,randread,60000\n";
+        let found = published(table, "").unwrap();
+        let told = found.left_out.join("\n");
+        assert_eq!((found.rows.len(), found.left_out.len()), (2, 4), "{told}");
+        for part in ["line 3: depth is `x`", "line 4: block", "line 5: rw is", "line 6: 10000"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let nothing = published(&table.replace("randread", "trim"), "").unwrap_err();
+        assert!(
+            nothing.contains("nothing is left to fit") && nothing.contains("line 7"),
+            "{nothing}"
+        );
         assert!(published("a,b\n1,2\n", "").unwrap_err().contains("profiles/measured"));
     }
 

@@ -75,7 +75,7 @@ pub struct Measured {
 }
 
 /// What a row gave.
-#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Default, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Record {
     /// The row.
     pub row: String,
@@ -83,6 +83,9 @@ pub struct Record {
     pub numbers: Vec<Measured>,
     /// Bytes of the first stream and the time in nanoseconds after each window, if the row has windows.
     pub series: Vec<(u64, u64)>,
+    /// Why it has no numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
 }
 
 impl Record {
@@ -187,7 +190,7 @@ impl Row {
     /// What it gave.
     pub fn record(&self, outcome: &Outcome) -> Record {
         let series = outcome.series.iter().map(|(bytes, at)| (*bytes, at.0)).collect();
-        Record { row: self.name.clone(), numbers: self.measured(outcome), series }
+        Record { row: self.name.clone(), numbers: self.measured(outcome), series, left_out: None }
     }
     /// Its numbers from an outcome. A stream that the other one starved until the row ended has none.
     fn measured(&self, outcome: &Outcome) -> Vec<Measured> {

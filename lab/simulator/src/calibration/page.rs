@@ -220,6 +220,7 @@ mod tests {
             model: 1.1e5 * f64::from(depth),
             error_percent: 10.0,
             held_out: false,
+            left_out: false,
         };
         let both = [
             "4 KiB random reads, QD",

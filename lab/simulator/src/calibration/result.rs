@@ -109,7 +109,7 @@ impl Calibration {
     ///
     /// # Errors
     ///
-    /// The first one that cannot.
+    /// All that cannot, if too few can.
     pub fn check(&self) -> Result<(), Implausible> {
         fit::check(&self.survey, &self.records)
     }
