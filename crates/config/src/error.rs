@@ -1,6 +1,11 @@
 //! One error type: the place, the problem, the allowed values, and a suggestion for a misspelt word.
 
-use std::fmt;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::{fmt, fs, io};
+
+/// Most files of a folder whose names are compared with one that is not there.
+const BESIDE_MAX: usize = 10_000;
 
 /// Why a file was refused. Prints as the place, the line with a caret, and what is allowed:
 ///
@@ -52,6 +57,36 @@ impl ConfigError {
             nearest: None,
             next: None,
         }
+    }
+    /// A name of something that is not there, and what is there. `path` is where it was written.
+    pub fn unknown<'a>(
+        path: &str,
+        what: &str,
+        written: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let known: Vec<&str> = known.into_iter().collect();
+        let quoted = |name: &&str| match name.contains([' ', ',']) {
+            true => format!("\"{name}\""),
+            false => (*name).to_owned(),
+        };
+        let names: Vec<String> = known.iter().map(quoted).collect();
+        let error = Self::whole_file(path, format!("no {what} \"{written}\""));
+        error.allowed(names.join(", ")).near(written, known)
+    }
+    /// A file that cannot be read; if it is not there, with a file beside it whose name is similar.
+    pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
+        let mut this = Self::whole_file(&path.display().to_string(), error.to_string());
+        let name = path.file_name().and_then(OsStr::to_str);
+        if let Some(name) = name.filter(|_| error.kind() == io::ErrorKind::NotFound) {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let beside = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten();
+            let names = beside.take(BESIDE_MAX).flatten().map(|entry| entry.file_name());
+            let names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
+            let nearest = nearest(name, names.iter().map(String::as_str));
+            this.nearest = nearest.map(|name| path.with_file_name(name).display().to_string());
+        }
+        this
     }
     /// Several errors of a file as one; `None` if there are none.
     pub fn of_all(errors: Vec<Self>) -> Option<Self> {

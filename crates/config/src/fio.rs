@@ -229,7 +229,7 @@ fn asked_together(settings: &Settings) -> [(bool, LeftOut); 6] {
                 several,
                 "the order of files of ",
                 "this order of several files is not supported",
-                "one file; random calls with roundrobin or random, or sequential ones in one direction with roundrobin (and one size), or those and trimwrite with sequential, as `file_service_type`; --ignore-unsupported makes one file of them",
+                "one file; random calls with roundrobin or random, or sequential ones in one direction, or trimwrite, with roundrobin (and one size for all of them) or sequential, as `file_service_type`; --ignore-unsupported makes one file of them",
             ),
         ),
         (

@@ -30,8 +30,10 @@ pub mod name;
 mod set;
 pub mod shell;
 mod source;
+mod stack;
 pub mod units;
 
 pub use error::ConfigError;
 pub use source::{Source, parse, read, read_text};
+pub use stack::stack_error;
 pub use toml::Spanned;

@@ -54,7 +54,7 @@ impl Source {
     pub fn open(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let text = read_text(path);
-        let text = text.map_err(|error| ConfigError::whole_file(&name, error.to_string()))?;
+        let text = text.map_err(|error| ConfigError::unreadable(path, &error))?;
         Ok(Self { path: name, text, arguments: Vec::new() })
     }
     /// The file's name as it was given.

@@ -1,7 +1,8 @@
 //! A directory for one test.
 
 use std::fs;
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -19,6 +20,19 @@ impl Directory {
     }
     pub fn path(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
+    }
+}
+
+impl Deref for Directory {
+    type Target = Path;
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Directory {
+    fn as_ref(&self) -> &Path {
+        &self.0
     }
 }
 

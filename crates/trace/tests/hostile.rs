@@ -82,7 +82,8 @@ fn a_wild_field_changes_its_own_request_alone() {
                 Ok((requests, notes)) => {
                     assert!(requests.len() + 1 >= count, "{name} `{changed}`: {}", requests.len());
                     let skipped = [clean::EMPTY, clean::LONG, clean::TOO_LATE];
-                    let skipped = skipped.iter().any(|what| notes.iter().any(|(of, _)| of == *what));
+                    let skipped =
+                        skipped.iter().any(|what| notes.iter().any(|(of, _)| of == *what));
                     let unknown = notes.iter().any(|(of, _)| of.contains("unknown operation"));
                     assert_eq!(requests.len() == count, !skipped && !unknown, "{name} `{changed}`");
                 }
@@ -118,9 +119,12 @@ fn carriage_returns_alone_are_refused() {
 /// Goal: what is no whole number of bytes is refused, and pandas' whole numbers with a point are read. Method: both.
 #[test]
 fn parts_of_bytes_are_refused() {
-    for (unit, size, read) in
-        [("", "4096.0", true), ("", "4096.5", false), ("_kb", "0.5", true), ("_kb", "0.0001", false)]
-    {
+    for (unit, size, read) in [
+        ("", "4096.0", true),
+        ("", "4096.5", false),
+        ("_kb", "0.5", true),
+        ("_kb", "0.0001", false),
+    ] {
         let text = format!("time_us,op,offset,size{unit}\n1,R,0,{size}\n2,R,4096.0,4\n");
         match played(&text) {
             Ok((requests, _)) => assert!(read && requests.len() == 2, "{size}"),

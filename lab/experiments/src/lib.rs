@@ -22,7 +22,6 @@ pub mod report;
 pub mod scorecard;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-mod text_table;
 pub mod timelines;
 
 pub use csv_text::csv_text;

@@ -8,11 +8,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Result, anyhow};
 use indicatif::ProgressBar;
 use iofair_baselines::TABLE;
+use iofair_config::{ConfigError, stack_error};
 use iofair_core::time::Nanos;
 use iofair_core::unit::parse_time;
 use iofair_drive::profile::{self, ProfileError};
 use iofair_experiments::experiment::Runner;
 use iofair_experiments::scorecard::{self, DRIVES, Question, STACKS, Scorecard, ScorecardError};
+use iofair_simulator::machine::drive_error;
 use iofair_simulator::scenario::Scenario;
 
 use iofair_cli::failure::{Usage, check_places};
@@ -88,7 +90,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
                 return Ok(ExitCode::from(interrupt::EXIT_CODE));
             }
             Err(ScorecardError::Run(error)) => return Err(anyhow!("{}: {error}", question.drive)),
-            Err(ScorecardError::Drive(error)) => return Err(drive_error(error)),
+            Err(ScorecardError::Drive(error)) => return Err(unknown_drive(&error)),
             Err(error) => return Err(Usage(error.to_string()).into()),
         }
     }
@@ -102,8 +104,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn drive_error(error: ProfileError) -> anyhow::Error {
-    Usage(format!("--drive: {error}")).into()
+fn unknown_drive(error: &ProfileError) -> anyhow::Error {
+    drive_error(ConfigError::whole_file("--drive", ""), error).into()
 }
 
 fn questions(args: &Args) -> Result<Vec<Question>> {
@@ -123,7 +125,8 @@ fn questions(args: &Args) -> Result<Vec<Question>> {
         }
     });
     for name in &stacks {
-        TABLE.stack(name)?;
+        let at = || ConfigError::whole_file("STACK", "");
+        TABLE.stack(name).map_err(|error| stack_error(at(), &error))?;
     }
     let question = |drive| Question {
         stacks: stacks.clone(),
@@ -133,6 +136,6 @@ fn questions(args: &Args) -> Result<Vec<Question>> {
         repeats: args.repeats,
     };
     let drives = named(&args.drive, &DRIVES);
-    let drives = drives.iter().map(|name| profile::expand(name).map_err(drive_error));
+    let drives = drives.iter().map(|name| profile::expand(name).map_err(|e| unknown_drive(&e)));
     Ok(drives.collect::<Result<Vec<_>>>()?.into_iter().flatten().map(question).collect())
 }

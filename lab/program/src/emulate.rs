@@ -14,10 +14,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use iofair_baselines::TABLE;
+use iofair_config::ConfigError;
 use iofair_config::contracts::Contracts;
 use iofair_core::unit::parse_bytes;
 use iofair_drive::profile::{self, Profile};
 use iofair_serve::{Server, Signal, Signals, Timing, in_real_time};
+use iofair_simulator::machine::drive_error;
+use iofair_simulator::text_table::counted;
 use serde::Serialize;
 
 use self::path::{Fidelity, Verdict};
@@ -95,7 +98,8 @@ impl Late {
         let percent = late as f64 * 100.0 / requests.max(1) as f64;
         let worst = late_max_ns as f64 / 1e6;
         format!(
-            "{requests} requests, {percent:.1} % of them more than 5 % later than the model (worst: {worst:.1} ms)"
+            "{}, {percent:.1} % of them more than 5 % later than the model (worst: {worst:.1} ms)",
+            counted(requests, "request")
         )
     }
 }
@@ -113,7 +117,8 @@ struct Emulation<'a> {
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
-    let profile = profile::read(&args.profile).map_err(|error| Usage(error.to_string()))?;
+    let at = || ConfigError::whole_file("PROFILE", "");
+    let profile = profile::read(&args.profile).map_err(|error| drive_error(at(), &error))?;
     let bytes = size(args, &profile)?;
     let kind = place::check(args.device)?;
     // Before any thread is started.

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use iofair_config::ConfigError;
+use iofair_core::time::Nanos;
 use iofair_experiments::experiment::{self, Experiment, Overrides};
 use iofair_experiments::explain::{
     Slow, Stories, Story, Summary, Survey, stories_text, summary_text,
@@ -75,6 +77,8 @@ struct Run<'a> {
     repeat: u32,
     seed: u64,
     drive: &'a str,
+    /// Its time; of jobs, until the last one ended.
+    time_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -99,16 +103,17 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             "a stripe with control = \"leaf\" has several engines, and explain supports only one";
         return Err(Usage(message.to_owned()).into());
     }
+    let mut time = scenario.time;
     let (summary, wanted) = match args.request.as_slice() {
         [] => {
-            let summary = survey(args, &scenario)?;
+            let summary = survey(args, &scenario, &mut time)?;
             let chosen = summary.slowest.iter().take(args.slowest.unwrap_or(0) as usize);
             let wanted: Vec<u64> = chosen.map(|slow: &Slow| slow.request).collect();
             (Some(summary), wanted)
         }
         requests => (None, requests.to_vec()),
     };
-    let stories = if wanted.is_empty() { Vec::new() } else { tell(&scenario, &wanted)? };
+    let stories = if wanted.is_empty() { Vec::new() } else { tell(&scenario, &wanted, &mut time)? };
     let run = Run {
         experiment: &experiment.name,
         variant: &experiment.variants[variant].name,
@@ -116,33 +121,35 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         repeat: args.repeat,
         seed: scenario.seed,
         drive: &scenario.drive,
+        time_ns: time.0,
     };
     let summary = summary.as_ref().filter(|_| args.slowest.is_none());
     output.print(&Explained { run, summary, stories: &stories }, || {
         let told = summary.map_or_else(|| stories_text(&stories), summary_text);
-        format!("{}\n\n{told}", heading(&experiment, variant, &scenario))
+        format!("{}\n\n{told}", heading(&experiment, variant, &scenario, time))
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn heading(experiment: &Experiment, variant: usize, scenario: &Scenario) -> String {
+fn heading(experiment: &Experiment, variant: usize, scenario: &Scenario, time: Nanos) -> String {
     let name = match experiment.variants[variant].name.as_str() {
         "" => String::new(),
         name => format!(" [{name}]"),
     };
     let (stack, seed) = (&experiment.stacks[0].0, scenario.seed);
-    let (ramp, time) = (scenario.ramp, scenario.time);
-    let drive = &scenario.drive;
-    format!("{}{name} {stack} on {drive}, seed {seed}, {time} after {ramp}", experiment.name)
+    let time = match experiment.jobs {
+        Some(_) => format!("ended after {time}"),
+        None => format!("{time} after {}", scenario.ramp),
+    };
+    format!("{}{name} {stack} on {}, seed {seed}, {time}", experiment.name, scenario.drive)
 }
 
 fn variant(args: &Args, experiment: &Experiment) -> Result<usize> {
     let Some(wanted) = &args.variant else { return Ok(0) };
     let names = || experiment.variants.iter().map(|variant| variant.name.as_str());
-    names().position(|name| name == wanted).ok_or_else(|| {
-        let known: Vec<String> = names().map(|name| format!("\"{name}\"")).collect();
-        Usage(format!("no variant \"{wanted}\"; there are: {}", known.join(", "))).into()
-    })
+    names()
+        .position(|name| name == wanted)
+        .ok_or_else(|| ConfigError::unknown("--variant", "variant", wanted, names()).into())
 }
 
 fn check_client(args: &Args, scenario: &Scenario) -> Result<()> {
@@ -153,14 +160,14 @@ fn check_client(args: &Args, scenario: &Scenario) -> Result<()> {
     if known.contains(wanted) || is_process || family.starts_with("flusher") {
         return Ok(());
     }
-    let known = known.join(", ");
-    Err(Usage(format!("no client \"{wanted}\"; there are: {known}")).into())
+    let known = known.iter().map(String::as_str);
+    Err(ConfigError::unknown("--client", "client", wanted, known).into())
 }
 
-fn survey(args: &Args, scenario: &Scenario) -> Result<Summary> {
+fn survey(args: &Args, scenario: &Scenario, time: &mut Nanos) -> Result<Summary> {
     let slowest = args.slowest.unwrap_or(SLOWEST) as usize;
     let mut survey = Survey::new(scenario, args.client.as_deref(), slowest);
-    watch(scenario, &mut survey)?;
+    *time = watch(scenario, &mut survey)?;
     let summary = survey.finish();
     match (summary.counted, &args.client) {
         (0, Some(client)) => {
@@ -170,9 +177,9 @@ fn survey(args: &Args, scenario: &Scenario) -> Result<Summary> {
     }
 }
 
-fn tell(scenario: &Scenario, wanted: &[u64]) -> Result<Vec<Story>> {
+fn tell(scenario: &Scenario, wanted: &[u64], time: &mut Nanos) -> Result<Vec<Story>> {
     let mut stories = Stories::new(scenario, wanted);
-    watch(scenario, &mut stories)?;
+    *time = watch(scenario, &mut stories)?;
     let (mut told, submitted) = stories.finish();
     let missing = wanted.iter().find(|number| told.iter().all(|story| story.request != **number));
     if let Some(number) = missing {
@@ -184,10 +191,11 @@ fn tell(scenario: &Scenario, wanted: &[u64]) -> Result<Vec<Story>> {
     Ok(told)
 }
 
+/// The time that the run took.
 fn watch(
     scenario: &Scenario,
     observer: &mut dyn iofair_simulator::observe::Observer,
-) -> Result<()> {
+) -> Result<Nanos> {
     let outcome = iofair_simulator::simulate_with(scenario, observer);
-    outcome.map(|_| ()).map_err(|error| anyhow!(Usage(error.to_string())))
+    outcome.map(|run| run.time).map_err(|error| anyhow!(Usage(error.to_string())))
 }

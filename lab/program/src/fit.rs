@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, anyhow};
-use iofair_experiments::{parallel, ranges};
+use iofair_config::ConfigError;
+use iofair_experiments::{distinct, parallel, ranges};
 use iofair_reproduction::fit::{self, Target};
 use iofair_simulator::scenario::Scenario;
 
-use iofair_cli::failure::{Usage, check_places};
+use iofair_cli::failure::check_places;
 use iofair_cli::interrupt;
 use iofair_cli::machine;
 use iofair_cli::output::{Output, save, say, write};
@@ -44,8 +45,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let mut targets = fit::targets();
     for file in &args.files {
         if !targets.iter().any(|target| target.file == *file) {
-            let message = format!("no drive or machine `{file}` with free numbers");
-            return Err(Usage(message).into());
+            let known = distinct(targets.iter().map(|target| target.file.as_str()));
+            let what = "drive or machine with free numbers";
+            return Err(ConfigError::unknown("FILES", what, file, known).into());
         }
     }
     let asked = |target: &Target| args.files.is_empty() || args.files.contains(&target.file);

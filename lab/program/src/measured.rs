@@ -43,7 +43,7 @@ pub(crate) fn missing(run: &[Experiment]) -> Result<Vec<Experiment>> {
         let file = PathBuf::from(format!("reproduction/experiments/{name}.toml"));
         let mut experiment =
             experiment::read(&file, &Overrides { stacks, ..Overrides::default() })?;
-        experiment.keep_variants(&[variant.to_owned()]).map_err(Usage)?;
+        experiment.keep_variants(&[variant.to_owned()])?;
         missing.push(experiment);
     }
     Ok(missing)

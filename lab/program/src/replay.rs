@@ -102,8 +102,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         seed: args.seed,
     };
     let replayed = request::run(&request).map_err(|error| match error {
-        RequestError::Contracts(error) => error.into(),
-        RequestError::Stack(error) => error.into(),
+        RequestError::Config(error) => error.into(),
         // What is in a file is the user's.
         RequestError::Trace(error) => Usage(error.to_string()).into(),
         RequestError::Refused(text) => anyhow::Error::from(Usage(text)),

@@ -386,7 +386,7 @@ fn read(args: &Args) -> Result<Vec<Experiment>> {
     let read = |file: &PathBuf, overrides: &Overrides| {
         let mut experiment = experiment::read(file, overrides)?;
         if !args.variant.is_empty() {
-            experiment.keep_variants(&args.variant).map_err(Usage)?;
+            experiment.keep_variants(&args.variant)?;
         }
         anyhow::Ok(experiment)
     };

@@ -31,9 +31,9 @@ fn mistakes_are_told_from_failures() {
     ];
     let [variant, stack, client, request] = &explained;
     let mistakes: [(&[&str], &str); 7] = [
-        (variant, "no variant \"none\"; there are: \"random target, readers\""),
-        (stack, "no scheduler \"nine\""),
-        (client, "no client \"nobody\"; there are: "),
+        (variant, "no variant \"none\"\n  allowed: \"random target, readers\", "),
+        (stack, "there is no scheduler \"nine\"\n  allowed: "),
+        (client, "no client \"nobody\"\n  allowed: "),
         (request, "no request 0; there were "),
         (&["run", "no-such-file.toml"], "no-such-file.toml"),
         (&["run", "--measured", null, "--stack", "none-none"], "cannot be used with"),
@@ -44,6 +44,44 @@ fn mistakes_are_told_from_failures() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
         assert!(errors.contains(says), "{args:?}: {errors}");
+    }
+}
+
+/// Goal: a name that is misspelt is answered with the one that was meant, wherever names are written. Method: slips in each place.
+#[test]
+fn slips_are_recognised() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../reproduction/experiments");
+    let file = |name: &str| format!("{folder}/article-2018/{name}");
+    let (figure, missing) = (file("figure-1.toml"), file("figure-1.tml"));
+    let (figure, trace) = (figure.as_str(), "no-trace.csv");
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/trace/tests/data/table.csv");
+    for (args, meant) in [
+        (&["run", figure, "--drive", "plextor-px256m5"][..], "plextor-px256m5s"),
+        (&["run", figure, "--drive", "samsung-970-pro:scl"], "slc"),
+        (&["run", figure, "--stack", "promisse"], "promise"),
+        (&["run", figure, "--stack", "none-bqf"], "bfq"),
+        (&["run", figure, "--stack", "mx-none"], "max"),
+        (&["run", figure, "--set", "policy.bfq.slice_idel=0s"], "slice_idle"),
+        (&["run", figure, "--set", "policy.bfk.slice_idle=0s"], "bfq"),
+        (&["run", figure, "--set", "repeets=2"], "repeats"),
+        (&["run", figure, "--variant", "random target, reader"], "random target, readers"),
+        (&["run", missing.as_str()], figure),
+        (&["explain", figure, "--variant", "random target, reader"], "random target, readers"),
+        (&["explain", figure, "--client", "targt"], "target"),
+        (&["explain", figure, "--drive", "plextor-px256m5"], "plextor-px256m5s"),
+        (&["compare", "promisse"], "promise"),
+        (&["compare", "--drive", "class:dsk"], "class:disk"),
+        (&["emulate", "samsung-970-prp", "--at", "x"], "samsung-970-pro"),
+        (&["fit", "drives/nvme-2105"], "drives/nvme-2015"),
+        (&["replay", trace, "--format", "blkprase"], "blkparse"),
+        (&["replay", table, "--contracts", missing.as_str()], figure),
+        (&["replay", table, "--drive", "nvme-2015", "--stack", "promisse"], "promise"),
+        (&["replay", table, "--drive", "nvme-2105"], "nvme-2015"),
+    ] {
+        let output = iofair(args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+        assert!(errors.contains(&format!("did you mean `{meant}`?")), "{args:?}: {errors}");
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::process::{Command, Output};
 
+use iofair_testkit::directory::Directory;
+
 fn run(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_iofair-lab"));
     command.arg("compare").args(args).output().unwrap()
@@ -28,7 +30,8 @@ fn errors_name_what_is_wrong() {
 /// stacks on a SATA SSD, twice.
 #[test]
 fn a_scorecard_tells_who_keeps_a_minimum() {
-    let page = std::env::temp_dir().join(format!("iofair-compare-{}.html", std::process::id()));
+    let directory = Directory::new();
+    let page = directory.join("compare.html");
     let path = page.display().to_string();
     let args = ["none-none", "promise", "--drive", "plextor-px256m5s", "--time", "100ms", "--json"];
     let first = run(&[&args[..], &["--jobs", "1", "--html", &path]].concat());
@@ -44,7 +47,6 @@ fn a_scorecard_tells_who_keeps_a_minimum() {
     let parts: Vec<f64> = scores.iter().map(lowest).collect();
     assert!(parts[0] < 0.5 && parts[1] > 0.9, "{parts:?}");
     let text = std::fs::read_to_string(&page).unwrap();
-    std::fs::remove_file(&page).unwrap();
     assert!(text.contains("random writers") && text.ends_with("</html>\n"));
     assert!(!text.contains("http://") || text.contains("http://www.w3.org/2000/svg"));
 }

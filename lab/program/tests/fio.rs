@@ -3,19 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use iofair_drive::random::Random;
 use iofair_experiments::experiment::Overrides;
+use iofair_testkit::directory::Directory;
 use iofair_testkit::script;
 use serde_json::Value as Json;
-
-fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("iofair-jobs-{name}-{}", std::process::id()));
-    fs::create_dir_all(&path).unwrap();
-    path
-}
 
 fn iofair(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_iofair-lab"));
@@ -38,7 +33,7 @@ const JOBS: &str = "[global]\ndirect=1\nioengine=libaio\nsize=8m\nlog_avg_msec=5
 #[ignore = "needs clients: fio"]
 fn needs_clients_the_page_works_and_fio_agrees() {
     let page = fs::read_to_string("../../lab/docs/fio.md").unwrap();
-    let kept = scratch("page");
+    let kept = Directory::new();
     let kept_text = kept.display();
     let keep = format!("```console\n$ cp -r real.json simulated {kept_text}\n```\n");
     assert!(script::run("fio", &(page + &keep)) >= 10, "the page has lost its commands");
@@ -70,14 +65,13 @@ fn needs_clients_the_page_works_and_fio_agrees() {
     assert_eq!(simulated[2]["sync"]["lat_ns"]["N"], 31);
     assert_eq!(real[2]["sync"]["lat_ns"]["N"], 31);
     assert_eq!(simulated[2]["sync"]["total_ios"], real[2]["sync"]["total_ios"]);
-    fs::remove_dir_all(&kept).unwrap();
 }
 
 /// Goal: results in fio's formats have all of a run, and the same run writes the same bytes. Method: two stacks, clones that
 /// report together, walls; sums, percentiles, bins and logs compared.
 #[test]
 fn results_are_written_as_fio_does() {
-    let directory = scratch("formats");
+    let directory = Directory::new();
     fs::write(directory.join("a.fio"), JOBS).unwrap();
     let arguments = ["a.fio", "--stack", "none-none,promise", "--fio", "out"];
     let told = iofair(&directory, &arguments);
@@ -120,7 +114,6 @@ fn results_are_written_as_fio_does() {
     let before = fs::read(&file).unwrap();
     assert!(iofair(&directory, &arguments).status.success());
     assert_eq!(fs::read(&file).unwrap(), before);
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: fio's own scripts read what is written. Method: fio2gnuplot makes the data of plots from the logs of bandwidth and I/Os,
@@ -128,7 +121,7 @@ fn results_are_written_as_fio_does() {
 #[test]
 #[ignore = "needs clients: fio"]
 fn needs_clients_fios_scripts_read_the_results() {
-    let directory = scratch("scripts");
+    let directory = Directory::new();
     fs::write(directory.join("a.fio"), JOBS).unwrap();
     assert!(iofair(&directory, &["a.fio", "--fio", "out"]).status.success());
     let place = directory.join("out/promise");
@@ -149,14 +142,13 @@ fn needs_clients_fios_scripts_read_the_results() {
     assert!(told.contains("latencies_job0.csv validated"), "{told}");
     let csv = fs::read_to_string(place.join("latencies_job0.csv")).unwrap();
     assert!(csv.lines().count() > 10, "{csv}");
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: a job file runs live, and does there what it does in the simulator. Method: a mix, trims and a wall for a part of a second;
 /// the bytes of each.
 #[test]
 fn a_job_file_runs_live() {
-    let directory = scratch("live");
+    let directory = Directory::new();
     let jobs = "[global]\ndirect=1\nioengine=libaio\nsize=1m\n[mixed]\nrw=randrw\niodepth=4\n[trim]\nstonewall\nrw=trim\n";
     fs::write(directory.join("a.fio"), jobs).unwrap();
     let told = iofair(
@@ -166,7 +158,6 @@ fn a_job_file_runs_live() {
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     let told: Json = serde_json::from_slice(&told.stdout).unwrap();
     assert!(told["experiments"].as_array().is_some_and(|all| all.len() == 1), "{told}");
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: a job file runs on the kernel with fio, which does the bytes that it says. Method: a mix with two sizes, a wall, a reader of
@@ -174,7 +165,7 @@ fn a_job_file_runs_live() {
 #[test]
 #[ignore = "needs root and clients: loop devices, FUSE, groups, and fio"]
 fn needs_root_needs_clients_a_job_file_runs_on_linux() {
-    let directory = scratch("linux");
+    let directory = Directory::new();
     let jobs = "[global]\ndirect=1\nioengine=libaio\nfilename=data\nsize=4m\n[mixed]\nrw=randrw\nrwmixread=70\niodepth=4\n\
         [reader]\nstonewall\nrw=randread\ntime_based\nruntime=300ms\n";
     fs::write(directory.join("a.fio"), jobs).unwrap();
@@ -187,14 +178,13 @@ fn needs_root_needs_clients_a_job_file_runs_on_linux() {
     assert_eq!(bytes("read") + bytes("write"), 4 << 20, "{told}");
     assert!(bytes("read") > bytes("write"), "{told}");
     assert!(told["jobs"][1]["read"]["total_ios"].as_u64().unwrap() > 0, "{told}");
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: what is wrong with a file is said with its place, and the exit code is that of wrong usage. Method: an option that is
 /// misspelt, a variable that is not set, `--set` of a group that is not there.
 #[test]
 fn errors_name_their_place() {
-    let directory = scratch("errors");
+    let directory = Directory::new();
     let refuse = |text: &str, arguments: &[&str]| {
         fs::write(directory.join("a.fio"), text).unwrap();
         let told = iofair(&directory, &[&["a.fio"], arguments].concat());
@@ -210,14 +200,13 @@ fn errors_name_their_place() {
     assert!(error.contains("no `group` is called `y`"), "{error}");
     let error = refuse("[a]\nsize=1m\n", &["--drive", "floppy"]);
     assert!(error.contains("floppy"), "{error}");
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: a file that leaves sizes to the command line, and asks for what the simulator does not have, runs with arguments; what was
 /// left out is said in the table and in the JSON. Method: such a file, first without them.
 #[test]
 fn arguments_complete_a_file() {
-    let directory = scratch("arguments");
+    let directory = Directory::new();
     let text = "[global]\nhipri ; polling\n[a]\nrw=randwrite # anywhere\nverify=md5\n[b]\nioengine=cpuio\n";
     fs::write(directory.join("a.fio"), text).unwrap();
     let told = iofair(&directory, &["a.fio"]);
@@ -253,14 +242,40 @@ fn arguments_complete_a_file() {
         (&json["run"]["drive"], &json["run"]["seed"]),
         (&"samsung-970-pro".into(), &7.into())
     );
-    fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Goal: `explain` has the times of the jobs. Method: a job with a warm-up, which ends another one that has calls in flight: the title, the
+/// requests that count beside the calls of `run`, and the longest waits.
+#[test]
+fn explain_has_the_times_of_jobs() {
+    let directory = Directory::new();
+    let text = "[global]\ndirect=1\nioengine=libaio\nrw=randread\nsize=16m\ntime_based\nexitall\n\
+        [a]\nruntime=30ms\nramp_time=20ms\n[b]\niodepth=32\nruntime=10\n";
+    fs::write(directory.join("a.fio"), text).unwrap();
+    let told = iofair(&directory, &["a.fio", "--json"]);
+    let ran: Json = serde_json::from_slice(&told.stdout).unwrap();
+    let calls = ran["runs"][0]["clients"][0]["directions"]["read"]["calls"].as_u64().unwrap();
+    let explain = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iofair-lab"));
+        command.args(["explain", "a.fio"]).args(more).current_dir(&directory).output().unwrap()
+    };
+    let title = String::from_utf8(explain(&[]).stdout).unwrap();
+    assert!(title.contains(", seed 1, ended after 50"), "{title}");
+    let told: Json = serde_json::from_slice(&explain(&["--json"]).stdout).unwrap();
+    let time = told["run"]["time_ns"].as_u64().unwrap();
+    assert!((50_000_000..60_000_000).contains(&time), "{time}");
+    let waits = told["summary"]["waits"].as_array().unwrap();
+    let of_a = waits.iter().find(|wait| wait["client"] == "a").unwrap();
+    assert!(of_a["requests"].as_u64().unwrap().abs_diff(calls) <= 1, "{of_a} {calls}");
+    assert!(told["summary"]["unfinished"].as_u64().unwrap() > 0, "{told}");
+    assert!(waits.iter().all(|wait| wait["max_ns"].as_u64().unwrap() < time), "{told}");
 }
 
 /// Goal: a job file is read from standard input, and known without an extension and without `rw`. Method: the same file in each way; two
 /// of standard input.
 #[test]
 fn job_files_come_in_every_way() {
-    let directory = scratch("ways");
+    let directory = Directory::new();
     let text = "[a]\nsize=64k\nbs=4k\n";
     for name in ["a.fio", "a", "a.conf"] {
         fs::write(directory.join(name), text).unwrap();
@@ -279,13 +294,12 @@ fn job_files_come_in_every_way() {
     let told = piped(&["-", "-"]);
     let error = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(told.status.code() == Some(2) && error.contains("standard input"), "{error}");
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: results do not replace what they are made of. Method: a job file and a link to it as the page of its run.
 #[test]
 fn results_replace_no_job_file() {
-    let directory = scratch("replaced");
+    let directory = Directory::new();
     fs::write(directory.join("a.fio"), "[a]\nsize=64k\n").unwrap();
     std::os::unix::fs::symlink("a.fio", directory.join("b.html")).unwrap();
     for page in ["a.fio", "./a.fio", "b.html"] {
@@ -294,21 +308,19 @@ fn results_replace_no_job_file() {
         assert!(told.status.code() == Some(2) && error.contains("is read by this"), "{error}");
     }
     assert_eq!(fs::read_to_string(directory.join("a.fio")).unwrap(), "[a]\nsize=64k\n");
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: nothing in a job file reaches the terminal as a command. Method: escape sequences in a name and in a description; what is
 /// printed has line breaks as its only control characters.
 #[test]
 fn names_are_no_commands() {
-    let directory = scratch("names");
+    let directory = Directory::new();
     let text = "[a\u{1b}[2J]\ndescription=x\u{1b}]0;y\u{7}\nsize=64k\n";
     fs::write(directory.join("a.fio"), text).unwrap();
     let told = iofair(&directory, &["a.fio", "--stack", "none-none"]);
     let table = String::from_utf8(told.stdout).unwrap();
     assert!(told.status.success() && table.contains("a\\u{1b}[2J"), "{table}");
     assert!(table.split('\n').all(|line| !line.contains(char::is_control)), "{table:?}");
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: what is a comment, how many calls and how many syncs a job makes are as with the real fio. Method: a file of jobs that ask
@@ -316,7 +328,7 @@ fn names_are_no_commands() {
 #[test]
 #[ignore = "needs clients: fio"]
 fn needs_clients_calls_are_those_of_fio() {
-    let directory = scratch("calls");
+    let directory = Directory::new();
     let text = "[global] ; as people write it\nioengine=psync # one at a time\nsize=1m\nfallocate=none\n\
         create_only=0\nverify=0\nnrfiles=1 ; one\n\
         [half]\nfilename=half#1\nio_size=50%\n[part]\nio_size=10k\nrw=randread\n[twelve]\nbs=12k\nio_size=50%\nloops=3\n\
@@ -349,7 +361,6 @@ fn needs_clients_calls_are_those_of_fio() {
         }
         assert_eq!(real["sync"]["total_ios"], ours["sync"]["total_ios"], "{name}");
     }
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Options of drawn jobs, how many percent of the jobs have each, and its values.
@@ -434,8 +445,8 @@ fn drawn_job(random: &mut Random, engine: &str) -> Option<String> {
         rw.contains("trimwrite")
             && (has("number_ios") || again || has("offset") || bs.contains(',')),
         rw.contains("trimwrite") && has("offset_increment"),
-        // It trims all files before it writes the first, and may end before it has written the last.
-        rw.contains("trimwrite") && has("nrfiles") && file > 0,
+        // Which of several files it writes next.
+        rw.contains("trimwrite") && get("file_service_type") == Some("random"),
         // It syncs once more where a pass begins; between zones, syncs count as calls; of several calls in flight, those that
         // happen to be complete.
         syncs && (again || has("zonesize") || at_once),
@@ -465,7 +476,7 @@ fn drawn_job(random: &mut Random, engine: &str) -> Option<String> {
 #[test]
 #[ignore = "needs clients: fio"]
 fn needs_clients_drawn_jobs_are_those_of_fio() {
-    let directory = scratch("drawn");
+    let directory = Directory::new();
     let overrides = Overrides { settings: vec!["direct=1".into()], ..Overrides::default() };
     for (seed, engine) in [(1, "psync"), (2, "null\niodepth=4")] {
         let mut random = Random::new(seed, 0);
@@ -513,7 +524,6 @@ fn needs_clients_drawn_jobs_are_those_of_fio() {
             .collect();
         assert!(differ.is_empty(), "{} jobs:\n{}", differ.len(), differ.join("\n"));
     }
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: the page lists the options that there are. Method: every name of both lists stands on it.

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use iofair_testkit::directory::Directory;
+
 const READERS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../reproduction/experiments/truth/random-weights.toml"
@@ -39,19 +41,14 @@ fn left(id: u32) -> Vec<String> {
     left
 }
 
-fn scratch(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("iofair-linux-{name}-{}", std::process::id()));
-    fs::create_dir_all(path.join("images")).unwrap();
-    path
-}
-
 /// Goal: direct readers run under the kernel's bfq, and the comparison with simulator and live server becomes a page.
 /// Method: two readers for half a second; the numbers are only checked to be there, since nobody knows how busy this
 /// machine is; nothing is left behind.
 #[test]
 #[ignore = "needs root and clients: loop devices, FUSE, groups, and fio"]
 fn needs_root_needs_clients_readers_run_under_bfq() {
-    let directory = scratch("bfq");
+    let directory = Directory::new();
+    fs::create_dir_all(directory.join("images")).unwrap();
     let (evidence, page) = (directory.join("truth.json"), directory.join("truth.md"));
     let (evidence, page) = (evidence.to_str().unwrap(), page.to_str().unwrap());
     let short = [
@@ -97,7 +94,6 @@ fn needs_root_needs_clients_readers_run_under_bfq() {
     assert!(text.contains("## random-weights") && text.contains("with fio-"), "{text}");
     assert!(text.contains("| live server | "), "{text}");
     assert!(Path::new(page).with_file_name("images/truth-random-weights.svg").exists());
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// Goal: clients are in their groups. Method: a client with a ceiling of 20 MB/s that alone would read ten times as much

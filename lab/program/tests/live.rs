@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 
+use iofair_testkit::directory::Directory;
+
 const FIGURE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../reproduction/experiments/article-2018/figure-1.toml"
@@ -36,7 +38,8 @@ fn json(args: &[&str]) -> serde_json::Value {
 /// how busy this machine is.
 #[test]
 fn a_figure_runs_live() {
-    let page = std::env::temp_dir().join(format!("iofair-live-{}.md", std::process::id()));
+    let directory = Directory::new();
+    let page = directory.join("live.md");
     let short = ["--time", "400ms", "--ramp", "200ms", "--set", "history=100ms"];
     let of = ["--variant", "random target, readers", "--variant", "sequential target, writers"];
     let stacks = ["--stack", "none-none,max-none,prop-bfq", "--markdown", page.to_str().unwrap()];
@@ -73,7 +76,6 @@ fn a_figure_runs_live() {
         text.starts_with("# Live runs beside the simulator") && text.contains("| prop-bfq |"),
         "{text}"
     );
-    fs::remove_file(page).unwrap();
 }
 
 /// Goal: direct writers, `fdatasync` and a journal run live. Method: a moment of the experiment that has them.

@@ -7,18 +7,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use iofair_testkit::directory::Directory;
 use serde_json::Value as Json;
 
 /// A directory of a test.
-struct Folder(PathBuf);
+struct Folder(Directory);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("iofair-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
     fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         fs::write(self.0.join(name), content).unwrap();
     }
@@ -47,12 +42,6 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Requests of Alibaba, 100 us apart.
 fn trace(requests: u64) -> String {
     let mut text = String::new();
@@ -72,7 +61,7 @@ fn requests(result: &Json) -> Vec<u64> {
 /// a descriptor as process substitution has it, a FIFO, and a file as standard input, also one of which the first line was read.
 #[test]
 fn a_pipe_is_read_whole() {
-    let folder = Folder::new("pipes");
+    let folder = Folder(Directory::new());
     folder.write("t", trace(3000));
     let wanted = folder.json("replay --json t");
     assert_eq!(requests(&wanted), [3000, 3000]);
@@ -96,7 +85,7 @@ fn a_pipe_is_read_whole() {
 /// on the length of files, a directory that is not there, endless input.
 #[test]
 fn a_pipe_that_cannot_be_kept_is_refused() {
-    let folder = Folder::new("full");
+    let folder = Folder(Directory::new());
     folder.write("t", trace(100_000));
     let told = folder.error("trap '' XFSZ; ulimit -f 64; cat t | TMPDIR=$PWD replay -");
     let place = folder.0.display().to_string();
@@ -116,7 +105,7 @@ fn a_pipe_that_cannot_be_kept_is_refused() {
 /// recording put behind another one; text that ends within a line.
 #[test]
 fn damaged_traces_are_never_silent() {
-    let folder = Folder::new("damaged");
+    let folder = Folder(Directory::new());
     for name in ["msr.csv.gz", "msr.csv.zst", "msr.csv.xz", "msr.csv.bz2"] {
         let bytes = fs::read(PathBuf::from("../../crates/trace/tests/data").join(name)).unwrap();
         folder.write(name, &bytes[..bytes.len() - 20]);
@@ -152,7 +141,7 @@ fn damaged_traces_are_never_silent() {
 /// Goal: trims have counts of their own in every output, and long ones are played. Method: a trim of 3 GiB, a write.
 #[test]
 fn trims_are_counted_apart() {
-    let folder = Folder::new("trims");
+    let folder = Folder(Directory::new());
     folder.write(
         "t.csv",
         "time_s,op,offset,size\n0.0,D,0,3221225472\n0.001,W,0,1048576\n1.0,R,0,4096\n",
@@ -180,7 +169,7 @@ fn trims_are_counted_apart() {
 /// every other request has one.
 #[test]
 fn requests_without_a_latency_are_in_the_rates() {
-    let folder = Folder::new("unknown");
+    let folder = Folder(Directory::new());
     let mut text = String::from("time_s,op,offset,size,latency_s\n");
     for number in 0..100 {
         let latency = if number % 2 == 0 { "0.001" } else { "" };
@@ -205,7 +194,7 @@ fn requests_without_a_latency_are_in_the_rates() {
 /// and in a broken line; every output.
 #[test]
 fn no_output_has_control_characters() {
-    let folder = Folder::new("escapes");
+    let folder = Folder(Directory::new());
     let name = "a\u{1b}[31m.txt";
     folder.write(name, "8,0 0 1 0.5 7 Q R 64 + 8 [x\u{1b}]0;title\u{7}\u{9b}]\n");
     folder.write("bad", "1,R,0,512,7\n1,\u{1b}[2J,0,512,9\n");
@@ -229,7 +218,7 @@ fn no_output_has_control_characters() {
 #[test]
 #[ignore = "needs clients: fio"]
 fn needs_clients_an_iolog_of_fio_is_read_whole() {
-    let folder = Folder::new("iolog");
+    let folder = Folder(Directory::new());
     let job = "--name=j --filename=data --size=4m --bs=4k --rw=randrw --rwmixread=60 --number_ios=500 --fsync=50 \
                --write_iolog=log --thread --output-format=json --output=result";
     let output = folder.run(&format!("fio {job} >&2"));

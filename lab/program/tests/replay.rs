@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use iofair_testkit::directory::Directory;
 use iofair_testkit::judged::judged;
 use iofair_testkit::script;
 use serde_json::Value as Json;
@@ -111,8 +112,7 @@ fn modes_change_when_requests_are_sent() {
 /// that no drive of this kind keeps.
 #[test]
 fn groups_have_their_promises() {
-    let directory = std::env::temp_dir().join(format!("iofair-replay-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
+    let directory = Directory::new();
     let file = directory.join("contracts.toml");
     let text = "[drive]\nback = 'memory:1GiB'\nstack = 'max+prop-bfq'\n[listen]\nunix = 'x'\n\
         [[group]]\nname = 'readers'\nweight = 300\nmax = '1MB/s'\n";
@@ -141,7 +141,6 @@ fn groups_have_their_promises() {
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("Stacks side by side") && html.contains("max-none"));
     assert!(!html.contains("http://") && !html.contains("https://"));
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: time at a ceiling of the group, or of one inside it, breaks no minimum, and time at one of the group or around it no latency;
@@ -149,8 +148,7 @@ fn groups_have_their_promises() {
 /// below its ceiling beside a burst of large reads.
 #[test]
 fn ceilings_break_no_promise() {
-    let directory = std::env::temp_dir().join(format!("iofair-ceilings-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
+    let directory = Directory::new();
     let (contracts, trace) = (directory.join("contracts.toml"), directory.join("trace.csv"));
     let judged = |groups: &str, reader: &str, others: u64| {
         let text = format!(
@@ -205,14 +203,12 @@ fn ceilings_break_no_promise() {
     let beside = group("a", &format!("{promises}\n{high}"));
     let (broken, late) = judged(&beside, "a", 500);
     assert!(broken > 0 && late > 500, "{broken} {late}");
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: errors name what was wrong, where, and what is allowed. Method: one of each.
 #[test]
 fn errors_say_what_was_wrong() {
-    let directory = std::env::temp_dir().join(format!("iofair-traces-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
+    let directory = Directory::new();
     let bad = directory.join("bad.csv");
     fs::write(&bad, "1,h,0,Read,0,512,9\n2,h,0,Peek,0,512,9\n").unwrap();
     let bad = bad.to_str().unwrap();
@@ -223,8 +219,8 @@ fn errors_say_what_was_wrong() {
         failure(&all)
     };
     assert!(with(&[]).contains("bad.csv:2: type `Peek`: neither a read nor a write"));
-    assert!(with(&["--format", "vhs"]).contains("no format \"vhs\"; there are: iofair, msr"));
-    assert!(with(&["--stack", "best"]).contains("\"best\" is no stack"));
+    assert!(with(&["--format", "vhs"]).contains("no format \"vhs\"\n  allowed: iofair, msr"));
+    assert!(with(&["--stack", "best"]).contains("there is no stack \"best\""));
     assert!(with(&["--scale", "0"]).contains("allowed are 0.001 to 1000000"));
     assert!(with(&["--group", "web"]).contains("write PATTERN=GROUP"));
     let msr = data("msr.csv");
@@ -245,7 +241,6 @@ fn errors_say_what_was_wrong() {
     ] {
         assert!(told.contains(&format!("note: {note}")), "{told}");
     }
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// A recording that cannot be written ends at the server as well: the next one can begin at once.
@@ -288,15 +283,13 @@ fn recorded_and_replayed(page: &str, kept: &Path) -> Result<(), String> {
 #[ignore = "needs clients: fio"]
 fn needs_clients_real_time_a_recording_agrees_with_its_replay() {
     let page = fs::read_to_string("../../lab/docs/replay.md").unwrap();
-    let kept = std::env::temp_dir().join(format!("iofair-recorded-{}", std::process::id()));
-    fs::create_dir_all(&kept).unwrap();
+    let kept = Directory::new();
     let keep = format!("```console\n$ cp load.trace shared.trace {}\n```\n", kept.display());
     let page = page + &keep + FULL;
     judged("a replay agrees with its recording", || recorded_and_replayed(&page, &kept));
     let shared = fs::read(kept.join("shared.trace")).unwrap();
     let contains = |word: &[u8]| shared.windows(word.len()).any(|window| window == word);
     assert!(contains(b"anonymous") && !contains(b"backup"), "names are gone");
-    fs::remove_dir_all(&kept).unwrap();
 }
 
 /// Goal: the requests of a block device are recorded, with process, operation, place, length and latency; nothing is left of the
@@ -304,8 +297,7 @@ fn needs_clients_real_time_a_recording_agrees_with_its_replay() {
 #[test]
 #[ignore = "needs tracing: root, tracefs and loop devices"]
 fn needs_tracing_a_device_is_recorded() {
-    let folder = std::env::temp_dir().join(format!("iofair-device-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let folder = Directory::new();
     let path = |name: &str| folder.join(name).display().to_string();
     let file = fs::File::create(path("disk")).unwrap();
     file.set_len(64 << 20).unwrap();
@@ -353,5 +345,4 @@ fn needs_tracing_a_device_is_recorded() {
         .collect();
     copies.sort_unstable();
     assert_eq!(copies, [(8, 8 * 4096), (16, 16 << 16)], "{result}");
-    fs::remove_dir_all(folder).unwrap();
 }

@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use iofair_testkit::directory::Directory;
+
 /// Two equal readers: which one is faster is chance. That both read is not.
 const FILE: &str = r#"
 title = "t"
@@ -47,9 +49,7 @@ fn draw(folder: &Path, out: &str, draws: &str, jobs: &str) -> String {
 
 #[test]
 fn a_claim_that_flips_is_a_fraction() {
-    let folder = std::env::temp_dir().join(format!("iofair-robust-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a directory");
-    let folder = folder.as_path();
+    let folder = &*Directory::new();
     std::fs::write(folder.join("e.toml"), FILE).expect("it can be written");
     let one = draw(folder, "one.csv", "12", "1");
     assert_eq!(one, draw(folder, "two.csv", "12", "2"), "threads change nothing");
@@ -79,7 +79,6 @@ fn a_claim_that_flips_is_a_fraction() {
     let page = std::fs::read_to_string(page).expect("it was written");
     assert!(page.contains(&format!("holds in {} % of 12 draws", flips * 100 / 12)), "{page}");
     assert!(page.contains("| own | 1 of 2 |"), "{page}");
-    std::fs::remove_dir_all(folder).expect("the directory is this test's");
 }
 
 /// Goal: the ranges in the repository are what the command computes. Method: all of them anew.

@@ -432,6 +432,10 @@ impl<'a> Engine<'a> {
         Nanos(sum / (self.devices.len() as u64).max(1))
     }
 
+    /// Reports that a step of these clients began.
+    pub(crate) fn report_step(&mut self, clients: &[ClientId], measured_from: Instant) {
+        self.observer.on_step(clients, measured_from);
+    }
     /// Reports the progress of the run to the observer.
     pub(crate) fn report_progress(&mut self, end: Instant) {
         self.observer.on_progress(self.now, end);

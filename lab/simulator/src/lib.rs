@@ -39,6 +39,7 @@ pub mod scenario;
 mod sim;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod text_table;
 mod world;
 
 pub use engine::{Engine, NewRequest};

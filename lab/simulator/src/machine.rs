@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use iofair_config::units::Scalar;
 use iofair_config::{ConfigError, Source, Spanned};
 use iofair_drive::fitted::{self, FittedOn};
-use iofair_drive::profile::{self, Sourced};
+use iofair_drive::profile::{self, ProfileError, Sourced};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -113,6 +113,28 @@ fn of_drive(drive: &str) -> Option<&'static str> {
         table.get("drive").and_then(Value::as_str) == Some(drive)
     };
     EMBEDDED.iter().map(|(name, _)| *name).find(|name| is_its(name))
+}
+
+/// Says at this place what the error of a drive's profile says, with what is allowed and the nearest name.
+#[must_use]
+pub fn drive_error(mut at: ConfigError, error: &ProfileError) -> ConfigError {
+    let (written, known) = match error {
+        ProfileError::Unknown { name, available } => {
+            at.message = format!("there is no drive profile \"{name}\"");
+            at = at.allowed(format!("{}, or the path of a .toml file", available.join(", ")));
+            (name, available)
+        }
+        ProfileError::UnknownVariant { profile, variant, available } => {
+            at.message = format!("drive profile \"{profile}\" has no variant \"{variant}\"");
+            at = at.allowed(available.join(", "));
+            (variant, available)
+        }
+        _ => {
+            at.message = error.to_string();
+            return at;
+        }
+    };
+    at.near(written, known.iter().map(String::as_str))
 }
 
 /// The name of a drive or machine without variant and changes.

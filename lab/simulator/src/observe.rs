@@ -6,7 +6,7 @@
 //! scripted clock can be made to repeat.
 
 use iofair_core::controller::{Completion, Controller, Dispatch, Setup, Submission};
-use iofair_core::id::RequestId;
+use iofair_core::id::{ClientId, RequestId};
 use iofair_core::time::Instant;
 use iofair_core::trace::Event;
 
@@ -20,7 +20,12 @@ pub trait Observer {
     fn on_start(&mut self, setup: &Setup, controller: &Controller) {
         let _ = (setup, controller);
     }
-    /// Virtual time went on; called about a hundred times a run.
+    /// The step of a process begins, whose requests as these clients are measured from a time on. Processes without a step are
+    /// measured from the end of the scenario's warm-up on.
+    fn on_step(&mut self, clients: &[ClientId], measured_from: Instant) {
+        let _ = (clients, measured_from);
+    }
+    /// Virtual time went on; called about a hundred times a run, at last when it has ended.
     fn on_progress(&mut self, now: Instant, end: Instant) {
         let _ = (now, end);
     }

@@ -14,6 +14,8 @@ use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
 use iofair_policies::DEFAULT_STACK;
 use uuid::Uuid;
 
+use crate::stack::{stack_error, words};
+
 use super::enforced::{Unenforced, unenforced};
 use super::faults::{self, Faults};
 use super::keys::Keys;
@@ -166,64 +168,6 @@ fn no_stage(source: &Source, policy: &Spanned<String>, stack: &Stack) -> ConfigE
     source.error(policy.span(), message).allowed(words(&known)).near(written, known)
 }
 
-/// Fills in what a stack's error says.
-fn stack_error(mut at: ConfigError, error: &StackError) -> ConfigError {
-    match error {
-        StackError::Shape { given, known } => {
-            at.message = format!("there is no stack \"{given}\"");
-            let named: Vec<_> = known.iter().map(|name| format!("\"{name}\"")).collect();
-            let shape =
-                "POLICY-SCHEDULER, as in \"max+prop-bfq\" or \"none-none\" (iofair list stacks)";
-            at.allowed(format!("{shape}; {}", named.join(", ")))
-        }
-        StackError::Throttle { given, known } => {
-            at.message = format!("there is no policy \"{given}\"");
-            let known: Vec<_> = ["none", "prop"].iter().chain(known).copied().collect();
-            at.allowed(words(&known)).near(given, known)
-        }
-        StackError::Scheduler { given, known } => {
-            at.message = format!("there is no scheduler \"{given}\"");
-            at.allowed(words(known)).near(given, known.iter().copied())
-        }
-        StackError::NoGroups(name) => {
-            at.message = format!("scheduler {name} cannot share between groups");
-            at.allowed("\"prop\" above a scheduler that shares between groups (bfq), or \"none\"")
-        }
-        StackError::Stage { given, known } => {
-            at.message = format!("the stack has no \"{given}\"");
-            at.allowed(words(known)).near(given, known.iter().copied())
-        }
-        StackError::Parameter { policy, error: ParameterError::Unknown { name, known } } => {
-            at.message = format!("policy {policy} has no parameter `{name}`");
-            let allowed = if known.is_empty() {
-                "none: this policy has no parameters".to_string()
-            } else {
-                words(known)
-            };
-            at.allowed(allowed).near(name, known.iter().copied())
-        }
-        StackError::Parameter { policy, error: ParameterError::Value { name, given, allowed } } => {
-            at.message = format!("\"{given}\" is not a value of {policy}.{name}");
-            at.allowed(allowed)
-        }
-        _ => {
-            at.message = error.to_string();
-            at
-        }
-    }
-}
-
-/// Names without repetition (a policy's short name may equal its name).
-fn words(names: &[&str]) -> String {
-    let mut seen: Vec<&str> = Vec::new();
-    for name in names {
-        if !seen.contains(name) {
-            seen.push(name);
-        }
-    }
-    seen.join(", ")
-}
-
 /// Before a back end that fails on purpose.
 const FAULTY: &str = "faulty:";
 
@@ -294,14 +238,23 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
     }
 }
 
-fn groups(
+/// All of them, or what is wrong with each that is not right.
+fn all<T>(made: impl Iterator<Item = Result<T, ConfigError>>) -> Result<Vec<T>, ConfigError> {
+    let (mut good, mut errors) = (Vec::new(), Vec::new());
+    made.for_each(|made| match made {
+        Ok(made) => good.push(made),
+        Err(error) => errors.push(error),
+    });
+    ConfigError::of_all(errors).map_or(Ok(good), Err)
+}
+
+fn groups<'a>(
     source: &Source,
-    written: &[raw::Group],
+    written: &'a [raw::Group],
     listen: &Listen,
 ) -> Result<Vec<Group>, ConfigError> {
-    let mut groups: Vec<Group> = Vec::new();
     let mut lines: HashMap<&str, Range<usize>> = HashMap::new();
-    for group in written {
+    let group = |group: &'a raw::Group| -> Result<Group, ConfigError> {
         let name = group.name.get_ref();
         let refuse = |message: String| source.error(group.name.span(), message);
         if !is_group_name(name) {
@@ -312,15 +265,16 @@ fn groups(
             let message = format!("group \"{name}\" exists already, in line {line}");
             return Err(refuse(message).allowed("one [[group]] a name"));
         }
-        groups.push(Group {
+        Ok(Group {
             name: name.clone(),
             contract: contract(source, &group.keys)?,
             clients: listen::clients(source, &group.clients, listen)?,
             connections: listen::group_connections(source, group.connections.as_ref())?,
             span: group.name.span(),
             keys: group.keys.clone(),
-        });
-    }
+        })
+    };
+    let groups = all(written.iter().map(group))?;
     inside::check(source, written, &groups)?;
     Ok(groups)
 }
@@ -454,17 +408,17 @@ fn check_low(contract: &Contract) -> Result<(), Refused> {
     Ok(())
 }
 
-fn volumes(
+fn volumes<'a>(
     source: &Source,
-    written: &[raw::Volume],
+    written: &'a [raw::Volume],
     groups: &[Group],
 ) -> Result<Vec<Volume>, ConfigError> {
-    let mut volumes: Vec<Volume> = Vec::new();
     let mut lines: HashMap<&str, Range<usize>> = HashMap::new();
+    let mut devices: HashMap<u32, &str> = HashMap::new();
     // Groups that exist only as part of a path, too.
     let with_parents = |group| ancestors(group).chain([group]);
     let paths: HashSet<&str> = groups.iter().flat_map(|g| with_parents(g.name.as_str())).collect();
-    for volume in written {
+    let volume = |volume: &'a raw::Volume| -> Result<Volume, ConfigError> {
         let name = volume.name.get_ref();
         if !is_volume_name(name) {
             let message = format!("{name:?} is not a valid volume name");
@@ -489,7 +443,7 @@ fn volumes(
             let allowed = format!("a multiple of {SECTOR_BYTES} bytes, at least one");
             return Err(source.error(volume.size.span(), message).allowed(allowed));
         }
-        volumes.push(Volume {
+        Ok(Volume {
             name: name.clone(),
             group: group.clone(),
             size_bytes,
@@ -498,20 +452,20 @@ fn volumes(
             path: volume.path.as_ref().map(|path| PathBuf::from(path.get_ref())),
             entry: listen::entry(source, volume.listen, volume.connections.as_ref())?,
             vhost: listen::socket(source, volume.vhost.as_ref())?,
-            ublk: ublk(source, volume.ublk.as_ref(), &volumes)?,
+            ublk: ublk(source, volume, &mut devices)?,
             span: volume.name.span(),
-        });
-    }
-    Ok(volumes)
+        })
+    };
+    all(written.iter().map(volume))
 }
 
 /// The block device of a volume, of which there is one a number.
-fn ublk(
+fn ublk<'a>(
     source: &Source,
-    written: Option<&Spanned<raw::RawUblk>>,
-    before: &[Volume],
+    volume: &'a raw::Volume,
+    before: &mut HashMap<u32, &'a str>,
 ) -> Result<Option<Ublk>, ConfigError> {
-    let Some(written) = written else { return Ok(None) };
+    let Some(written) = &volume.ublk else { return Ok(None) };
     let span = written.span();
     let number = match *written.get_ref() {
         raw::RawUblk::Any(true) => None,
@@ -526,11 +480,8 @@ fn ublk(
             Some(number)
         }
     };
-    let twin = |volume: &&Volume| {
-        number.is_some() && volume.ublk.as_ref().is_some_and(|other| other.number == number)
-    };
-    if let Some(twin) = before.iter().find(twin) {
-        let message = format!("volume \"{}\" is this block device already", twin.name);
+    if let Some(twin) = number.and_then(|number| before.insert(number, volume.name.get_ref())) {
+        let message = format!("volume \"{twin}\" is this block device already");
         return Err(source.error(span, message).allowed("one volume a number"));
     }
     Ok(Some(Ublk { number, span }))

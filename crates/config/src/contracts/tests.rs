@@ -481,3 +481,32 @@ fn nested_promises_take_nothing_from_other_groups() {
     let refusal = shares(&groups, 160_000_000).expect_err("50 of tenants' 40");
     assert!(refusal.contains("tenants/alice 50.00 MB/s"), "{refusal}");
 }
+
+/// Goal: one look at a file shows what is wrong with all of its groups, or volumes. Method: files with several errors of each.
+#[test]
+fn all_groups_and_volumes_are_checked() {
+    let drive = "[drive]\nback = \"memory:1GiB\"\n[listen]\nunix = \"s\"\n";
+    let groups = "[[group]]\nname = \"a\"\nmin = \"0B/s\"\n[[group]]\nname = \"a b\"\n[[group]]\nname = \"c\"\n[[group]]\nname = \"c\"\n";
+    let volume = |name: &str, more: &str| {
+        format!("[[volume]]\nname = \"{name}\"\nsize = \"1MiB\"\n{more}\n")
+    };
+    let volumes = volume("v", "group = \"g\"\nublk = 7")
+        + &volume("w", "group = \"h\"")
+        + &volume("x", "group = \"g\"\nublk = 7")
+        + &volume("v", "group = \"g\"");
+    for (text, parts) in [
+        (
+            groups.to_owned(),
+            ["a guarantee of nothing", "\"a b\" is not a valid", "\"c\" exists already"],
+        ),
+        (
+            format!("[[group]]\nname = \"g\"\n{volumes}"),
+            ["no group \"h\"", "\"v\" is this block device", "volume \"v\" exists already"],
+        ),
+    ] {
+        let error =
+            parse("c.toml", &format!("{drive}{text}")).expect_err("three errors").to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        assert_eq!(error.matches("c.toml:").count(), 3, "{error}");
+    }
+}

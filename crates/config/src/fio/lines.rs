@@ -82,7 +82,7 @@ impl Section {
 pub(super) fn open(path: &Path) -> Result<Source, ConfigError> {
     let name = path.display().to_string();
     let refuse = |message: String| ConfigError::whole_file(&name, message);
-    let meta = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
+    let meta = std::fs::metadata(path).map_err(|error| ConfigError::unreadable(path, &error))?;
     if !meta.is_file() {
         return Err(refuse("not a regular file".into()));
     }

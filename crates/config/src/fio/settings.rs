@@ -444,11 +444,16 @@ impl Settings {
         }];
         if let Blocks::Fixed(size) = blocks { Some(*size) } else { None }
     }
-    /// Whether calls of one size go to several files in turn.
+    /// Whether calls go to several files in turn: sequential ones of one size, and pairs of a trim and a write.
     pub fn takes_turns(&self) -> bool {
         let in_turn = matches!(self.service, Service::RoundRobin(_));
-        let is_one = self.is_one_sequence() && self.fixed_block().is_some();
-        self.nr_files > 1 && is_one && in_turn && self.open_files.is_none()
+        let is_one = self.is_in_order() && self.fixed_block().is_some();
+        let is_paired = self.direction == Direction::TrimWrite;
+        let is_modelled = match self.random {
+            true => is_paired,
+            false => is_one && (!is_paired || self.blocks[1] == self.blocks[2]),
+        };
+        self.nr_files > 1 && is_modelled && in_turn && self.open_files.is_none()
     }
     /// Whether its zones are modelled: sequential calls that end with a part of a zone.
     pub(super) fn has_zones(&self) -> bool {

@@ -76,6 +76,8 @@ fn orders_of_files_are_kept_or_refused() {
         ("rw=read / nrfiles=4 / direct=1 / openfiles=4", true),
         ("rw=read / nrfiles=4 / openfiles=1", false),
         ("rw=read / nrfiles=4 / file_service_type=sequential", false),
+        ("rw=trimwrite / nrfiles=4 / direct=1", true),
+        ("rw=randtrimwrite / nrfiles=4", true),
         ("rw=randread / nrfiles=4", false),
         ("rw=randrw / nrfiles=4 / file_service_type=random:3", false),
         ("rw=read / file_service_type=zipf:1.2", false),
@@ -84,6 +86,7 @@ fn orders_of_files_are_kept_or_refused() {
     }
     for options in [
         "rw=rw / nrfiles=4 / direct=1",
+        "rw=trimwrite / nrfiles=4 / direct=1 / bs=4k,4k,8k",
         "rw=read / nrfiles=4 / direct=1 / openfiles=2",
         "rw=randread / nrfiles=4 / openfiles=1",
         "rw=read / nrfiles=4 / direct=1 / bsrange=4k-8k",

@@ -37,8 +37,7 @@ fn request(
 /// Whether a line looks like one of DiskSim's: of whole numbers only, it looks like one of MQSim's, too, or it is something else.
 pub(super) fn is_disksim(line: &str) -> bool {
     let time = line.split_whitespace().next().unwrap_or_default();
-    lines::accepts(&mut DiskSim, line)
-        && (time.contains('.') || lines::accepts(&mut MqSim, line))
+    lines::accepts(&mut DiskSim, line) && (time.contains('.') || lines::accepts(&mut MqSim, line))
 }
 
 impl LineFormat for DiskSim {

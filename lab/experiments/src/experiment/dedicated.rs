@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::quantity::Quantity;
 use super::resolved::Dedicated;
 use super::runner::Results;
+use iofair_simulator::text_table::counted;
 
 /// The result for one stack.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -74,17 +75,17 @@ impl Sizing {
     pub fn text(&self, promise: u64) -> String {
         let Self { stack, clients_a_unit, clients, .. } = self;
         let promise = promise as f64 / 1e6;
-        let plural = |number: u32| if number == 1 { "" } else { "s" };
         let mut text = match self.units {
             None => {
                 format!("{stack}: not even one client a drive gets {promise} MB/s in every mix")
             }
             Some(units) => format!(
-                "{stack}: {clients_a_unit} client{} a drive get{} {promise} MB/s in every mix; {clients} \
-                 clients need {units} drive{}",
-                plural(*clients_a_unit),
+                "{stack}: {} a drive get{} {promise} MB/s in every mix; {} need{} {}",
+                counted((*clients_a_unit).into(), "client"),
                 if *clients_a_unit == 1 { "s" } else { "" },
-                plural(units),
+                counted((*clients).into(), "client"),
+                if *clients == 1 { "s" } else { "" },
+                counted(units.into(), "drive"),
             ),
         };
         let used = self.utilisation.iter().map(|(mix, used)| format!("{mix} {used:.1} %"));

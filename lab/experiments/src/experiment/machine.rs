@@ -2,9 +2,10 @@
 
 use iofair_config::{ConfigError, Source, Spanned};
 use iofair_core::controller::{FlushRule, Stack};
+use iofair_drive::profile;
 use iofair_drive::stripe::Geometry;
 use iofair_simulator::host::{self, apply};
-use iofair_simulator::machine::{self, Machine, base};
+use iofair_simulator::machine::{self, Machine, base, drive_error};
 use iofair_simulator::scenario::{Host, StripeSpec};
 
 use super::file::{ExperimentFile, StripeFile, VariantFile};
@@ -55,7 +56,12 @@ pub(super) fn setting(
     let of_file = file.drive.as_ref().filter(|_| own.is_none());
     let written = variant.and_then(|variant| variant.drive.as_ref()).or(of_file);
     let drive = match (written, &machine) {
-        (Some(written), _) => source.profile(written.get_ref()),
+        (Some(written), _) => {
+            let drive = source.profile(written.get_ref());
+            let at = || source.error(written.span(), "");
+            profile::read(&drive).map_err(|error| drive_error(at(), &error))?;
+            drive
+        }
         (None, Some(machine)) => machine.drive.clone(),
         (None, None) => {
             let error = ConfigError::whole_file(source.path(), "no `machine` and no `drive`");

@@ -1,13 +1,14 @@
 //! A part of an experiment, and how long it takes.
 
 use crate::distinct;
+use iofair_config::ConfigError;
 use iofair_core::time::Nanos;
 
 use super::resolved::{Experiment, Variant};
 
 impl Experiment {
     /// Keeps the variants of these names; claims about others are left out.
-    pub fn keep_variants(&mut self, names: &[String]) -> Result<(), String> {
+    pub fn keep_variants(&mut self, names: &[String]) -> Result<(), ConfigError> {
         // With sweeps, the name of a variant of the file stands for all its points.
         let named =
             |variant: &Variant, name: &String| variant.name == *name || variant.base == *name;
@@ -18,8 +19,8 @@ impl Experiment {
                 false => variant.base.clone(),
             };
             let all = distinct(self.variants.iter().map(name_of));
-            let all = all.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
-            return Err(format!("{}: no variant {unknown:?}; there are: {all}", self.name));
+            let all = all.iter().map(String::as_str);
+            return Err(ConfigError::unknown(&self.name, "variant", unknown, all));
         }
         let is_kept = |variant: &Variant| names.iter().any(|name| named(variant, name));
         let mut places = Vec::new();

@@ -85,9 +85,12 @@ impl Results {
     }
     /// A number over the repeats.
     pub fn statistics(&self, variant: usize, stack: usize, quantity: &Quantity) -> Statistics {
+        Statistics::from_samples(&self.samples(variant, stack, quantity))
+    }
+    /// A number in each repeat.
+    pub(crate) fn samples(&self, variant: usize, stack: usize, quantity: &Quantity) -> Vec<f64> {
         let read = |outcome: &Outcome| quantity.read(outcome, self.experiment.units);
-        let samples: Vec<f64> = self.repeats(variant, stack).iter().map(read).collect();
-        Statistics::from_samples(&samples)
+        self.repeats(variant, stack).iter().map(read).collect()
     }
     /// Mean at a place.
     pub fn value(&self, place: &Place) -> f64 {

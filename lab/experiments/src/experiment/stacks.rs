@@ -1,8 +1,8 @@
 //! The stacks of an experiment file, with the parameters of their policies.
 
 use iofair_baselines::TABLE;
-use iofair_config::{ConfigError, Source};
-use iofair_core::controller::Stack;
+use iofair_config::{ConfigError, Source, stack_error};
+use iofair_core::controller::{Stack, StackError};
 use iofair_core::params::Values;
 use iofair_core::policy::Row;
 use iofair_simulator::machine::{Machine, ParameterFile};
@@ -40,7 +40,8 @@ pub(super) fn stacks(
         let own = file.stack.iter().find(|(key, _)| key.get_ref() == name.get_ref());
         let base = own.and_then(|(_, own)| own.base.as_ref()).unwrap_or(name);
         let parsed = TABLE.stack(base.get_ref());
-        let mut stack = parsed.map_err(|e| source.error(base.span(), e.to_string()))?;
+        let at = || source.error(base.span(), "");
+        let mut stack = parsed.map_err(|error| stack_error(at(), &error))?;
         set_all(&mut stack)?;
         if let Some((_, own)) = own {
             set(source, &mut stack, &own.policy, true)?;
@@ -54,9 +55,8 @@ pub(super) fn stacks(
                 chosen.push(known.clone());
                 continue;
             }
-            let parsed = TABLE.stack(name);
-            let mut stack =
-                parsed.map_err(|e| ConfigError::whole_file("--stack", e.to_string()))?;
+            let at = || ConfigError::whole_file("--stack", "");
+            let mut stack = TABLE.stack(name).map_err(|error| stack_error(at(), &error))?;
             set_all(&mut stack)?;
             chosen.push((name.clone(), stack));
         }
@@ -81,7 +81,8 @@ fn set(
             is_named(stack.scheduler.row) || stack.throttles.iter().any(|s| is_named(s.row));
         // Another stack may have the policy.
         let elsewhere = TABLE.find(policy.get_ref()).filter(|_| !present && !strict);
-        let mut elsewhere = elsewhere.map(|row| Values::new(row.parameters, row.overrides));
+        let mut elsewhere =
+            elsewhere.map(|row| (row.name, Values::new(row.parameters, row.overrides)));
         if !present && !strict && elsewhere.is_none() {
             let message = format!("no policy `{}`", policy.get_ref());
             let known = TABLE.policies.iter().map(|row| row.name);
@@ -90,10 +91,13 @@ fn set(
         for (key, value) in values {
             let text = &value.get_ref().0;
             let set = match &mut elsewhere {
-                Some(values) => values.set(key.get_ref(), text).map_err(|e| e.to_string()),
-                None => stack.set(policy.get_ref(), key.get_ref(), text).map_err(|e| e.to_string()),
+                Some((policy, values)) => {
+                    let set = values.set(key.get_ref(), text);
+                    set.map_err(|error| StackError::Parameter { policy: *policy, error })
+                }
+                None => stack.set(policy.get_ref(), key.get_ref(), text),
             };
-            set.map_err(|error| source.error(key.span(), error))?;
+            set.map_err(|error| stack_error(source.error(key.span(), ""), &error))?;
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use crate::distinct;
 use iofair_core::controller::Controller;
 use iofair_core::id::{ClientId, GroupId};
-use iofair_simulator::scenario::{Manner, Scenario};
+use iofair_simulator::scenario::{ClientSpec, Manner, Scenario};
 
 /// Names by id.
 #[derive(Default, Debug)]
@@ -29,18 +29,22 @@ pub(super) fn family(name: &str) -> &str {
 
 impl Names {
     pub(super) fn new(scenario: &Scenario) -> Self {
-        let mut clients = Vec::new();
-        for client in &scenario.clients {
-            match client.processes {
-                1 => clients.push(client.name.clone()),
-                many => clients.extend((0..many).map(|i| format!("{}.{i}", client.name))),
-            }
-        }
-        // Threads of start-ups come after all processes.
-        for client in &scenario.clients {
-            if let Manner::Startup(recording) = &client.manner {
-                clients.extend((1..recording.threads).map(|_| client.name.clone()));
-            }
+        let name = |client: &ClientSpec, number: u32| match client.processes {
+            1 => client.name.clone(),
+            _ => format!("{}.{number}", client.name),
+        };
+        let processes = || {
+            let all = scenario.clients.iter();
+            all.flat_map(|client| (0..client.processes).map(move |number| (client, number)))
+        };
+        let mut clients: Vec<String> = processes().map(|(client, of)| name(client, of)).collect();
+        // Threads of start-ups, and calls of another priority, come after all processes.
+        for (client, number) in processes() {
+            let threads = match &client.manner {
+                Manner::Startup(recording) => recording.threads - 1,
+                _ => 0,
+            } + usize::from(client.job.calls.urgent.is_some());
+            clients.extend((0..threads).map(|_| name(client, number)));
         }
         let journaled = scenario.host.journal.is_some();
         Self { clients, journaled, ..Self::default() }

@@ -13,6 +13,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::{Event, EventKind, Subject};
 use iofair_simulator::observe::Observer;
 use iofair_simulator::scenario::Scenario;
+use iofair_simulator::text_table::counted;
 use serde::Serialize;
 
 use super::names::Names;
@@ -352,7 +353,7 @@ impl Watch {
                 self.move_to(names, now, names.drive());
                 format!(
                     "the drive completes it after {waited}; it completed {} meanwhile",
-                    count(others, "other")
+                    counted(others, "other")
                 )
             }
             _ => return,
@@ -370,7 +371,7 @@ impl Watch {
             what += &part(drive.0 - self.mark.0, "full");
             what += &part(drive.1 - self.mark.1, "idle");
         }
-        format!("{what}; goes to the drive, which has {}", count(u64::from(commands), "other"))
+        format!("{what}; goes to the drive, which has {}", counted(u64::from(commands), "other"))
     }
     fn ended(mut self, names: &Names, completed: bool) -> Story {
         let total = self.waits.iter().map(|(time, _)| time).sum::<u64>();
@@ -382,7 +383,7 @@ impl Watch {
         let before = match self.overtaken {
             (0, _) => String::new(),
             (commands, bytes) => {
-                let requests = count(commands, "request");
+                let requests = counted(commands, "request");
                 format!("; {requests} of others, {}, went to the drive before it", size(bytes))
             }
         };
@@ -402,11 +403,6 @@ impl Watch {
     }
 }
 
-/// `1 request`, `2 requests`.
-fn count(many: u64, what: &str) -> String {
-    format!("{many} {what}{}", if many == 1 { "" } else { "s" })
-}
-
 /// Requests and bytes of other clients in words, the largest first.
 fn meanwhile(names: &Names, others: &BTreeMap<ClientId, Meanwhile>) -> String {
     let mut sorted: Vec<_> = others.iter().collect();
@@ -416,7 +412,7 @@ fn meanwhile(names: &Names, others: &BTreeMap<ClientId, Meanwhile>) -> String {
             0 => String::new(),
             later => format!(" ({later} of them submitted later)"),
         };
-        let requests = count(of.commands, "request");
+        let requests = counted(of.commands, "request");
         let mut text = format!("{requests} of {name}, {}{later}", size(of.bytes));
         if of.commands == 0 {
             text = name.to_owned();
@@ -443,7 +439,7 @@ fn meanwhile(names: &Names, others: &BTreeMap<ClientId, Meanwhile>) -> String {
         rest.later += other.later;
     }
     if rest.commands > 0 {
-        parts.push(describe(&format!("{} others", sorted.len() - OTHERS_MAX), &rest));
+        parts.push(describe(&counted((sorted.len() - OTHERS_MAX) as u64, "other"), &rest));
     }
     format!("meanwhile: {}", parts.join("; "))
 }
@@ -455,6 +451,9 @@ impl Observer for Stories {
     fn on_start(&mut self, setup: &Setup, controller: &Controller) {
         self.names.learn(controller);
         self.pool.drive.depth = setup.facts.depth;
+    }
+    fn on_progress(&mut self, _: Instant, end: Instant) {
+        self.end = end;
     }
     fn on_submit(&mut self, _: Instant, submission: &Submission) {
         self.pool.announce(submission);

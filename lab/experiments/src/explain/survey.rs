@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use iofair_core::controller::{Controller, Setup, Submission};
-use iofair_core::id::RequestId;
+use iofair_core::id::{ClientId, RequestId};
 use iofair_core::request::Operation;
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Instant;
@@ -137,7 +137,9 @@ pub struct Survey {
     /// The only client that counts, if one was asked for.
     client: Option<String>,
     slowest_max: usize,
+    /// From when on requests count; of clients whose steps have begun, from when on theirs do.
     from: Instant,
+    of_steps: BTreeMap<ClientId, Instant>,
     end: Instant,
     pool: Pool,
     travels: Vec<Option<Travel>>,
@@ -163,6 +165,7 @@ impl Survey {
             client: client.map(str::to_owned),
             slowest_max,
             from,
+            of_steps: BTreeMap::new(),
             end: from + scenario.time,
             pool: Pool::default(),
             travels: Vec::new(),
@@ -181,6 +184,10 @@ impl Survey {
         Names::new(scenario).families().into_iter().map(str::to_owned).collect()
     }
 
+    /// Whether what happens to this client's requests counts now.
+    fn is_measured(&self, client: ClientId, now: u64) -> bool {
+        now > self.of_steps.get(&client).unwrap_or(&self.from).0
+    }
     fn label(&mut self, name: &str) -> usize {
         self.labels.iter().position(|label| label == name).unwrap_or_else(|| {
             self.labels.push(name.to_owned());
@@ -248,7 +255,7 @@ impl Survey {
         let Some(known) = self.pool.known(id) else { return };
         let client = known.submission.client;
         let Some(Some(label)) = self.of_client.get(client.index()) else { return };
-        if now <= self.from.0 {
+        if !self.is_measured(client, now) {
             return;
         }
         self.counted += 1;
@@ -283,18 +290,22 @@ impl Survey {
         let Some(travel) = travel else { return };
         let Some((rule, since)) = travel.rule.take() else { return };
         let place = travel.place;
-        let client = self.pool.known(id).map(|known| known.submission.client);
-        let label = client.and_then(|client| *self.of_client.get(client.index())?);
-        if let Some(label) = label
-            && now > self.from.0
+        let Some(known) = self.pool.known(id) else { return };
+        let client = known.submission.client;
+        if let Some(Some(label)) = self.of_client.get(client.index())
+            && self.is_measured(client, now)
         {
-            let key = (About::Client(label), Some(place), rule);
+            let key = (About::Client(*label), Some(place), rule);
             let tally = self.rules.entry(key).or_default();
             *tally = (tally.0 + 1, tally.1 + (now - since));
         }
     }
     fn decided(&mut self, now: u64, subject: Subject, rule: &'static str) {
         let label = |labels: &[Option<usize>], index: usize| labels.get(index).copied().flatten();
+        let is_measured = match subject {
+            Subject::Client(id) => self.is_measured(id, now),
+            _ => now > self.from.0,
+        };
         let about = match subject {
             Subject::Request { id, .. } => {
                 self.end_rule(now, id);
@@ -308,7 +319,7 @@ impl Survey {
             Subject::Drive => Some(About::Drive),
         };
         if let Some(about) = about
-            && now > self.from.0
+            && is_measured
         {
             self.rules.entry((about, None, rule)).or_default().0 += 1;
         }
@@ -387,6 +398,12 @@ impl Observer for Survey {
         self.names.learn(controller);
         self.pool.drive.depth = setup.facts.depth;
         self.label_everybody(controller);
+    }
+    fn on_step(&mut self, clients: &[ClientId], measured_from: Instant) {
+        self.of_steps.extend(clients.iter().map(|client| (*client, measured_from)));
+    }
+    fn on_progress(&mut self, _: Instant, end: Instant) {
+        self.end = end;
     }
     fn on_submit(&mut self, _: Instant, submission: &Submission) {
         self.pool.announce(submission);

@@ -4,7 +4,7 @@ use iofair_core::time::Nanos;
 
 use super::rule::size;
 use super::{Story, Summary};
-use crate::text_table::{PLAIN, text_table};
+use iofair_simulator::text_table::{PLAIN, counted, text_table};
 
 /// This many rules are printed; JSON has them all.
 const RULES_MAX: usize = 12;
@@ -24,7 +24,8 @@ pub fn summary(of: &Summary) -> String {
         0 => String::new(),
         some => format!(", {some} of them in flight at the end"),
     };
-    let mut text = format!("{} requests, {} measured{unfinished}\n", of.requests, of.counted);
+    let requests = counted(of.requests, "request");
+    let mut text = format!("{requests}, {} measured{unfinished}\n", of.counted);
     let rows = of.waits.iter().map(|wait| {
         let waited = format!("{} of {}", wait.waited, wait.requests);
         let [mean, p99, max] = [wait.mean_ns, wait.p99_ns, wait.max_ns].map(time);

@@ -15,7 +15,10 @@ use iofair_simulator::scenario::Passes;
 /// Amount of a job's I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Amount {
+    /// Of pairs of a trim and a write, those written.
     pub(super) bytes: u64,
+    /// Calls of a pass, if it ends by their number.
+    pub(super) pass: Option<u64>,
     /// Whether the last call may be longer than what is left. Calls of one size divide what is to be done.
     pub(super) last_is_whole: bool,
     /// Whether it ends because no further block fits.
@@ -58,26 +61,29 @@ pub(super) fn total(settings: &Settings, used: [bool; 3], region: &Region) -> Op
         false => bytes.checked_next_multiple_of(block),
     };
     let Passes { number, bytes, wanted, goes_on, most } = passes(settings, region);
-    // Each block is trimmed and written; only what is written counts for the end.
-    let times = if settings.direction == Direction::TrimWrite { 2 } else { 1 };
-    let all = up(wanted.checked_mul(number)?)?.checked_mul(times)?;
+    let all = up(wanted.checked_mul(number)?)?;
     if settings.has_gaps() {
-        return Some(Amount { bytes: all, last_is_whole: differ, fails: false });
+        return Some(Amount { bytes: all, pass: None, last_is_whole: differ, fails: false });
     }
     let files = settings.nr_files;
     let whole = match settings.may_repeat_places() {
         true => u64::MAX,
-        false => region.reach / files / block * block * files * times,
+        false => region.reach / files / block * block * files,
     };
     let pass = whole.min(up(bytes).unwrap_or(u64::MAX)).min(all);
     let mut done = pass.checked_mul(number)?.min(all);
-    let left = wanted.saturating_sub(done);
+    // Each block is trimmed and written. Only what is written ends the job, but both end a pass.
+    let times = if settings.direction == Direction::TrimWrite { 2 } else { 1 };
+    let left = wanted.saturating_sub(done.saturating_mul(times));
     if goes_on && left >= most && pass > 0 {
-        done = done.checked_add((left - most) / pass * pass)?.checked_add(pass)?.min(all);
+        let further = (left - most) / pass.saturating_mul(times) + 1;
+        done = done.checked_add(further.checked_mul(pass)?)?.min(all);
     }
+    let ends = times > 1 && !goes_on && bytes < u64::MAX;
+    let calls = ends.then(|| bytes.div_ceil(block));
     // Without `io_size`, the end of the file cuts the last call.
     let last_is_whole = differ && (settings.io_size.is_some() || settings.may_repeat_places());
-    Some(Amount { bytes: done, last_is_whole, fails: whole < bytes && done < all })
+    Some(Amount { bytes: done, pass: calls, last_is_whole, fails: whole < bytes && done < all })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use iofair_config::fio::{self, Engine, JobFile, Settings};
-use iofair_config::{ConfigError, Source, Spanned};
+use iofair_config::{ConfigError, Source};
 use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_drive::profile;
@@ -147,10 +147,8 @@ fn make(
     let whole = Overrides { time: None, ramp: None, seed, ..overrides.clone() };
     let name = Path::new(file.path()).file_stem().and_then(|stem| stem.to_str()).unwrap_or("job");
     let mut experiment = expand::expand(&source, name, &parsed, &whole)?;
-    let drive = profile::load(&experiment.variants[0].drive, 0).map_err(|error| {
-        let place = parsed.drive.as_ref().map_or(0..0, Spanned::span);
-        source.error(place, error.to_string())
-    })?;
+    let drive = profile::load(&experiment.variants[0].drive, 0)
+        .map_err(|error| ConfigError::whole_file(file.path(), error.to_string()))?;
     let capacity = drive.facts().capacity;
     fill(file, capacity, &mut experiment, errors)?;
     Ok(experiment)

@@ -54,7 +54,7 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
     if number > 1 && files.iter().all(|name| fio::is_device(name)) {
         notes.push(format!("{name}: its {number} devices are one drive."));
     }
-    if settings.nr_files > 1 && !settings.takes_turns() {
+    if settings.nr_files > 1 && (settings.random || !settings.takes_turns()) {
         notes.push(format!("{name}: its {} files are one of their size.", settings.nr_files));
     }
     (!notes.is_empty()).then(|| notes.join(" "))
@@ -209,8 +209,8 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
             calls.sizes[direction] = sizes(blocks);
         }
     }
+    calls.files = settings.takes_turns().then(|| files(settings));
     calls.turn = match (settings.modifier, settings.random, settings.identical) {
-        _ if settings.takes_turns() => files(settings),
         _ if settings.has_gaps() => Turn::Gap(gap(settings, &place.region)),
         (None, ..) | (_, false, _) => Turn::Each,
         (Some(number), true, false) => Turn::Run(number.unsigned_abs()),
@@ -233,10 +233,17 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
         let too_many = || file.error(job, "loops", "more bytes than can be counted");
         let amount = amount.ok_or_else(too_many)?;
         (calls.bytes_max, calls.last_is_whole) = (Some(amount.bytes), amount.last_is_whole);
-        // Of trims and writes, fio counts the pairs.
-        let each = if settings.direction == fio::Direction::TrimWrite { 2 } else { 1 };
-        calls.calls_max =
-            settings.number_ios.map(|number| number.saturating_mul(settings.loops * each));
+        // fio doubles the number for pairs of a trim and a write, and again for each pass.
+        let pairs = match settings.direction {
+            fio::Direction::TrimWrite => 2_u64.saturating_pow(settings.loops.min(64) as u32),
+            _ => 1,
+        };
+        let passes = |calls: u64| calls.saturating_mul(settings.loops);
+        let number = settings.number_ios.map(|number| passes(number.saturating_mul(pairs)));
+        calls.calls_max = amount.pass.map(passes).into_iter().chain(number).min();
+        if let (Some(files), Some(pass)) = (&mut calls.files, amount.pass) {
+            files.pass = pass;
+        }
         let is_before = |most: u64| amount.bytes / common < most;
         calls.last_sync = amount.fails && calls.calls_max.is_none_or(is_before);
     }
@@ -250,9 +257,9 @@ fn reach(turn: Turn, region: &Region) -> Sectors {
 }
 
 /// The turns of several files.
-fn files(settings: &Settings) -> Turn {
+fn files(settings: &Settings) -> Files {
     let calls = if let Service::RoundRobin(calls) = settings.service { calls.into() } else { 1 };
-    Turn::Files(Files { number: settings.nr_files, calls })
+    Files { number: settings.nr_files, calls, pass: u64::MAX }
 }
 
 /// What follows a sequential call with a gap, or a zone.

@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 
 use iofair_baselines::TABLE;
-use iofair_config::ConfigError;
 use iofair_config::contracts::Contracts;
-use iofair_core::controller::{Stack, StackError};
+use iofair_config::{ConfigError, stack_error};
+use iofair_core::controller::Stack;
 use iofair_core::policy::Table;
 use iofair_core::time::Nanos;
 use iofair_drive::profile;
+use iofair_simulator::machine::drive_error;
 use iofair_trace::formats::{self, Format};
 use iofair_trace::source::Notes;
 use iofair_trace::{Columns, Metadata, Options, Source as _, Trace, TraceError, printable};
@@ -80,12 +81,9 @@ struct Note {
 /// Why a replay was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The contracts.
+    /// The contracts, or a name that is not there.
     #[error(transparent)]
-    Contracts(#[from] ConfigError),
-    /// The name of a stack.
-    #[error(transparent)]
-    Stack(#[from] StackError),
+    Config(#[from] ConfigError),
     /// The trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -142,8 +140,9 @@ impl Replayed {
 
 fn replay_one(request: &Request, plan: &Plan, stack: &Stack) -> Result<Outcome, RequestError> {
     let source = plan.trace.source()?;
-    let drive = profile::load(&plan.drive, request.seed)
-        .map_err(|error| RequestError::Refused(format!("--drive: {error}")))?;
+    let at = || ConfigError::whole_file("--drive", "");
+    let drive =
+        profile::load(&plan.drive, request.seed).map_err(|error| drive_error(at(), &error))?;
     let setup = Setup { stack: stack.clone(), ..plan.setup.clone() };
     replay(source, drive, &setup).map_err(|error| match error {
         ReplayError::Trace(error) => error.into(),
@@ -154,11 +153,8 @@ fn replay_one(request: &Request, plan: &Plan, stack: &Stack) -> Result<Outcome, 
 
 fn format(request: &Request) -> Result<Option<&'static Format>, RequestError> {
     let Some(name) = &request.format else { return Ok(None) };
-    let names: Vec<&str> = formats::TABLE.iter().map(|format| format.name).collect();
-    let missing = || {
-        let text = format!("no format \"{name}\"; there are: {}", names.join(", "));
-        RequestError::Refused(text)
-    };
+    let names = formats::TABLE.iter().map(|format| format.name);
+    let missing = || ConfigError::unknown("--format", "format", name, names);
     Ok(Some(formats::find(name).ok_or_else(missing)?))
 }
 
@@ -192,7 +188,9 @@ fn plan(request: &Request) -> Result<Plan, RequestError> {
     let default = STACKS.into_iter().filter(|_| request.stacks.is_empty() && !has_recorded);
     for name in named.chain(default) {
         if !stacks.iter().any(|known: &Stack| known.name() == name) {
-            stacks.push(request.table.stack(name)?);
+            let at = || ConfigError::whole_file("--stack", "");
+            let stack = request.table.stack(name).map_err(|error| stack_error(at(), &error))?;
+            stacks.push(stack);
         }
     }
     let groups = written.as_ref().or(recorded.as_ref());

@@ -2,8 +2,8 @@
 
 use core::fmt::Write;
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use iofair_core::unit::BinarySize;
+use iofair_simulator::text_table::{PLAIN, counted, text_table};
 use iofair_trace::source::Notes;
 
 use super::agreement::Agreement;
@@ -15,8 +15,6 @@ pub(super) const HEADER: [&str; 11] = [
 ];
 /// The columns with numbers.
 pub(super) const NUMBERS: core::ops::Range<usize> = 2..10;
-const PLAIN: TableStyle =
-    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// Milliseconds with three digits that count.
 pub(super) fn millis(nanos: u64) -> String {
@@ -48,7 +46,9 @@ pub(super) fn promises(group: &GroupResult) -> String {
     }
     match (group.latency_kept, group.late_reads) {
         (Some(true), _) => words.push("latency kept".to_owned()),
-        (Some(false), Some(late)) => words.push(format!("latency broken by {late} reads")),
+        (Some(false), Some(late)) => {
+            words.push(format!("latency broken by {}", counted(late, "read")))
+        }
         _ => {}
     }
     if words.is_empty() { "-".to_owned() } else { words.join(", ") }
@@ -122,15 +122,7 @@ pub fn text(agreement: Option<&Agreement>, played: &[Played], notes: &Notes) -> 
     if !text.is_empty() {
         text.push('\n');
     }
-    let mut table = Table::new();
-    table.load_style(PLAIN).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(HEADER).add_rows(rows(played));
-    for index in NUMBERS {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let _ = writeln!(text, "{table}");
+    text += &text_table(PLAIN, HEADER.to_vec(), NUMBERS, rows(played));
     let notes = notes_text(played, notes);
     if !notes.is_empty() {
         text.push('\n');

@@ -7,7 +7,7 @@ use super::number::{band, number, published};
 use super::summarize::summarize;
 use super::summary::Summary;
 use crate::experiment::{Kind, Metric, Quantity, Results, Subject, Verdict};
-use crate::text_table::{RULED, text_table};
+use iofair_simulator::text_table::{RULED, text_table};
 
 /// How far a live share may be from the lab's, as a part of it.
 const SHARES_WITHIN: f64 = 0.10;

@@ -10,6 +10,8 @@ use iofair_simulator::outcome::ClientOutcome;
 use crate::experiment::quantity::{is_process_of, merged};
 use crate::experiment::{Metric, Quantity, Results, Statistics, Variant};
 
+/// A minimum counts as kept if the mean rate of a run is at least this part of it.
+const KEPT: f64 = 0.95;
 /// Calls that take less are no stalls, in ms.
 const STALL_MS: f64 = 10.0;
 
@@ -42,6 +44,8 @@ pub struct ClientRow {
     pub drive_bytes: Option<u64>,
     /// Guaranteed minimum of all its processes, in the unit of the rate; 0 without one.
     pub minimum: f64,
+    /// Its rate in each repeat.
+    pub(super) rates: Vec<f64>,
     /// Part of the drive that its weight stands for if all clients are busy.
     pub entitlement: f64,
     /// Latencies of all repeats: nanoseconds and share of calls not above, ascending.
@@ -84,6 +88,7 @@ impl ClientRow {
             calls: outcomes().map(|client| client.calls).sum(),
             drive_bytes: outcomes().map(|client| client.drive_bytes).sum(),
             minimum: minimum(results, variant, name),
+            rates: results.samples(variant, stack, &Quantity::of_client(name, Metric::Rate)),
             entitlement: 0.0,
             distribution: distribution(results, variant, stack, name),
             series: results.series(variant, stack, name),
@@ -97,6 +102,10 @@ impl ClientRow {
             0 | 1 => self.name.clone(),
             processes => format!("{} ({processes})", self.name),
         }
+    }
+    /// In how many of the repeats it got its minimum.
+    pub(super) fn runs_kept(&self) -> usize {
+        self.rates.iter().filter(|rate| **rate >= self.minimum * KEPT).count()
     }
     /// Whether what its calls got is not what the drive did for it.
     pub fn uses_cache(&self) -> bool {

@@ -153,8 +153,9 @@ pub(super) mod tests {
         let overrides = Overrides { sweeps, ..Overrides::default() };
         let mut experiment = parse("e.toml", EXAMPLE, &overrides).expect("a good file");
         let all = experiment.variants.len();
-        let told = experiment.keep_variants(&["nix".to_owned()]).unwrap_err();
-        assert!(told.ends_with("there are: \"rand\", \"seq\""), "{told}");
+        let told = experiment.keep_variants(&["rant".to_owned()]).unwrap_err();
+        let told = told.to_string();
+        assert!(told.ends_with("allowed: rand, seq\n  did you mean `rand`?"), "{told}");
         experiment.keep_variants(&["rand".to_owned()]).expect("a variant of the file");
         assert_eq!(experiment.variants.len(), all / 2);
         assert!(experiment.variants.iter().all(|variant| variant.base == "rand"));

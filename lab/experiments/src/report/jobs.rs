@@ -4,8 +4,8 @@ use super::number::number;
 use super::summary::{JOB_TITLES, Row, Summary};
 use crate::experiment::Results;
 use crate::experiment::quantity::is_process_of;
-use crate::text_table::{RULED, text_table};
 use iofair_core::stats::histogram::Histogram;
+use iofair_simulator::text_table::{RULED, counted, text_table};
 
 /// Results of a job file as text. Numbers are those of all clones of a job together, and means over the repeats. `summary` is
 /// of the same results.
@@ -14,7 +14,8 @@ pub fn jobs_table(results: &Results, summary: &Summary) -> String {
     let variant = &experiment.variants[0];
     let (seed, repeats) = (experiment.seed, experiment.repeats);
     let mut text = format!("{}\n  {}\n", experiment.title, experiment.source);
-    text += &format!("  {}; {repeats} run(s) from seed {seed}; MB = 10^6 B\n", variant.drive);
+    let runs = counted(repeats.into(), "run");
+    text += &format!("  {}; {runs} from seed {seed}; MB = 10^6 B\n", variant.drive);
     if !experiment.note.is_empty() {
         text += &format!("  {}\n", experiment.note);
     }

@@ -6,8 +6,9 @@ use iofair_core::stats::histogram::Histogram;
 use iofair_simulator::outcome::{ClientOutcome, DirectionOutcome, Outcome};
 use serde::Serialize;
 
+use super::clients::ClientRow;
 use super::summarize::summarize;
-use super::summary::ClaimRow;
+use super::summary::{ClaimRow, Row, Summary};
 use super::tally::{Count, Tally};
 use crate::experiment::dedicated::{self, Sizing};
 use crate::experiment::{Metric, Quantity, Results, Statistics, Subject, Units};
@@ -30,6 +31,9 @@ struct Experiment<'a> {
     units: Units,
     runs: Vec<Run<'a>>,
     statistics: Vec<Number<'a>>,
+    /// Clients with a guaranteed minimum.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    minimums: Vec<Minimum<'a>>,
     /// Held-out published claims.
     headline: Count,
     expect: &'a [ClaimRow],
@@ -108,6 +112,32 @@ struct Number<'a> {
     unit: &'static str,
     #[serde(flatten)]
     statistics: Statistics,
+}
+
+#[derive(Serialize)]
+struct Minimum<'a> {
+    variant: &'a str,
+    stack: &'a str,
+    client: &'a str,
+    minimum: f64,
+    unit: &'static str,
+    /// In how many of the runs it was kept, less 5 %, on the mean.
+    runs_kept: usize,
+    runs: usize,
+}
+
+fn minimums<'a>(summary: &'a Summary) -> Vec<Minimum<'a>> {
+    let clients = summary.rows.iter().flat_map(|row| row.clients.iter().map(move |of| (row, of)));
+    let minimum = |(row, client): (&'a Row, &'a ClientRow)| Minimum {
+        variant: &row.variant,
+        stack: &row.stack,
+        client: &client.name,
+        minimum: client.minimum,
+        unit: summary.rate_unit,
+        runs_kept: client.runs_kept(),
+        runs: client.rates.len(),
+    };
+    clients.filter(|(_, client)| client.minimum > 0.0).map(minimum).collect()
 }
 
 /// `count` in a run of `nanos`, a second.
@@ -226,6 +256,7 @@ pub fn json_of_one(results: &Results) -> String {
         units: experiment.units,
         runs: runs(results),
         statistics: statistics(results),
+        minimums: minimums(&summary),
         headline: Tally::from_summaries([&summary]).headline(),
         expect: &summary.claims,
         dedicated: dedicated::sizings(results),

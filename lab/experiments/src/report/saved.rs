@@ -7,7 +7,7 @@ use iofair_draw::escape;
 use serde::{Deserialize, Serialize};
 
 use super::number::number;
-use crate::text_table::{RULED, text_table};
+use iofair_simulator::text_table::{RULED, counted, text_table};
 
 /// What is needed of a result. [`super::json()`] writes it.
 #[derive(Deserialize)]
@@ -116,7 +116,8 @@ pub fn compare(files: &[Saved]) -> Comparison {
     let mut experiments = Vec::new();
     for (index, file) in files.iter().enumerate() {
         for experiment in &file.experiments {
-            let repeats = format!("{} repeats from seed {}", experiment.repeats, experiment.seed);
+            let repeats = counted(experiment.repeats.into(), "repeat");
+            let repeats = format!("{repeats} from seed {}", experiment.seed);
             experiments.push([file.name.clone(), experiment.title.clone(), repeats]);
             for one in &experiment.statistics {
                 let key = (&experiment.experiment, &one.variant, &one.stack, &one.of, &one.unit);

@@ -4,11 +4,10 @@ use core::fmt::Write;
 
 use iofair_draw::{Svg, escape, stack};
 
+use super::clients::ClientRow;
 use super::number::short;
 use super::summary::{Row, Summary};
 
-/// Part of a minimum that counts as kept.
-const KEPT: f64 = 0.97;
 /// Width of a bar that stands for everything, in pixels.
 const WIDE: f64 = 150.0;
 
@@ -51,13 +50,7 @@ pub(super) fn shares(html: &mut String, summary: &Summary) {
                 );
             }
             let rate = client.rate.mean;
-            let verdict = match client.minimum > 0.0 {
-                false => "",
-                true if rate >= client.minimum * KEPT => {
-                    "<span class=\"verdict holds\">kept</span>"
-                }
-                true => "<span class=\"verdict does_not_hold\">broken</span>",
-            };
+            let verdict = verdict(client);
             let minimum = if client.minimum > 0.0 { short(client.minimum) } else { String::new() };
             let got = if all > 0.0 { rate / all } else { 0.0 };
             let _ = writeln!(
@@ -74,6 +67,20 @@ pub(super) fn shares(html: &mut String, summary: &Summary) {
         }
     }
     html.push_str("</table></div></details>\n");
+}
+
+/// Whether a client has its minimum, and of several repeats in how many.
+fn verdict(client: &ClientRow) -> String {
+    let (kept, of) = (client.runs_kept(), client.rates.len());
+    let (class, words) = match kept {
+        _ if client.minimum <= 0.0 => return String::new(),
+        _ if kept == of => ("holds", "kept"),
+        0 => ("does_not_hold", "broken"),
+        _ => ("does_not_hold", "kept"),
+    };
+    let runs = if of > 1 { format!(" in {kept} of {of} runs") } else { String::new() };
+    let runs = runs.replace(" in 0 of ", " in all ");
+    format!("<span class=\"verdict {class}\">{words}{runs}</span>")
 }
 
 /// What was got as a bar, what was promised as a line.
@@ -112,7 +119,12 @@ mod tests {
         clients[1].minimum = clients[1].rate.mean * 1.1;
         let clients = clients.len();
         shares(&mut html, &summary);
-        assert_eq!((html.matches(">kept<").count(), html.matches(">broken<").count()), (1, 1));
+        assert!(html.contains(">kept in 3 of 3 runs<") && html.contains(">broken in all 3 runs<"));
         assert_eq!(html.matches("<svg").count(), clients);
+        let client = &mut summary.rows[0].clients[0];
+        client.rates = vec![client.minimum, client.minimum, 0.0];
+        assert!(verdict(client).contains(">kept in 2 of 3 runs<"));
+        client.rates.truncate(1);
+        assert!(verdict(client).contains(">kept<"));
     }
 }

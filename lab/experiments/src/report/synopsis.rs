@@ -4,8 +4,6 @@ use super::clients::ClientRow;
 use super::number::{differs_too_much, number, short};
 use super::summary::{Row, Summary};
 
-/// A minimum counts as kept if the mean rate is at least this part of it.
-const KEPT: f64 = 0.95;
 /// Stacks that the first sentence names of those that are alike.
 const STACKS_MAX: usize = 4;
 /// Places that a warning names.
@@ -45,17 +43,16 @@ pub(super) fn synopsis(summary: &Summary) -> String {
     text
 }
 
-/// In how many variants the focus has its minimum under each stack; none where no variant gives it one.
+/// In how many runs the focus has its minimum under each stack; none where no variant gives it one.
 fn minimums(rows: &[&Row], stacks: &[&str], focus: &str) -> Option<String> {
     let promised = |row: &&Row| row.client(focus).is_some_and(|client| client.minimum > 0.0);
-    let kept = |row: &&Row| {
-        row.client(focus).is_some_and(|client| client.rate.mean >= client.minimum * KEPT)
-    };
+    let kept = |row: &Row| row.client(focus).map_or(0, ClientRow::runs_kept);
+    let repeats = |row: &Row| row.client(focus).map_or(0, |client| client.rates.len());
     // Stacks that keep it equally often stand together, the best first.
     let mut counts: Vec<((usize, usize), Vec<&str>)> = Vec::new();
     for stack in stacks {
         let mine = || rows.iter().filter(|row| row.stack == **stack && promised(row));
-        let count = (mine().filter(|row| kept(row)).count(), mine().count());
+        let count = (mine().map(|row| kept(row)).sum(), mine().map(|row| repeats(row)).sum());
         match counts.iter_mut().find(|(other, _)| *other == count) {
             Some((_, names)) => names.push(stack),
             None if count.1 > 0 => counts.push((count, vec![stack])),
@@ -70,10 +67,10 @@ fn minimums(rows: &[&Row], stacks: &[&str], focus: &str) -> Option<String> {
         format!("{kept} of {of} under {}{more}", names.join(", "))
     };
     let mut parts: Vec<String> = counts.iter().map(part).collect();
-    let runs = if rows.iter().filter(|row| promised(row)).count() > stacks.len() {
-        "variants"
-    } else {
-        "runs"
+    let several = rows.iter().filter(|row| promised(row)).count() > stacks.len();
+    let runs = match several && rows.iter().all(|row| repeats(row) == 1) {
+        true => "variants",
+        false => "runs",
     };
     let first = (!parts.is_empty()).then(|| parts.remove(0))?;
     let first = first.replacen(" under", &format!(" {runs} under"), 1);

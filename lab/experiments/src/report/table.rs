@@ -4,7 +4,7 @@ use super::number::{band, measured, number, published};
 use super::summary::{ClaimRow, JOB_TITLES, Row, Summary};
 use super::tally::{Tally, headline};
 use crate::experiment::{Kind, Verdict};
-use crate::text_table::{RULED, text_table};
+use iofair_simulator::text_table::{RULED, text_table};
 
 /// An experiment as text.
 pub fn table(summary: &Summary) -> String {

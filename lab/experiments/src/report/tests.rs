@@ -115,7 +115,7 @@ fn reports_are_reproducible() {
 /// Goal: an experiment with one client, no claim and no variant prints. Method: the smallest file.
 #[test]
 fn the_smallest_experiment_prints() {
-    let text = "title='t'\nsource='s'\ndrive='d'\ntime='1s'\nstacks=['none-none']\n\
+    let text = "title='t'\nsource='s'\ndrive='nvme-2015'\ntime='1s'\nstacks=['none-none']\n\
                 [[client]]\nname='a'\njob='read'";
     let experiment = parse("small.toml", text, &Overrides::default()).expect("a good file");
     let summary = summarize(&results(experiment, 1));
@@ -178,6 +178,11 @@ fn misleading_numbers_are_told() {
         summary.warnings[0].contains("target under none-none [rand, N=4]: 1 to 10 in 3 repeats")
     );
     assert!(table(&summary).contains("1.00 to 10.0"));
+    let told = &summary.synopsis;
+    assert!(told.contains("in 3 of 3 runs under again; 2 of 3 under none-none"), "{told}");
+    let value: serde_json::Value = serde_json::from_str(&json_of_one(&differ)).expect("is JSON");
+    let minimum = &value["minimums"][0];
+    assert_eq!((&minimum["runs_kept"], &minimum["runs"]), (&2.into(), &3.into()), "{minimum}");
     let none = changed(|outcome| {
         let client = &mut outcome.clients[0];
         (client.calls, client.bytes) = (0, 0);
@@ -196,7 +201,8 @@ fn every_client_is_drawn() {
         assert!(html.contains(title), "{title}");
     }
     assert!(!html.contains("reader.0") && !html.contains("<h3>others"));
-    let mut text = "title='t'\nsource='s'\ndrive='d'\ntime='1s'\nstacks=['none-none']\n".to_owned();
+    let mut text =
+        "title='t'\nsource='s'\ndrive='nvme-2015'\ntime='1s'\nstacks=['none-none']\n".to_owned();
     (0..9).for_each(|number| text += &format!("[[client]]\nname='c{number}'\njob='read'\n"));
     let experiment = parse("nine.toml", &text, &Overrides::default()).expect("a good file");
     let html = page("t", &[summarize(&results(experiment, 1))]);

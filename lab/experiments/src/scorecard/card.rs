@@ -44,14 +44,15 @@ pub(super) fn scorecard(
         });
         let kept = NEIGHBOURS.iter().enumerate().map(|(variant, (neighbours, _))| {
             let mean_of = |of: &dyn Fn(&Outcome) -> f64| mean(outcomes(2, variant, stack), of);
-            let rate = mean_of(&|outcome| target(outcome).bytes as f64 / seconds(outcome.time));
+            let rate = |outcome: &Outcome| target(outcome).bytes as f64 / seconds(outcome.time);
+            let least = outcomes(2, variant, stack).iter().map(rate).fold(f64::INFINITY, f64::min);
             let served = (variant < NEIGHBOURS.len() - 1).then(|| {
                 let served_after = |outcome: &Outcome| served(outcome, facts.minimum(), &times);
                 mean(outcomes(3, variant, stack), &served_after)
             });
             Kept {
                 neighbours,
-                part: rate / (facts.minimum() as f64).max(1.0),
+                part: least / (facts.minimum() as f64).max(1.0),
                 p99_ns: mean_of(&|outcome| target(outcome).latency.quantile(990_000) as f64),
                 max_ns: mean_of(&|outcome| target(outcome).latency.max() as f64),
                 usage: beside(2, variant, &total),

@@ -99,7 +99,7 @@ pub struct Shares {
 pub struct Kept {
     /// The neighbours.
     pub neighbours: &'static str,
-    /// The reader's rate as a part of its minimum.
+    /// The reader's rate as a part of its minimum, in the run in which it got least.
     pub part: f64,
     /// The 99th percentile of its latency and the longest one, in nanoseconds.
     pub p99_ns: f64,

@@ -4,6 +4,7 @@ use core::fmt::Write;
 
 use super::score::{Grade, KEPT, Score, Scorecard};
 use crate::report::short;
+use iofair_simulator::text_table::{PLAIN, counted, text_table};
 
 /// The columns.
 pub(super) const HEADER: [&str; 7] =
@@ -35,23 +36,8 @@ pub fn text(cards: &[Scorecard]) -> String {
 
 fn push_table(text: &mut String, card: &Scorecard) {
     let _ = writeln!(text, "{}", conditions(card));
-    let rows: Vec<[String; 7]> = card.scores.iter().map(|score| cells(card, score, true)).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([HEADER[column].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..HEADER.len()).map(width).collect();
-    let mut line = |cells: &[&str]| {
-        let mut line = format!("  {:<1$}", cells[0], widths[0]);
-        for (cell, width) in cells.iter().zip(&widths).skip(1) {
-            let _ = write!(line, "  {cell:>width$}");
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
-    };
-    line(&HEADER);
-    for row in &rows {
-        line(&row.each_ref().map(String::as_str));
-    }
+    let rows = card.scores.iter().map(|score| cells(card, score, true));
+    text.push_str(&text_table(PLAIN, HEADER.to_vec(), 1..HEADER.len(), rows));
     text.push('\n');
 }
 
@@ -59,12 +45,13 @@ fn push_table(text: &mut String, card: &Scorecard) {
 pub(super) fn conditions(card: &Scorecard) -> String {
     let alone = &card.alone;
     format!(
-        "{}: a random reader of 4 KiB has {} MB/s alone (mean {} ms, p99 {} ms); its minimum is {} MB/s; runs of {} s",
+        "{}: a random reader of 4 KiB has {} MB/s alone (mean {} ms, p99 {} ms); its minimum is {} MB/s; {} of {} s for each mix",
         card.drive,
         short(alone.reader_bytes_per_s / 1e6),
         short(alone.reader_mean_ns / 1e6),
         short(alone.reader_p99_ns / 1e6),
         short(card.minimum_bytes_per_s as f64 / 1e6),
+        counted(card.repeats.into(), "run"),
         short(card.seconds)
     )
 }
@@ -99,6 +86,10 @@ pub(super) fn sentence(card: &Scorecard) -> String {
     let all = |score: &&Score| score.kept_count() == score.kept.len();
     let keeping: Vec<&Score> = card.scores.iter().filter(all).collect();
     let kinds = card.scores.first().map_or(0, |score| score.kept.len());
+    let runs = match card.repeats {
+        1 => String::new(),
+        repeats => format!(" in each of {repeats} runs"),
+    };
     match keeping.iter().max_by(|a, b| a.usage().total_cmp(&b.usage())) {
         Some(best) => {
             let others: Vec<String> = keeping
@@ -111,7 +102,7 @@ pub(super) fn sentence(card: &Scorecard) -> String {
                 false => others.join(", "),
             };
             format!(
-                "On {}, {} keeps the minimum beside all {kinds} kinds of neighbours and leaves at least {:.2} of the \
+                "On {}, {} keeps the minimum beside all {kinds} kinds of neighbours{runs} and leaves at least {:.2} of the \
                  uncontrolled total; {rest}.",
                 card.drive,
                 best.stack,

@@ -18,7 +18,7 @@ pub(super) fn access(job: &Job) -> String {
         Mix::TrimsThenWrites => "trimwrite",
     };
     match job.calls.turn {
-        Turn::Each | Turn::Files(_) | Turn::Gap(Gap { sectors: 0, .. }) => {
+        Turn::Each | Turn::Gap(Gap { sectors: 0, .. }) => {
             format!("{random}{what}")
         }
         Turn::Run(calls) | Turn::Same(calls) => format!("{random}{what}:{calls}"),

@@ -314,11 +314,8 @@ fn places(clients: &[ClientSpec]) -> (Vec<(u64, u64)>, u64) {
 /// Refuses what fio cannot do of a client's job.
 fn check(client: &ClientSpec) -> Result<(), String> {
     let job = &client.job;
-    let leaves = match job.calls.turn {
-        Turn::Files(_) => true,
-        Turn::Gap(gap) => gap.zone > 0,
-        _ => false,
-    };
+    let has_zones = matches!(job.calls.turn, Turn::Gap(gap) if gap.zone > 0);
+    let leaves = job.calls.files.is_some() || has_zones;
     let refused = [
         (leaves, "`nrfiles` or `zonemode`", "each client has a part of one device"),
         (client.name.contains('/'), "`name`", "fio's logs have no such names"),

@@ -10,6 +10,7 @@ use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::Nanos;
 use iofair_experiments::experiment::Experiment;
 use iofair_simulator::calibration::Disturbed;
+use iofair_simulator::text_table::counted;
 
 use iofair_cli::interrupt;
 use iofair_cli::output::{progress, say};
@@ -79,11 +80,8 @@ impl Watch {
         let bar = ProgressBar::new(time.0 / 1_000_000);
         let bar = progress(bar, "{wide_bar:.cyan/blue} {eta} left  {msg}", quiet);
         if !quiet {
-            let all = runs.len();
-            say(format_args!(
-                "live: {all} runs in real time, {}; Ctrl-C ends them",
-                duration(time)
-            ));
+            let (all, time) = (counted(runs.len() as u64, "run"), duration(time));
+            say(format_args!("live: {all} in real time, {time}; Ctrl-C stops"));
         }
         let over = interrupt::flag()?;
         let (finished, passed) = (AtomicUsize::new(0), AtomicU64::new(0));

@@ -5,6 +5,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use iofair_testkit::directory::Directory;
+
 use crate::files::root;
 
 const PAGE: &str = "lab/docs/explain.md";
@@ -46,12 +48,10 @@ pub(crate) fn with_answers(page: &str, directory: &Path) -> String {
 fn generated_pages_of_explain_are_fresh() {
     let path = root().join(PAGE);
     let page = std::fs::read_to_string(&path).expect("the page is there");
-    let directory = std::env::temp_dir().join(format!("iofair-explain-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a place for the experiment");
+    let directory = Directory::new();
     let file = directory.join("example.toml");
     std::fs::write(&file, experiment(&page)).expect("it can be written");
     let fresh = with_answers(&page, &directory);
-    std::fs::remove_dir_all(&directory).expect("it can be removed");
     if std::env::var_os("IOFAIR_BLESS").is_some() {
         std::fs::write(&path, &fresh).expect("docs can be written");
         return;

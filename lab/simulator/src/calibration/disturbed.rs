@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::text_table::counted;
+
 /// Most that may be taken, of the time of all processors.
 pub const STOLEN_MAX: f64 = 0.01;
 
@@ -36,7 +38,8 @@ impl Disturbed {
         let times = if *again == 1 { "once".into() } else { format!("{again} times") };
         let mut text = format!(
             "A run from which the machine's host took more than {limit:.0} % of the processors' time was repeated: {times}, for \
-             {runs} runs."
+             {}.",
+            counted(*runs, "run")
         );
         if *kept > 0 {
             text +=

@@ -136,14 +136,14 @@ impl Base {
         self.pacer.stop_at(now);
         self.tally.stop(now);
     }
-    /// Its step begins; when its first call is due.
-    pub(crate) fn begin_step(&mut self, now: Instant) -> Instant {
+    /// Its step begins; when its first call is due, and when its warm-up ends.
+    pub(crate) fn begin_step(&mut self, now: Instant) -> (Instant, Instant) {
         let step = self.step.expect("it belongs to a step");
         let (start, ramp_end) = (now + step.delay, now + step.delay + step.ramp);
         let stop = step.time.map_or(Instant::MAX, |time| ramp_end + time);
         self.pacer.restart(start, ramp_end, stop);
         self.tally.restart(ramp_end);
-        start
+        (start, ramp_end)
     }
     /// Whether no sync follows, since the last call is complete: fio makes one only where it would make a further call.
     pub(super) fn is_after_last_call(&self, now: Instant) -> bool {

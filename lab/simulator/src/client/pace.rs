@@ -75,11 +75,14 @@ pub(crate) struct Limit {
     pub(crate) least: u64,
     /// Whether the last call is made whole, even if it is longer than what is left.
     pub(crate) last_is_whole: bool,
+    /// Whether the bytes of trims do not count.
+    pub(crate) without_trims: bool,
 }
 
 impl Default for Limit {
     fn default() -> Self {
-        Self { bytes: u64::MAX, calls: u64::MAX, least: 1, last_is_whole: false }
+        let (last_is_whole, without_trims) = (false, false);
+        Self { bytes: u64::MAX, calls: u64::MAX, least: 1, last_is_whole, without_trims }
     }
 }
 
@@ -144,8 +147,9 @@ impl Pacer {
     }
     /// A call in a direction was started.
     pub(crate) fn issue_in(&mut self, direction: Direction, bytes: u64) {
-        self.issue(bytes);
-        if let Some(rate) = &mut self.rates[direction.index()] {
+        let is_left_out = direction == Direction::Trim && self.limit.without_trims;
+        self.take(1, if is_left_out { 0 } else { bytes });
+        for rate in [&mut self.rate, &mut self.rates[direction.index()]].into_iter().flatten() {
             rate.issue(bytes, &mut self.random);
         }
     }

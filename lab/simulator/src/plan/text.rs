@@ -1,6 +1,5 @@
 //! A plan as text: sentences for the answers, tables for the numbers. The page of `--html` has the same.
 
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use iofair_core::time::Nanos;
 
 use super::answers::Plan;
@@ -10,9 +9,8 @@ use super::edge::Edge;
 use super::fit::{Found, Row, Verdict};
 use super::mix::{Breach, rate, time};
 use super::set::Admission;
+use crate::text_table::{PLAIN, counted, text_table};
 
-const STYLE: TableStyle =
-    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 /// Broken promises that are told; more are counted.
 const BREACHES_MAX: usize = 5;
 /// Clients of a drive that are named; more are counted.
@@ -28,7 +26,7 @@ pub(super) struct Cells {
 /// The whole plan.
 pub fn text(plan: &Plan) -> String {
     let mut text = format!("{}\n\n", conditions(plan));
-    push(&mut text, &clients(plan));
+    text += &table(clients(plan));
     for note in notes(plan) {
         text += &format!("  {note}\n");
     }
@@ -38,34 +36,24 @@ pub fn text(plan: &Plan) -> String {
     }
     if !plan.approaches.is_empty() {
         text.push('\n');
-        push(&mut text, &approaches(plan));
+        text += &table(approaches(plan));
     }
     text
 }
 
-fn push(text: &mut String, cells: &Cells) {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_header(cells.header.clone()).add_rows(&cells.rows);
-    for index in &cells.right {
-        if let Some(column) = table.column_mut(*index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for line in table.trim_fmt().lines() {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
+fn table(Cells { header, rows, right }: Cells) -> String {
+    text_table(PLAIN, header, right, rows)
 }
 
 /// What was run.
 pub(super) fn conditions(plan: &Plan) -> String {
     let seeds: Vec<String> = plan.seeds.iter().map(u64::to_string).collect();
     let plural = if seeds.len() == 1 { "" } else { "s" };
+    let runs = counted(plan.runs as u64, "run");
     format!(
-        "{} under {}, in simulation: {} runs, {} measured after {}, seed{plural} {}",
+        "{} under {}, in simulation: {runs}, {} measured after {}, seed{plural} {}",
         plan.drive,
         plan.stack,
-        plan.runs,
         Nanos(plan.time_ns),
         Nanos(plan.ramp_ns),
         seeds.join(", ")

@@ -50,6 +50,13 @@ pub enum Mix {
     TrimsThenWrites,
 }
 
+impl Mix {
+    /// How many calls each block gets.
+    pub(crate) const fn calls_of_block(self) -> u64 {
+        if matches!(self, Self::TrimsThenWrites) { 2 } else { 1 }
+    }
+}
+
 /// Sizes of calls and how often each comes, of 100. Empty: the job's `block`.
 pub type Sizes = Vec<(Sectors, u32)>;
 
@@ -93,8 +100,6 @@ pub enum Turn {
     Same(u64),
     /// Sequential calls do not follow one another directly.
     Gap(Gap),
-    /// Sequential calls of one size go to several files in turn.
-    Files(Files),
 }
 
 /// Several files, which are equal parts of one.
@@ -104,6 +109,8 @@ pub struct Files {
     pub number: u64,
     /// Calls that go to a file before it is the next one's turn.
     pub calls: u64,
+    /// Calls of all files after which they begin anew, even if something was trimmed that is not written yet.
+    pub pass: u64,
 }
 
 /// What is between sequential calls of a direction, and what follows the last one. As with fio, where calls begin in a file
@@ -176,7 +183,9 @@ pub struct Calls {
     pub align: Option<Sectors>,
     /// How calls follow one another in a file.
     pub turn: Turn,
-    /// The job ends after this number of bytes.
+    /// Sequential calls of one size, or pairs of a trim and a write, go to several files in turn.
+    pub files: Option<Files>,
+    /// The job ends after this number of bytes; of pairs, only what is written counts.
     pub bytes_max: Option<u64>,
     /// The job ends after this number of calls.
     pub calls_max: Option<u64>,
@@ -251,6 +260,7 @@ impl Calls {
             && self.distribution == Distribution::Uniform
             && self.align.is_none()
             && self.turn == Turn::Each
+            && self.files.is_none()
     }
     /// The directions in which there are calls, for a pattern that writes or does not.
     pub fn directions(&self, writes: bool) -> [bool; 3] {

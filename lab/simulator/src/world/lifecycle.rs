@@ -39,7 +39,8 @@ impl World<'_> {
             }
             process.base.invalidate(&self.engine, &mut self.cache);
             let process = &mut self.processes[actor as usize];
-            let start = process.base.begin_step(self.engine.now);
+            let (start, ramp_end) = process.base.begin_step(self.engine.now);
+            self.engine.report_step(&[process.base.client, process.base.urgent], ramp_end);
             for slot in 0..process.slots() {
                 self.engine.wake(start, Token { actor, slot });
             }

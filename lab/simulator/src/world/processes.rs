@@ -188,6 +188,7 @@ impl Builder<'_> {
             calls: calls.calls_max.unwrap_or(u64::MAX),
             least: used.map(|direction| least(job, direction).bytes()).min().unwrap_or(1),
             last_is_whole: calls.last_is_whole,
+            without_trims: calls.mix == Mix::TrimsThenWrites,
         };
         let mut random = Random::new(*seed, stream);
         let chooser = (!calls.are_plain()).then(|| Chooser::new(job, spec.file_size, &mut random));

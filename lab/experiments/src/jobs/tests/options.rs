@@ -127,6 +127,24 @@ fn calls_without_passes_are_fios() {
         ("rw=trimwrite / size=1m / number_ios=7", 14),
         ("rw=trimwrite / size=250k / nrfiles=3 / file_service_type=sequential", 120),
         ("rw=trimwrite / size=1m / bs=12k / nrfiles=2 / file_service_type=sequential", 168),
+        ("rw=trimwrite / nrfiles=3 / filesize=64k / size=28k", 16),
+        ("rw=randtrimwrite / nrfiles=3 / filesize=64k / size=28k", 16),
+        ("rw=randtrimwrite / nrfiles=3 / filesize=64k / size=28k / number_ios=5", 10),
+        (
+            "rw=randtrimwrite / nrfiles=5 / filesize=64k / size=36k / ioengine=libaio / iodepth=4",
+            18,
+        ),
+        ("rw=trimwrite / nrfiles=2 / size=64k / file_service_type=roundrobin:3", 32),
+        ("rw=trimwrite / size=16k / io_size=28k", 8),
+        (
+            "rw=trimwrite / nrfiles=2 / filesize=64k / size=64k / bs=8k / file_service_type=roundrobin:4 / loops=2 / ioengine=libaio / iodepth=4",
+            32,
+        ),
+        (
+            "rw=trimwrite / nrfiles=2 / filesize=100k / size=48k / bs=12k / file_service_type=roundrobin:7 / loops=2 / ioengine=libaio / iodepth=4",
+            18,
+        ),
+        ("rw=trimwrite / size=64k / loops=2 / number_ios=3 / nrfiles=3", 24),
         ("rw=read:8k / size=66k", 17),
         ("rw=write:-8k / size=64k", 16),
         ("rw=write:-8k / size=66k", 17),
@@ -339,9 +357,12 @@ fn errors_name_their_argument() {
         ("group.mail.mix=1MB/s", &["--set group.mail.mix=1MB/s: unknown key `mix`", "`min`?"]),
         ("group.mail.min=1", &["--set group.mail.min=1: ", "  allowed: "]),
         ("machine=x", &["--set machine=x: no machine `x`\n  allowed: "]),
-        ("drive=x", &["--drive x: there is no drive profile \"x\"; there are "]),
+        ("drive=x", &["--drive x: there is no drive profile \"x\"\n  allowed: nvme-2015, "]),
         ("policy.bgf.x=1", &["--set policy.bgf.x=1: no policy `bgf`"]),
-        ("policy.bfq.slice=1s", &["policy.bfq.slice=1s: no parameter \"slice\"; there are: "]),
+        (
+            "policy.bfq.slice=1s",
+            &["policy.bfq.slice=1s: policy bfq has no parameter `slice`\n  allowed: "],
+        ),
         ("size=much", &["--set:1:6: option `size`: `much` is not a number"]),
     ] {
         let settings = vec!["time=2s".to_owned(), setting.to_owned()];
