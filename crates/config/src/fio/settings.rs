@@ -446,14 +446,11 @@ impl Settings {
     }
     /// Whether calls go to several files in turn: sequential ones of one size, and pairs of a trim and a write.
     pub fn takes_turns(&self) -> bool {
-        let in_turn = matches!(self.service, Service::RoundRobin(_));
-        let is_one = self.is_in_order() && self.fixed_block().is_some();
+        let in_turn = self.nr_files > 1 && matches!(self.service, Service::RoundRobin(_));
         let is_paired = self.direction == Direction::TrimWrite;
-        let is_modelled = match self.random {
-            true => is_paired,
-            false => is_one && (!is_paired || self.blocks[1] == self.blocks[2]),
-        };
-        self.nr_files > 1 && is_modelled && in_turn && self.open_files.is_none()
+        let is_alike = !is_paired || self.blocks[1] == self.blocks[2];
+        let is_one = self.is_in_order() && self.fixed_block().is_some() && is_alike;
+        in_turn && (is_one || (self.random && is_paired)) && self.open_files.is_none()
     }
     /// Whether its zones are modelled: sequential calls that end with a part of a zone.
     pub(super) fn has_zones(&self) -> bool {

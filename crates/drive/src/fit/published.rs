@@ -170,6 +170,12 @@ impl Found {
             None
         })
     }
+    fn shorten(&mut self) {
+        if let Some(more @ 1..) = self.left_out.len().checked_sub(LEFT_OUT_MAX) {
+            self.left_out.truncate(LEFT_OUT_MAX);
+            self.left_out.push(format!("and {more} more"));
+        }
+    }
     fn value(&mut self, row: &str, quantity: Quantity, value: f64) {
         self.values.entry((row.to_owned(), quantity.name())).or_default().push(value);
     }
@@ -223,10 +229,7 @@ pub fn published(text: &str, drive: &str) -> Result<Published, String> {
     }
     let bytes = found.number(first, "bytes");
     let capacity = bytes.map_or_else(|| size_in(first.name()), |bytes| bytes as u64);
-    if let Some(more @ 1..) = found.left_out.len().checked_sub(LEFT_OUT_MAX) {
-        found.left_out.truncate(LEFT_OUT_MAX);
-        found.left_out.push(format!("and {more} more"));
-    }
+    found.shorten();
     if found.rows.is_empty() {
         return Err(format!("nothing is left to fit:\n  {}", found.left_out.join("\n  ")));
     }

@@ -79,7 +79,8 @@ pub(super) fn total(settings: &Settings, used: [bool; 3], region: &Region) -> Op
         let further = (left - most) / pass.saturating_mul(times) + 1;
         done = done.checked_add(further.checked_mul(pass)?)?.min(all);
     }
-    let ends = times > 1 && !goes_on && bytes < u64::MAX;
+    // A pass that ends so has done more than is wanted, so that none follows for `io_size`.
+    let ends = times > 1 && bytes < u64::MAX && (!goes_on || whole.saturating_mul(times) > bytes);
     let calls = ends.then(|| bytes.div_ceil(block));
     // Without `io_size`, the end of the file cuts the last call.
     let last_is_whole = differ && (settings.io_size.is_some() || settings.may_repeat_places());

@@ -233,16 +233,18 @@ fn calls(file: &JobFile, job: &FioJob, place: &Place) -> Result<Calls, ConfigErr
         let too_many = || file.error(job, "loops", "more bytes than can be counted");
         let amount = amount.ok_or_else(too_many)?;
         (calls.bytes_max, calls.last_is_whole) = (Some(amount.bytes), amount.last_is_whole);
-        // fio doubles the number for pairs of a trim and a write, and again for each pass.
-        let pairs = match settings.direction {
-            fio::Direction::TrimWrite => 2_u64.saturating_pow(settings.loops.min(64) as u32),
-            _ => 1,
+        // Of pairs of a trim and a write, fio counts on from pass to pass, and doubles the number for each.
+        let (pair, doubled) = match settings.direction {
+            fio::Direction::TrimWrite => (2, 1 << (settings.loops - 1).min(62)),
+            _ => (1, 1),
         };
         let passes = |calls: u64| calls.saturating_mul(settings.loops);
-        let number = settings.number_ios.map(|number| passes(number.saturating_mul(pairs)));
-        calls.calls_max = amount.pass.map(passes).into_iter().chain(number).min();
-        if let (Some(files), Some(pass)) = (&mut calls.files, amount.pass) {
-            files.pass = pass;
+        let number = settings.number_ios.map(|number| number.saturating_mul(pair));
+        let all = number.map(|number| number.saturating_mul(doubled));
+        calls.calls_max = amount.pass.into_iter().chain(all).min().map(passes);
+        if let Some(files) = &mut calls.files {
+            let of_pass = amount.pass.into_iter().chain(number.map(passes));
+            files.pass = of_pass.min().unwrap_or(u64::MAX);
         }
         let is_before = |most: u64| amount.bytes / common < most;
         calls.last_sync = amount.fails && calls.calls_max.is_none_or(is_before);

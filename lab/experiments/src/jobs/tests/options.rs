@@ -145,6 +145,10 @@ fn calls_without_passes_are_fios() {
             18,
         ),
         ("rw=trimwrite / size=64k / loops=2 / number_ios=3 / nrfiles=3", 24),
+        (
+            "rw=trimwrite / size=64k / nrfiles=7 / filesize=300k / io_size=100k / ioengine=libaio / iodepth=4",
+            41,
+        ),
         ("rw=read:8k / size=66k", 17),
         ("rw=write:-8k / size=64k", 16),
         ("rw=write:-8k / size=66k", 17),
