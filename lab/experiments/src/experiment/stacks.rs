@@ -93,7 +93,7 @@ fn set(
             let set = match &mut elsewhere {
                 Some((policy, values)) => {
                     let set = values.set(key.get_ref(), text);
-                    set.map_err(|error| StackError::Parameter { policy: *policy, error })
+                    set.map_err(|error| StackError::Parameter { policy, error })
                 }
                 None => stack.set(policy.get_ref(), key.get_ref(), text),
             };
