@@ -6,8 +6,9 @@
 //! ```text
 //! on dispatch  R = min(R + worth, now + max(5 ms, worth of what is in flight))
 //! due          R <= now, while there are requests queued (buffered and gathered writes: 10 ms later, then until R > now),
-//!              or in flight, or between two requests: for max(worth / 2, min(2 mean pause, worth - busy)) and at most 2 ms
-//!              after the last one was completed; worth, busy: since the last pause
+//!              or in flight, or between two requests: if the mean pause is at most worth - busy, for
+//!              max(worth / 4, min(2 mean pause, worth - busy)) and at most 2 ms after the last one was completed;
+//!              worth: since the last pause, busy: what such requests take at least
 //! on arrival   R = min(R + pause, now) after a longer pause: no claim arises from it
 //! always       R >= now - lag_max
 //! ```
@@ -15,7 +16,7 @@
 //! While a clock is due, nothing without a reservation of its *rank* or a more urgent one is dispatched: this is the gate. The
 //! ranks are the classes of minimums, and floors after all of them.
 //!
-//! *Infeasible minimums.* A minimum that is missed in five periods of 100 ms one after the other is cut to 13/16 of the most
+//! *Infeasible reservations.* A minimum or floor that is missed in five periods of 100 ms one after the other is cut to 13/16 of the most
 //! that it reached in one of them. It grows by 1/16 in each 5 s in which it is kept.
 //!
 //! Sources: Zhang, "VirtualClock" (1990); Gulati, Merchant and Varman, "mClock" (2010), for reservation tags beside shares.
@@ -45,6 +46,8 @@ const PERIOD: Nanos = Nanos::from_millis(100);
 /// Periods after which a missed minimum is cut, and for which it stays so.
 const CUT_AFTER: u32 = 5;
 const CUT_PERIODS: u64 = 50;
+/// The least time of a burst grows by this part with each one.
+const BUSY_FORGETS: u64 = 4096;
 /// The value of [`Clock::kept`] that means all of the minimum.
 const WHOLE: u64 = 1 << 20;
 
@@ -104,6 +107,8 @@ struct Clock {
     /// Worth since the last pause, and when that ended.
     burst: Nanos,
     began: Instant,
+    /// The least part of the worth of a burst that it took, in units of 1 / [`WHOLE`]; grows slowly.
+    busy: u64,
     /// Mean pause between two requests, of those up to [`GAP_MAX`].
     pause: Nanos,
     idle_since: Instant,
@@ -138,6 +143,7 @@ impl Clock {
         amount: Amount { bytes: 0, ios: 0 },
         burst: Nanos::ZERO,
         began: Instant::ZERO,
+        busy: WHOLE / 2,
         pause: Nanos::ZERO,
         idle_since: Instant::ZERO,
         idle_until: Instant::ZERO,
@@ -159,15 +165,14 @@ impl Clock {
         }
     }
     /// The time in which all of the minimum promises as much.
-    fn whole_worth(&self, amount: Amount) -> Nanos {
+    fn worth(&self, amount: Amount) -> Nanos {
         match self.reservation {
             Reservation::Minimum(minimum, _) => minimum.worth(amount).unwrap_or(Nanos::ZERO),
             _ => Nanos::ZERO,
         }
     }
-    /// The same for the part that is kept.
-    fn worth(&self, amount: Amount) -> Nanos {
-        let whole = self.whole_worth(amount);
+    /// The time in which the part that is kept promises what all of it does in `whole`.
+    fn kept(&self, whole: Nanos) -> Nanos {
         if self.kept == WHOLE { whole } else { Nanos(scale(whole.0, WHOLE, self.kept)) }
     }
     /// When it closes the gate, if it can.
@@ -196,11 +201,16 @@ impl Clock {
         }
         (self.burst, self.began) = (Nanos::ZERO, now);
     }
-    /// The last request was completed: until when the clock counts as between two. A client whose pauses fit into the worth of its
-    /// requests could keep its minimum at its own pace.
+    /// The last request was completed: until when the clock counts as between two. Only a client whose pauses fit into the worth of its
+    /// requests can keep its minimum at its own pace.
     fn rest(&mut self, now: Instant) {
-        let room = self.burst.saturating_sub(now.since(self.began));
-        let gap = (self.burst / 2).max((self.pause * 2).min(room));
+        let busy = scale(now.since(self.began).0, WHOLE, self.burst.0.max(1));
+        self.busy = busy.min(self.busy + self.busy / BUSY_FORGETS + 1).min(WHOLE);
+        let room = Nanos(scale(self.burst.0, WHOLE - self.busy, WHOLE));
+        let gap = match self.pause <= room {
+            true => (self.pause * 2).min(room).max(self.burst / 4),
+            false => Nanos::ZERO,
+        };
         (self.idle_since, self.idle_until) = (now, now + gap.min(GAP_MAX));
     }
     fn end_period(&mut self, now: Instant, took: Nanos) {
@@ -318,6 +328,11 @@ impl Clocks {
         clock.node = self.arena.insert(tree, (due, id), id);
         clock.has_queued = has_queued;
     }
+    /// Requests queued and commands in flight of a client.
+    pub(super) fn outstanding(&self, client: EntityId) -> u64 {
+        let clock = &self.clocks[client.index()];
+        u64::from(clock.queued) + u64::from(clock.in_flight)
+    }
     /// Whether no group has a minimum.
     pub(super) fn are_none(&self) -> bool {
         self.count == 0
@@ -369,15 +384,19 @@ impl Clocks {
             }
             _ => {}
         }
-        let (worth, in_flight) = match clock.reservation {
-            Reservation::Floor => (worth, worth),
-            _ => (clock.worth(amount), clock.worth(clock.amount)),
+        let [whole, in_flight] = match clock.reservation {
+            Reservation::Floor => [worth; 2],
+            _ => [amount, clock.amount].map(|amount| clock.worth(amount)),
         };
+        let [worth, in_flight] = [whole, in_flight].map(|whole| clock.kept(whole));
         clock.awaited = match clock.reservation {
             Reservation::Floor => kind == Kind::Read,
             _ => kind != Kind::Buffered,
         };
-        clock.served += clock.whole_worth(amount);
+        clock.served += whole;
+        if clock.burst == Nanos::ZERO {
+            clock.began = now;
+        }
         clock.burst += worth;
         let from = clock.at.max(now.saturating_sub(LAG_MAX));
         let most = now + AHEAD.max(in_flight.min(LAG_MAX));
@@ -392,9 +411,7 @@ impl Clocks {
         if clock.queued == 0 && clock.in_flight == 0 {
             clock.rest(now);
         }
-        if let Reservation::Minimum(..) = clock.reservation {
-            clock.end_period(now, took);
-        }
+        clock.end_period(now, took);
         self.put(id);
     }
 

@@ -256,8 +256,8 @@ impl Costs {
         for (price, cost) in self.prices.iter_mut().zip(costs) {
             let change = i128::from(*price) * error * cost / squares;
             let changed = i128::from(*price) + change;
-            // No price changes to less than half or more than twice what it was.
-            let [least, most] = [*price / 2, price.saturating_mul(2)].map(i128::from);
+            // No price changes to less than a sixteenth or more than twice what it was.
+            let [least, most] = [*price / 16, price.saturating_mul(2)].map(i128::from);
             *price = u64::try_from(changed.clamp(least.max(1), most.min(PRICE_MAX)))
                 .expect("it is clamped");
         }

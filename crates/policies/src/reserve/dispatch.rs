@@ -130,7 +130,11 @@ impl Reserve {
         }
         let cost = self.costs.cost(side, length);
         let worth = match self.clocks.floors {
-            true => self.shares.floor_time(client, self.costs.alone(side, length)),
+            true => {
+                let depth = self.clocks.outstanding(client);
+                let alone = self.costs.alone(side, length) / depth.max(1);
+                self.shares.floor_time(client, cost.max(alone))
+            }
             false => Nanos::ZERO,
         };
         let command = Command { amount, kind, worth, is_last };

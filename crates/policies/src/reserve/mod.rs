@@ -255,6 +255,7 @@ impl Reserve {
         if self.last_write.is_none_or(|at| now.since(at) >= SETTLE) {
             return;
         }
+        let is_late = wanted.is_some() && self.pace.on_latency(now, is_late) && is_late;
         let took = now.since(cx.requests[id].dispatched);
         let lag = self.above(client).filter_map(|id| self.clocks.lag(now, id)).max();
         if lag.is_some_and(|lag| lag > clock::LATE) {

@@ -7,6 +7,7 @@
 //! late                 a minimum is more than 20 ms behind, or a read of a group with a latency took longer
 //! limit = limit / 2^n  n: how many times 20 ms the late request took, at least once, and at most once in 20 ms
 //! limit >= full / 512  full: what the drive writes; for latencies, full / 16
+//! latency given up     for 5 s, if more than one read in 32 misses it although limit <= full / 2
 //! limit = limit * (257/256 + time since the last request / 4 s)    with each request in time; up to half of what the limit was
 //!                                                                  before, sixteen times as quickly
 //! ```
@@ -35,6 +36,12 @@ const TOGETHER: Nanos = super::clock::LATE;
 /// there.
 const ABSENT: Nanos = Nanos::from_secs(1);
 
+/// A latency that more than one in [`LATE_PART`] of so many reads miss at half of the rate or less cannot be kept, and does not count for
+/// some time.
+const TRIAL: u32 = 1024;
+const LATE_PART: u32 = 32;
+const GIVEN_UP: Nanos = Nanos::from_secs(5);
+
 /// Why a request was late.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Late {
@@ -61,16 +68,49 @@ pub(super) struct Pace {
     cut: Instant,
     /// The last request that was late or in time.
     last: Instant,
+    /// Reads with a latency at half of the rate or less, how many were late, and until when latencies do not count.
+    reads: u32,
+    late: u32,
+    given_up: Instant,
 }
 
 impl Pace {
     pub(super) fn new() -> Self {
-        let [next, cut, last] = [Instant::ZERO; 3];
-        Self { limit: UNLIMITED, full: 0, good: 0, is_late: false, next, cut, last }
+        let [next, cut, last, given_up] = [Instant::ZERO; 4];
+        let (reads, late) = (0, 0);
+        Self {
+            limit: UNLIMITED,
+            full: 0,
+            good: 0,
+            is_late: false,
+            next,
+            cut,
+            last,
+            reads,
+            late,
+            given_up,
+        }
     }
     /// When the next write may go.
     pub(super) fn next(&self) -> Instant {
         self.next
+    }
+    /// A read with a latency was completed. Returns whether its latency counts.
+    pub(super) fn on_latency(&mut self, now: Instant, is_late: bool) -> bool {
+        if now < self.given_up {
+            return false;
+        }
+        if self.limit <= self.full / 2 {
+            self.reads += 1;
+            self.late += u32::from(is_late);
+        }
+        if self.reads >= TRIAL {
+            if self.late > self.reads / LATE_PART {
+                (self.limit, self.given_up) = (UNLIMITED, now + GIVEN_UP);
+            }
+            (self.reads, self.late) = (0, 0);
+        }
+        now >= self.given_up
     }
     /// A request with a reservation was completed in time.
     pub(super) fn on_time(&mut self, now: Instant) {

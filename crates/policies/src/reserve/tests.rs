@@ -120,21 +120,44 @@ fn the_gate_waits_for_the_next_request() {
     clocks.set(at(0), id, Reservation::Minimum(minimum, Class::BestEffort));
     let amount = Amount::of(4096);
     let command = Command { amount, kind: Kind::Read, worth: Nanos::ZERO, is_last: true };
-    let gates = [0, 2000].map(|begin| {
+    let gates = [0, 2750].map(|begin| {
         clocks.arrive(at(begin), id, Kind::Read);
         let due = clocks.gate(at(begin));
         clocks.dispatch(at(begin), id, command);
         let sent = clocks.gate(at(begin));
-        clocks.complete(at(begin + 1500), id, amount, US(1500));
-        (due, sent, clocks.gate(at(begin + 1600)))
+        clocks.complete(at(begin + 2500), id, amount, US(2500));
+        (due, sent, clocks.gate(at(begin + 2600)))
     });
-    // The first read takes longer than it is worth, and the clock is behind after it; the pause ends after half of the worth.
+    // The first read takes longer than it is worth, and the clock is behind after it; the pause ends after a quarter of the worth.
     assert_eq!(gates[0].0, Gate::Due(id, Nanos::ZERO));
     assert_eq!(gates[0].1, Gate::Open, "its clock is 1 ms ahead");
-    assert_eq!(gates[0].2, Gate::Closed(US(600), Some(at(2000))));
+    assert_eq!(gates[0].2, Gate::Closed(US(1600), Some(at(2750))));
     // The second one arrives when the pause ends.
-    assert_eq!(gates[1].0, Gate::Due(id, US(1000)));
-    assert_eq!(gates[1].1, Gate::Closed(Nanos::ZERO, None), "behind, and in flight");
+    assert_eq!(gates[1].0, Gate::Due(id, US(1750)));
+    assert_eq!(gates[1].1, Gate::Closed(US(750), None), "behind, and in flight");
+}
+
+/// Goal: a client whose own pauses keep it from its minimum does not close the gate in them, and has no claim from them. Method: each read is
+/// worth 1 ms and takes 0.5 ms, and pauses take 0.8 ms.
+#[test]
+fn no_claim_arises_from_pauses_that_are_too_long() {
+    let (mut clocks, id) = (Clocks::default(), EntityId::group(GroupId::from_bits(1)));
+    let at = |micros: u64| Instant(1_000_000_000 + micros * 1000);
+    let minimum = Minimum { bytes_per_s: Some(4_096_000), ios_per_s: None };
+    clocks.set(at(0), id, Reservation::Minimum(minimum, Class::BestEffort));
+    let amount = Amount::of(4096);
+    let command = Command { amount, kind: Kind::Read, worth: Nanos::ZERO, is_last: true };
+    let mut lag = Nanos::ZERO;
+    for begin in (0..200).map(|read| read * 1300) {
+        clocks.arrive(at(begin), id, Kind::Read);
+        lag = clocks.lag(at(begin), id).expect("it has a minimum");
+        clocks.dispatch(at(begin), id, command);
+        clocks.complete(at(begin + 500), id, amount, US(500));
+        if begin > 50_000 {
+            assert_eq!(clocks.gate(at(begin + 501)), Gate::Open, "in the pause at {begin} us");
+        }
+    }
+    assert!(lag < US(1000), "{lag:?}");
 }
 
 /// Goal: clients get drive time by weight, whatever their requests cost. Method: weights 1 and 3, costs of 4 and 1 us.

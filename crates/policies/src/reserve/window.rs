@@ -17,8 +17,8 @@
 //!
 //! If one read in a hundred takes longer than its latency with a size, and not with all sizes, it has no more turns either.
 //! A size that is worse than the best one by more than three times the noise has no more turns. If there still is noise after
-//! the longest turns, the best size is taken, small or not, since otherwise W would drift to the smallest one; in a scan, which cannot
-//! drift, the smallest one within the noise and 3 %. A round counts only
+//! the longest turns, the best size is taken, small or not, since otherwise W would drift to the smallest one, and with more than 3 % of
+//! noise nothing changes; in a scan, which cannot drift, the smallest one within the noise is taken. A round counts only
 //! if requests waited most of the time, or if it is about pieces.
 //!
 //! When prices change, W changes with them. Otherwise held requests would raise prices, and higher prices would hold more.
@@ -42,14 +42,16 @@ const BOUNDS: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_secs(1)];
 const TURN: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_millis(160)];
 /// A size within this part of the best is as good, in 1/1000; noise must be below it.
 const GOOD: u64 = 10;
-/// The most that a smaller window than the best one may lose by noise, in 1/1000: what keeping promises and shares may cost.
-const LOSS: u64 = 30;
+/// With more noise than this, in 1/1000, nothing but a scan changes the window.
+const LOUD: u64 = 30;
 /// A size has no more turns if it is worse than the best one by so many times the noise.
 const NOISES: u64 = 3;
 /// One read in so many may take longer than its latency.
 const LATE_PART: u32 = 100;
 /// Pause after a round that changed something, and the longest one.
 const PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(3200)];
+/// Pause before the first round: until prices were measured.
+const FIRST: Nanos = Nanos::from_millis(25);
 /// Time in which a drive reads a piece at first, and bounds of pieces in bytes then; later they are a quarter to eight times as long.
 const PIECE_TIME: Nanos = Nanos::from_micros(100);
 const PIECE: [u64; 2] = [32 << 10, 128 << 10];
@@ -179,7 +181,7 @@ impl Adaptive {
             length: TURN[0],
             began: Instant::ZERO,
             before: Work::default(),
-            pause: TURN[0],
+            pause: FIRST,
             peak: Nanos::ZERO,
             last: Instant::ZERO,
         }
@@ -242,7 +244,7 @@ impl Adaptive {
     /// Sizes are compared.
     fn end_round(&mut self, now: Instant, costs: &Costs, best: u64, noise: u64) {
         let margin = match self.round {
-            Round::Scan => noise.clamp(GOOD, LOSS),
+            Round::Scan => noise.clamp(GOOD, 1000),
             Round::Fine | Round::Pieces if noise > GOOD => 0,
             Round::Fine | Round::Pieces => GOOD,
         };
@@ -253,6 +255,7 @@ impl Adaptive {
         let has_waited = self.shown.iter().any(Shown::has_waited);
         let found = (0..SIZES).filter(is_good).min_by_key(|turn| self.sizes[*turn]);
         let found = found.filter(|_| has_waited || self.round == Round::Pieces);
+        let found = found.filter(|_| self.round == Round::Scan || noise <= LOUD);
         if let Some(turn) = found {
             (self.limit, self.doublings) = self.sizes[turn];
             // A window that holds nothing becomes one that holds what more clients send.
