@@ -416,6 +416,7 @@ impl Server {
     /// A handle of the reactor, for other threads.
     pub(crate) fn line(&self) -> &ReactorHandle {
         &self.line
+            sockets: self.front_ends.0.iter().flat_map(|front_end| front_end.sockets()).collect(),
     }
     /// Accepts no new clients, completes all requests in flight, makes everything durable, and removes the sockets.
     pub fn stop(mut self) -> Result<(), ServeError> {

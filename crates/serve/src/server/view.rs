@@ -13,6 +13,7 @@ use super::facts::Facts;
 use crate::error::ServeError;
 use crate::places::{Damaged, Places};
 
+use crate::socket::SocketPlace;
 /// What a server is under the contracts in force.
 #[derive(Debug)]
 pub(crate) struct View {
@@ -23,6 +24,7 @@ pub(crate) struct View {
     pub(super) description: String,
     pub(super) tcp: Option<SocketAddr>,
 }
+    pub(super) sockets: Vec<SocketPlace>,
 
 impl View {
     pub(crate) fn contracts(&self) -> &Contracts {
@@ -56,6 +58,10 @@ impl View {
         self.tcp
     }
     /// Bytes that new volumes can have. It may wait for a file system.
+    /// The Unix sockets of front ends.
+    pub(crate) fn sockets(&self) -> &[SocketPlace] {
+        &self.sockets
+    }
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
         self.places.free_bytes(self.facts.capacity())
     }
