@@ -98,6 +98,7 @@ struct Parts {
 impl Parts {
     /// Takes its sockets out of those that were passed.
     fn new(contracts: &Contracts, passed: &mut Passed, mode: &Mode) -> Result<Self, ServeError> {
+        notes::check_descriptors(contracts)?;
         let (control, metrics) = (contracts.control.clone(), contracts.metrics.clone());
         let sockets = [std::mem::take(&mut passed.control), std::mem::take(&mut passed.metrics)];
         let allowed = [&control.access, &metrics.access];
@@ -134,8 +135,8 @@ impl Control {
         }
         let app = Arc::new(App::new(file, server, gate, audit)?);
         let http = Http::start(places, &app)?;
-        Ok(Self { app, http: Some(http), watch })
         let watch = Some(watch(&app, http.sockets())?);
+        Ok(Self { app, http: Some(http), watch })
     }
     /// Checks whether [`Self::start_with`] would start a server. Runs everything that a start runs before clients are
     /// served, and changes nothing on disk. What a running server with this file uses counts as free. Returns notes
@@ -239,11 +240,10 @@ fn watch(app: &Arc<App>, own: Vec<SocketPlace>) -> Result<Sender<()>, ServeError
     let (stop, stopped) = mpsc::channel();
     let app = Arc::downgrade(app);
     let looks = move || {
-        while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
         let mut before = Vec::new();
+        while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             let Some(app) = app.upgrade() else { return };
             look(&app);
-        }
             let told = restore_sockets(&app, &own);
             if stopped.try_recv() == Err(TryRecvError::Disconnected) {
                 return;
@@ -251,6 +251,7 @@ fn watch(app: &Arc<App>, own: Vec<SocketPlace>) -> Result<Sender<()>, ServeError
             let new = told.iter().filter(|text| !before.contains(*text));
             new.for_each(|text| log::tell("server", text));
             before = told;
+        }
     };
     let thread = thread::Builder::new().name("files".into()).spawn(looks);
     thread.map(|_| stop).map_err(ServeError::system("a thread"))
