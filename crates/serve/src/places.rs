@@ -9,6 +9,7 @@ pub mod admin;
 mod consent;
 mod damaged;
 mod directory;
+pub(crate) mod kept;
 pub(crate) mod marker;
 pub(crate) mod owners;
 mod store_file;
@@ -33,6 +34,7 @@ use crate::trial::Mode;
 pub(crate) use consent::{Need, Needs, check, ctl};
 pub(crate) use damaged::Damaged;
 use directory::Directory;
+use kept::Kept;
 use store_file::StoreFile;
 
 /// Where volumes are.
@@ -110,6 +112,25 @@ impl Places {
             }
             Self::Own(directory) => directory.place(contracts, consent),
             Self::Pool(pool) => pool.place(contracts, consent),
+        }
+    }
+    /// Removed volumes whose data is kept, once [`Self::make`] has made those of the contracts.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        match self {
+            Self::Shared(layout, store) => {
+                let path = store.as_ref().map(|store| store.path().to_path_buf());
+                let kept = |(name, group, size_bytes): (&str, &str, u64)| Kept {
+                    name: name.into(),
+                    group: group.into(),
+                    size_bytes,
+                    path: path.clone(),
+                    pool: None,
+                    is_elsewhere: false,
+                };
+                layout.kept().map(kept).collect()
+            }
+            Self::Own(directory) => directory.kept(),
+            Self::Pool(pool) => pool.kept(),
         }
     }
     /// Bytes that new volumes can have. `capacity`: that of a shared drive.
