@@ -17,7 +17,7 @@ mod store_file;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, absolute};
 use std::sync::Arc;
 
 use iofair_config::contracts::{Back, Contracts, Volume};
@@ -116,7 +116,7 @@ impl Places {
     }
     /// Removed volumes whose data is kept, once [`Self::make`] has made those of the contracts.
     pub(crate) fn kept(&self) -> Vec<Kept> {
-        match self {
+        let mut all = match self {
             Self::Shared(layout, store) => {
                 let path = store.as_ref().map(|store| store.path().to_path_buf());
                 let kept = |(name, group, size_bytes): (&str, &str, u64)| Kept {
@@ -131,7 +131,12 @@ impl Places {
             }
             Self::Own(directory) => directory.kept(),
             Self::Pool(pool) => pool.kept(),
+        };
+        // For those who are in another directory.
+        for path in all.iter_mut().flat_map(|kept| [&mut kept.path, &mut kept.pool]).flatten() {
+            *path = absolute(&*path).unwrap_or_else(|_| path.clone());
         }
+        all
     }
     /// Bytes that new volumes can have. `capacity`: that of a shared drive.
     pub(crate) fn free_bytes(&self, capacity: Option<u64>) -> io::Result<u64> {

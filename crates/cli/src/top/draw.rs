@@ -161,7 +161,8 @@ fn footer(view: &View, rows: &[Row], width: usize) -> Vec<Line<'static>> {
     let about = chosen.map(|row| {
         let group = &row.group;
         let min = group.min_bytes_per_second.map(|min| format!(", min {}", Rate(min)));
-        let min_iops = group.min_ios_per_second.map(|min| format!(", min {} a second", Count(min, "I/O")));
+        let min_iops =
+            group.min_ios_per_second.map(|min| format!(", min {} a second", Count(min, "I/O")));
         let share = group.share_promised.map(|part| format!("promised {:.1} %", part * 100.0));
         let promised = format!(
             "{}: {}{}{}, {} in flight, {}, {:.1} MiB",

@@ -1,6 +1,6 @@
 //! Volumes that are not in the contracts any more, and whose data is kept.
 
-use std::path::{Path, PathBuf, absolute};
+use std::path::PathBuf;
 
 use iofair_config::contracts::Contracts;
 use iofair_config::shell;
@@ -36,8 +36,6 @@ impl Kept {
     /// Where its data is, and the commands that use it again and delete it.
     fn text(&self, contracts: &Contracts) -> String {
         let Self { name, group, size_bytes, path, pool, is_elsewhere } = self;
-        let whole = |path: &Path| absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        let path = path.as_deref().map(whole);
         let place = path.as_ref().map(|path| format!("in {}", path.display()));
         let place = place.unwrap_or("in memory until the server ends".into());
         let (ctl, word) = (ctl(contracts), shell::word(name));
@@ -53,8 +51,7 @@ impl Kept {
         let delete = pool.as_ref().map(|pool| {
             let remove = format!("`{ctl} volume remove {word} --delete-data` after that, or ");
             let remove = if has_ctl { remove } else { String::new() };
-            let pool = whole(pool);
-            let pool = shell::path(&pool);
+            let pool = shell::path(pool);
             format!("; to delete it: {remove}`iofair pool delete {pool} {word}` without a server")
         });
         format!(
