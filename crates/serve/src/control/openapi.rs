@@ -92,7 +92,7 @@ fn envelopes() -> Vec<(&'static str, Json)> {
     let next = || ("next?", text("The start of the next page; absent on the last one"));
     let mut notes = list(json!({ "type": "string" }));
     notes["description"] = "After a change: what the operator should know; absent: nothing".into();
-    let notes = ("notes?", notes);
+    let (notes, kept) = (("notes?", notes), ("kept?", list(reference("Kept"))));
     vec![
         ("Revision", text(REVISION)),
         ("Revised", object(&[revision(), notes.clone()])),
@@ -107,15 +107,7 @@ fn envelopes() -> Vec<(&'static str, Json)> {
             }),
         ),
         ("Groups", object(&[revision(), ("groups", list(reference("Group"))), next()])),
-        (
-            "Volumes",
-            object(&[
-                revision(),
-                ("volumes", list(reference("Volume"))),
-                ("kept?", list(reference("Kept"))),
-                next(),
-            ]),
-        ),
+        ("Volumes", object(&[revision(), ("volumes", list(reference("Volume"))), kept, next()])),
         ("OneGroup", object(&[revision(), ("group", reference("Group")), notes.clone()])),
         ("OneVolume", object(&[revision(), ("volume", reference("Volume")), notes.clone()])),
         ("OneStack", object(&[revision(), ("stack", reference("Stack")), notes])),
