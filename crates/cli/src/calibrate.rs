@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Context, Result, anyhow, bail};
 use iofair_core::contract::Rate;
 use iofair_core::time::Nanos;
-use iofair_core::unit::{parse_bytes, parse_time};
+use iofair_core::unit::{Count, parse_bytes, parse_time};
 use iofair_drive::fit::{self, Fitted, Residual, Row, Survey};
 use iofair_drive::profile;
 use iofair_simulator::calibration::{
@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     let Some(calibration) = calibration else { return Ok(ExitCode::from(interrupt::EXIT_CODE)) };
     calibration.check().map_err(|why| refused(args, &why))?;
     let records = &calibration.records;
-    let message = format!("fitting a model to {} rows", records.len());
+    let message = format!("fitting a model to {}", Count(records.len(), "row"));
     let bar = Progress::spinner(&message);
     let fitted = calibration.fit(&is_over);
     drop(bar);
@@ -180,7 +180,7 @@ fn kept(rows: usize, path: &Path) -> String {
     if rows == 0 {
         return "nothing was measured".to_owned();
     }
-    format!("{rows} rows are kept in {}, and --resume continues", path.display())
+    format!("kept in {}: {}; --resume continues", path.display(), Count(rows, "row"))
 }
 
 /// Whether profile and page can be written there, before anything is measured. Nothing that exists is overwritten unless

@@ -379,7 +379,7 @@ impl Talk {
         if !gives_up.is_null() {
             done["gives_up"] = gives_up;
         }
-        output.print(&done, || shown(&done) + &show::gives_up(&done))
+        output.print(&done, || shown(&done) + &show::notes(&done) + &show::gives_up(&done))
     }
     /// A change of which only the revision is shown.
     fn revised(&self, request: Call, output: &Output) -> Result<()> {
@@ -461,7 +461,9 @@ impl Talk {
         let (mut words, agreed, request) = match volume {
             Volume::List => {
                 let volumes = self.all("volumes")?;
-                return output.print(&volumes, || show::volumes(&volumes["volumes"]));
+                return output.print(&volumes, || {
+                    show::volumes(&volumes["volumes"]) + &show::kept(&volumes["kept"])
+                });
             }
             Volume::Create { name, group, size, keys, take_over, shrink } => {
                 let mut body = words::keys(keys)?;
@@ -490,9 +492,7 @@ impl Talk {
         let request = Call { path: path.trim_end_matches('?').into(), ..request };
         let done = match volume {
             Volume::Remove { .. } => self.revised(request, output),
-            _ => self.change(request, output, |done| {
-                show::volumes(&json!([done["volume"]])) + &show::notes(done)
-            }),
+            _ => self.change(request, output, |done| show::volumes(&json!([done["volume"]]))),
         };
         let accepting = |refused: &Refused| {
             let Consent { shrink, take_over, delete } = missing(refused)?;

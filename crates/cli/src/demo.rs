@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use iofair_config::shell;
 use iofair_core::attainable::{self, Claimant};
 use iofair_core::contract::Rate;
 use iofair_core::unit::{parse_bytes, parse_rate, parse_time};
@@ -267,14 +268,22 @@ fn reachable(promise: Option<u64>, alone: u64) -> Result<u64> {
     .into())
 }
 
-/// What to try after this run, with the program as it was called.
+/// What to try after this run: commands that work in any directory, with the program as it was called.
 fn next_commands(args: &Args) -> Vec<String> {
-    let program = std::env::args().next().unwrap_or_else(|| "iofair".into());
-    let other_demo = match args.clients {
+    let program = std::env::args_os().next().map_or_else(|| "iofair".into(), PathBuf::from);
+    let program = shell::path(&program);
+    let other = match args.clients {
         ..=ARTICLE => "--clients 16",
         _ => "--stack prop-bfq --seconds 20",
     };
-    vec![format!("{program} demo {other_demo}"), format!("{program} serve demo/contracts.toml")]
+    let drive = format!(" --drive {}", shell::word(&args.drive));
+    let at = args.at.as_ref().map(|at| std::path::absolute(at).unwrap_or_else(|_| at.clone()));
+    let same = at.as_ref().map_or(drive, |at| format!(" --at {}", shell::path(at)));
+    let next = match at {
+        None => "demo --at .".to_string(),
+        Some(_) => format!("list policies {DEFAULT_STACK}"),
+    };
+    vec![format!("{program} demo{same} {other}"), format!("{program} {next}")]
 }
 
 /// Reads a time, taken as seconds when it has no unit; a tenth of a second to an hour.

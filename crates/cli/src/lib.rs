@@ -47,11 +47,11 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   iofair demo                         compare policies with NBD clients on an emulated SSD
-  iofair serve demo/contracts.toml    serve volumes
+  iofair serve contracts.toml         serve volumes
   iofair pool create /dev/sdb         prepare a device for volumes
   iofair ctl status                   show the state of a running server
   iofair host diff host.toml          show what the kernel would be told about contracts
-  iofair plan demo/contracts.toml     check whether promises fit a drive, in simulation
+  iofair plan contracts.toml          check whether promises fit a drive, in simulation
   iofair record monday.trace          record the requests of a running server
   iofair list policies                list throttles and schedulers
   iofair list policies bfq            show one of them with all parameters

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use iofair_config::Source;
 use iofair_config::contracts::{Back, Contracts};
 use iofair_core::time::Nanos;
-use iofair_core::unit::parse_time;
+use iofair_core::unit::{Count, parse_time};
 use iofair_policies::TABLE;
 use iofair_simulator::plan::load::{NEIGHBOURS, Neighbours};
 use iofair_simulator::plan::{self, Loads, Plan, PlanError, Question, Runner};
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     };
     let plan = match answer(args, &question) {
         Err(PlanError::Interrupted(runs)) => {
-            say(format_args!("interrupted after {runs} runs; nothing was written"));
+            say(format_args!("interrupted after {}; nothing was written", Count(runs, "run")));
             return Ok(ExitCode::from(interrupt::EXIT_CODE));
         }
         answer => answer.map_err(|error| cli_error(args, error))?,

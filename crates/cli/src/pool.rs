@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use iofair_config::contracts::Contracts;
+use iofair_core::unit::Count;
 use iofair_serve::pool::admin::{self, Creation, Report, Summary};
 use iofair_serve::{ServeError, directory};
 
@@ -163,7 +164,7 @@ fn report_in_words(report: &Report) -> String {
 
 fn directory_in_words(summary: &directory::Summary) -> String {
     let name = summary.pool.map_or("of an earlier version".into(), |pool| pool.to_string());
-    let text = format!("pool {name}: {} bytes free\n", summary.free_bytes);
+    let text = format!("pool {name}: {} free\n", Count(summary.free_bytes, "byte"));
     let row = |volume: &directory::VolumeSummary| {
         let directory::VolumeSummary { name, group, state, bytes, path } = volume;
         let path = path.display().to_string();
@@ -180,7 +181,7 @@ fn in_words(summary: &Summary) -> String {
     let Summary { pool, generation, bytes, free_bytes, dirty_bytes, volumes } = summary;
     let mut text = format!("pool {pool}: {bytes} bytes, {free_bytes} free, change {generation}\n");
     if *dirty_bytes > 0 {
-        writeln!(text, "{dirty_bytes} bytes of it are zeroed before a volume gets them")
+        writeln!(text, "zeroed before a volume gets them: {}", Count(*dirty_bytes, "byte"))
             .expect("a string");
     }
     let rows: Vec<Vec<String>> = volumes

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use iofair_core::time::{Instant, Nanos};
-use iofair_core::unit::{BinarySize, parse_bytes, parse_time};
+use iofair_core::unit::{BinarySize, Count, parse_bytes, parse_time};
 use iofair_serve::Clock;
 use iofair_serve::control::client::{Address, Call, Reply, call};
 use iofair_trace::anonymise::Anonymiser;
@@ -202,12 +202,17 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
         let each = *bytes as f64 / (*requests).max(1) as f64;
         let unreadable = match unreadable {
             0 => String::new(),
-            lines => format!("{lines} lines of the kernel unreadable, "),
+            lines => format!("{} of the kernel unreadable, ", Count(*lines, "line")),
         };
         format!(
-            "{name}: {requests} requests of {streams} {} in {seconds:.1} s, {dropped} dropped, {unreadable}{} ({each:.1} bytes \
+            "{name}: {} of {} in {seconds:.1} s, {dropped} dropped, {unreadable}{} ({each:.1} bytes \
              a request); ended {ended}\n",
-            if args.device.is_some() { "processes" } else { "volumes" },
+            Count(*requests, "request"),
+            match args.device {
+                Some(_) if *streams == 1 => "1 process".to_string(),
+                Some(_) => format!("{streams} processes"),
+                None => Count(*streams, "volume").to_string(),
+            },
             BinarySize(*bytes)
         )
     })?;

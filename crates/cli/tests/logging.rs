@@ -396,6 +396,24 @@ fn needs_root_a_full_disk_lets_volumes_go() {
     served.ends_well();
 }
 
+/// Goal: a start with too few descriptors says how many there are and how many it needs. Method: limits as of `ulimit -n`, a start and a
+/// check.
+#[test]
+fn too_few_descriptors_are_told() {
+    let directory = Directory::new();
+    fs::write(directory.path("contracts.toml"), CONTRACTS).unwrap();
+    for (limit, check) in [(5, ""), (14, ""), (63, ""), (14, "--check")] {
+        let script = format!("ulimit -n {limit}; exec \"$0\" serve {check} contracts.toml");
+        let output =
+            Command::new("bash").args(["-c", &script, PROGRAM]).current_dir(&directory.0).output();
+        let output = output.unwrap();
+        let told = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{limit}: {told}");
+        let has = told.contains(&format!("may open {limit} files (RLIMIT_NOFILE)"));
+        assert!(has && told.contains("at least 64"), "{limit}: {told}");
+    }
+}
+
 /// Goal: a file that may not become as long as a volume ends no server. Method: a limit as of `ulimit -f`; a volume that is larger, one
 /// that would grow beyond it, and one that fits.
 #[test]

@@ -64,7 +64,8 @@ impl Scene {
     fn serve_by(&mut self, program: &Path) {
         let mut program = Command::new(program);
         program.args(["serve", "my contracts.toml"]).current_dir(&self.directory);
-        let mut child = program.stdout(Stdio::piped()).spawn().unwrap();
+        let log = fs::File::create(self.directory.join("log")).unwrap();
+        let mut child = program.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("serving"), "{line}");
@@ -326,6 +327,59 @@ fn kept_data_of_a_directory_is_shown_and_deleted() {
     fs::create_dir(scene.directory.join("other")).unwrap();
     let told = scene.fails(&["pool", "show", "other"]);
     assert!(told.contains("no server has used this directory"), "{told}");
+}
+
+/// Goal: who removes or renames a volume is told where its data is kept, and the printed commands use it again and delete it.
+/// Method: a removal by `ctl`, another name at a reload and at a start, in a directory and in a file; each command as it is printed.
+#[test]
+fn kept_data_is_told_with_its_commands() {
+    for back in ["directory", "file"] {
+        let mut scene = Scene::new(&format!("removed {back}"));
+        scene.write(back, &[("a", "g", "1MiB"), ("b", "g", "1MiB")]);
+        scene.serve();
+        let says = |scene: &Scene, words: &[&str]| {
+            let output = scene.iofair(words);
+            let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert!(output.status.success(), "{words:?}: {text}");
+            text
+        };
+        let ctl = |scene: &Scene, words: &[&str]| {
+            says(scene, &[&["ctl", "--socket", "control"], words].concat())
+        };
+        let works = |scene: &Scene, command: &str| {
+            let (works, text) = scene.shell(command, Path::new("/"));
+            assert!(works, "{back}: {command}: {text}");
+        };
+        let is_listed = |scene: &Scene| ctl(scene, &["volume", "list"]).contains("data kept");
+        let told = ctl(&scene, &["volume", "remove", "b"]);
+        let kept = scene.directory.join("pool");
+        assert!(told.contains(&format!("is kept in {}", kept.display())), "{told}");
+        let [again, delete, _] = commands(&told)[..] else { panic!("{told}") };
+        assert!(is_listed(&scene));
+        works(&scene, again);
+        assert!(!is_listed(&scene));
+        works(&scene, delete);
+        assert!(!is_listed(&scene), "{back}: it is deleted");
+        scene.write(back, &[("renamed", "g", "1MiB")]);
+        let told = ctl(&scene, &["reload"]);
+        assert!(told.contains("volume \"a\" is not in the contracts any more"), "{told}");
+        works(&scene, commands(&told)[0]);
+        scene.stop();
+        scene.write(back, &[("a", "g", "1MiB"), ("renamed-again", "g", "1MiB")]);
+        let note = "volume \"renamed\" is not in the contracts any more";
+        let told = says(&scene, &["serve", "--check", "my contracts.toml"]);
+        assert!(told.contains(note), "{told}");
+        scene.serve();
+        scene.stop();
+        let told = fs::read_to_string(scene.directory.join("log")).unwrap();
+        assert!(told.contains(note), "{told}");
+        let [_, _, delete] = commands(&told)[..] else { panic!("{told}") };
+        works(&scene, delete);
+        scene.serve();
+        scene.stop();
+        let told = fs::read_to_string(scene.directory.join("log")).unwrap();
+        assert!(!told.contains("contracts any more"), "{told}");
+    }
 }
 
 /// Goal: with `--json`, errors are JSON, of whatever kind they are. Method: a refusal of a server, wrong words, a missing file, and

@@ -40,7 +40,7 @@
 //! # Or one rate, for reads and writes each; a flush is one write. Total: both together. At once: what the rates give in
 //! # 100 ms, or a burst.
 //! max = { read = "50MB/s", write = "50MB/s", total = "80MB/s", total_iops = 5000, burst = "64MB", burst_requests = 500 }
-//! low = { read = "10MB/s", latency = "100us", idle = "1ms" } # for throttle-low, instead of min
+//! low = { read = "10MB/s", latency = "100us", idle = "1ms" } # throttle-low of the laboratory, instead of min
 //! latency = "2ms"
 //! class = "best-effort"               # realtime, best-effort, idle
 //!

@@ -334,9 +334,10 @@ impl Requests {
     pub fn bound(&self) -> usize {
         self.slots.len()
     }
-    /// A live request that was not merged into another one.
+    /// A live request that was not merged into another one; no piece.
     pub fn head(&self, id: RequestId) -> Option<&Request> {
-        let slot = self.slots.get(id.0 as usize).filter(|slot| slot.live)?;
+        let slot = self.slots.get(id.0 as usize);
+        let slot = slot.filter(|slot| slot.live && slot.whole == NIL)?;
         (slot.request.stage != MERGED).then_some(&slot.request)
     }
     /// The command id of a dispatched request.

@@ -132,6 +132,17 @@ impl fmt::Display for BinarySize {
     }
 }
 
+/// A number of things, displayed with the noun in its singular or, with an `s`, in its plural: `1 volume`, `3 volumes`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Count<'a, N>(pub N, pub &'a str);
+
+impl<N: fmt::Display + PartialEq + From<u8>> fmt::Display for Count<'_, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = if self.0 == N::from(1) { "" } else { "s" };
+        write!(f, "{} {}{end}", self.0, self.1)
+    }
+}
+
 /// How amounts of a kind are written.
 struct Form {
     units: &'static [(&'static str, u64)],
@@ -252,6 +263,18 @@ fn scaled(given: &str, text: &str, form: &Form) -> Result<u64, UnitError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: nouns are in the number of what is counted. Method: none, one, more, in several types.
+    #[test]
+    fn counts_have_their_nouns() {
+        let shown = [Count(0_u64, "volume"), Count(1, "volume"), Count(21, "volume")];
+        let shown = shown.map(|count| alloc::format!("{count}"));
+        assert_eq!(shown, ["0 volumes", "1 volume", "21 volumes"]);
+        assert_eq!(
+            alloc::format!("{} {}", Count(1_usize, "byte"), Count(1_u32, "run")),
+            "1 byte 1 run"
+        );
+    }
 
     /// Goal: amounts read as people write them. Method: examples of every family.
     #[test]

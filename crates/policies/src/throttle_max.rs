@@ -24,7 +24,7 @@
 //!
 //! *Parameters.* `linux_7`: the accounting of Linux 7.0, which keeps one slice when trimming, waits at least
 //! `1 / rate` for the next request, and carries savings and debts over to a changed limit. Without it, the
-//! accounting is that of 4.18, which restarts when a limit changes and then re-evaluates waiting requests at once.
+//! accounting is that of 4.18, which re-evaluates waiting requests at once when a limit changes.
 //! `burst`: replaces blk-throttle's accounting by our own token buckets, exact to the nanosecond. This much time's
 //! worth of the rate can be saved up; everything else is spaced evenly.
 //!
@@ -40,7 +40,8 @@
 //! pieces. Write-zeroes count with their full length, since the drive may have to write them.
 //!
 //! *Source.* Linux `block/blk-throttle.c`, 4.18 (RHEL 8) and 7.0; stated there: all of the above. *Our choice*,
-//! where we differ: the root group may have a ceiling, too; requests that pass the root leave in the order of their
+//! where we differ: a changed limit begins no new slice, and the part of the slice that was used stays used (4.18 restarts, so
+//! that each change lets another slice's worth through); the root group may have a ceiling, too; requests that pass the root leave in the order of their
 //! release, not reads first; the kernel pauses after 32 requests of one level to release the lock, which changes no
 //! order and is omitted; where the kernel checks at each slice whether a request fits, we compute that slice
 //! directly; 7.0's separate queues for the two kinds of wait are one here.

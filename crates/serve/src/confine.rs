@@ -22,6 +22,7 @@ use crate::back::uring::claim::{identity_of, layers};
 use crate::error::ServeError;
 use crate::layout::sidecar;
 use crate::reserve::Reserve;
+use crate::socket::LINK;
 
 const DEVICES: &str = "/dev";
 
@@ -238,7 +239,8 @@ fn identity(path: &Path) -> Option<Identity> {
 
 /// A file, and those that the server makes beside it: notes, locks, new versions, earlier ones, room for them.
 fn with_notes(file: &Path) -> Vec<PathBuf> {
-    const ENDS: [&str; 9] = ["", ".iofair", ".iofair.new", ".new", ".lock", ".1", ".2", ".3", ".4"];
+    const ENDS: [&str; 10] =
+        ["", ".iofair", ".iofair.new", ".new", ".lock", LINK, ".1", ".2", ".3", ".4"];
     let with = |end: &&str| {
         let mut name = file.file_name().unwrap_or_default().to_os_string();
         name.push(end);
@@ -322,6 +324,7 @@ mod tests {
             ("listed/.audit.room1", "the server's own"),
             ("listed/note", "the server's own"),
             ("listed/v.sock.lock", "the server's own"),
+            ("listed/v.sock.link", "the server's own"),
             ("listed/mnt/v", "the server's own"),
             ("listed/twin", "the pool directory"),
             ("pool/w.img", "the pool directory"),

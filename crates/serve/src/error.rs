@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use iofair_config::ConfigError;
 use iofair_core::contract::Refusal;
+use iofair_core::unit::Count;
 
 use crate::consent::Unagreed;
+use crate::socket;
 
 /// Why a server did not start or did not apply new contracts.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +34,9 @@ pub enum ServeError {
         /// The error.
         error: io::Error,
     },
+    /// The process may open too few files.
+    #[error("{0}")]
+    Descriptors(String),
     /// New contracts change something that a running server cannot change.
     #[error("{0} cannot change while the server runs")]
     Fixed(String),
@@ -67,7 +72,8 @@ pub enum ServeError {
     },
     /// A volume needs free extents with this many bytes that must be zeroed first.
     #[error(
-        "{0} bytes of free space that held other data must be zeroed first, at the cost of its group; bytes already zeroed stay zeroed, so try again"
+        "{} of free space that held other data must be zeroed first, at the cost of its group; bytes already zeroed stay zeroed, so try again",
+        counted(.0)
     )]
     Zeroing(u64),
     /// Another change has not ended in this time.
@@ -80,10 +86,20 @@ pub enum ServeError {
     Gone,
 }
 
+fn counted(bytes: &u64) -> Count<'static, u64> {
+    Count(*bytes, "byte")
+}
+
 impl ServeError {
     pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
-        move |error| Self::System { what, error }
+        move |error| match (error.raw_os_error(), socket::limit()) {
+            (Some(libc::EMFILE), Some(limit)) => Self::Descriptors(format!(
+                "{what}: {error}: this process may open {} (RLIMIT_NOFILE)",
+                Count(limit, "file")
+            )),
+            _ => Self::System { what, error },
+        }
     }
     pub(crate) fn volume(name: &str, message: impl Into<String>) -> Self {
         Self::Volume { name: name.to_string(), message: message.into() }

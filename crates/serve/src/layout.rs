@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iofair_config::contracts::Volume;
+use iofair_core::unit::Count;
 use uuid::Uuid;
 
 use crate::error::ServeError;
@@ -140,6 +141,11 @@ impl Layout {
         let place = self.find(name).filter(|place| place.kept && !place.group.is_empty());
         place.map(|place| &*place.group)
     }
+    /// The removed volumes: name, group, and size.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        let kept = self.places.iter().filter(|place| place.kept);
+        kept.map(|place| (&*place.name, &*place.group, place.bytes))
+    }
     /// The size of a volume that is larger than this.
     pub(crate) fn larger(&self, name: &str, bytes: u64) -> Option<u64> {
         self.find(name).map(|place| place.bytes).filter(|has| *has > bytes)
@@ -151,13 +157,15 @@ impl Layout {
         let refuse = |message: String| Err(ServeError::volume(&volume.name, message));
         if self.memory == Memory::Order && behind.is_some() && new != size {
             return refuse(format!(
-                "a size of {new} bytes, not {size}, would move the volumes behind it on the device"
+                "a size of {}, not {size}, would move the volumes behind it on the device",
+                Count(new, "byte")
             ));
         }
         if let Some(behind) = behind.filter(|behind| new > behind - base) {
             let room = behind - base;
             return refuse(format!(
-                "it has room for {room} bytes before the next volume, not {new}"
+                "it has room for {} before the next volume, not {new}",
+                Count(room, "byte")
             ));
         }
         let keeps_room = self.memory != Memory::Order;

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Count;
 
 use crate::clock::Clock;
 use crate::signals::without_signals;
@@ -108,7 +109,7 @@ pub(crate) fn tell(source: &str, message: &str) {
     };
     let mut line = cut(&format!("{source}: {message}"), LINE_MAX).to_string();
     if dropped > 0 {
-        write!(line, " ({dropped} lines before this one were dropped)")
+        write!(line, " (dropped before this one: {})", Count(dropped, "line"))
             .expect("writing to a string");
     }
     log.error.line(line);
@@ -200,12 +201,11 @@ impl<W: Write> Stream<W> {
         if untold == 0 {
             return true;
         }
-        let lines = if untold == 1 { "line" } else { "lines" };
         let why = match &self.failure {
             Some(failure) => format!("failed: {failure}"),
             None => "was too slow".into(),
         };
-        let told = self.put(&format!("{untold} {lines} lost: standard error {why}"));
+        let told = self.put(&format!("{} lost: standard error {why}", Count(untold, "line")));
         match told {
             true => self.failure = None,
             false => {
@@ -258,7 +258,7 @@ fn write_errors(mut stream: Stream<File>, lines: &Receiver<Item>) {
         };
         // This lock is not held while a line is written.
         for (source, dropped) in silent {
-            stream.line(&format!("{source}: {dropped} lines were dropped"));
+            stream.line(&format!("{source}: {} dropped", Count(dropped, "line")));
         }
     }
 }

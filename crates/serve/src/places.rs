@@ -9,6 +9,7 @@ pub mod admin;
 mod consent;
 mod damaged;
 mod directory;
+pub(crate) mod kept;
 pub(crate) mod marker;
 pub(crate) mod owners;
 mod store_file;
@@ -16,7 +17,7 @@ mod store_file;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, absolute};
 use std::sync::Arc;
 
 use iofair_config::contracts::{Back, Contracts, Volume};
@@ -33,6 +34,7 @@ use crate::trial::Mode;
 pub(crate) use consent::{Need, Needs, check, ctl};
 pub(crate) use damaged::Damaged;
 use directory::Directory;
+use kept::Kept;
 use store_file::StoreFile;
 
 /// Where volumes are.
@@ -111,6 +113,30 @@ impl Places {
             Self::Own(directory) => directory.place(contracts, consent),
             Self::Pool(pool) => pool.place(contracts, consent),
         }
+    }
+    /// Removed volumes whose data is kept, once [`Self::make`] has made those of the contracts.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        let mut all = match self {
+            Self::Shared(layout, store) => {
+                let path = store.as_ref().map(|store| store.path().to_path_buf());
+                let kept = |(name, group, size_bytes): (&str, &str, u64)| Kept {
+                    name: name.into(),
+                    group: group.into(),
+                    size_bytes,
+                    path: path.clone(),
+                    pool: None,
+                    is_elsewhere: false,
+                };
+                layout.kept().map(kept).collect()
+            }
+            Self::Own(directory) => directory.kept(),
+            Self::Pool(pool) => pool.kept(),
+        };
+        // For those who are in another directory.
+        for path in all.iter_mut().flat_map(|kept| [&mut kept.path, &mut kept.pool]).flatten() {
+            *path = absolute(&*path).unwrap_or_else(|_| path.clone());
+        }
+        all
     }
     /// Bytes that new volumes can have. `capacity`: that of a shared drive.
     pub(crate) fn free_bytes(&self, capacity: Option<u64>) -> io::Result<u64> {

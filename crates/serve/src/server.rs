@@ -27,7 +27,7 @@ use crate::error::ServeError;
 use crate::front::FrontEnds;
 use crate::front::life::Reload;
 use crate::log;
-use crate::places::{Made, Places};
+use crate::places::{Made, Places, kept};
 use crate::pool::zeroing::Zeroing;
 use crate::reactor::Message;
 use crate::reactor::handle::{ReactorHandle, Removal};
@@ -86,6 +86,8 @@ struct Prepared {
     /// Not started yet.
     front_ends: FrontEnds,
     made: Made,
+    /// What is told of volumes that the contracts do not have any more.
+    kept: Vec<String>,
 }
 
 impl Prepared {
@@ -100,6 +102,7 @@ impl Prepared {
         let security = Security::load(&contracts.listen)?;
         confine::check(&contracts, None)?;
         let mut places = Places::open(&contracts, mode)?;
+        let before = places.kept();
         let needs = places.place(&contracts, consent)?;
         consent.unneeded(&needs).into_iter().for_each(|note| mode.note(note));
         let back = around(open_back(&contracts, &mut places)?);
@@ -111,6 +114,7 @@ impl Prepared {
         let facts = Facts::new(back.worst_case_rate(), capacity);
         let mut plan = admit(&contracts, &places, &facts, None)?;
         let made = places.make(&contracts, consent)?;
+        let kept = kept::notes(places.kept(), &before, &contracts);
         plan.volumes = places.plan(&contracts.volumes);
         let description = back.describe();
         let mut front_ends = FrontEnds::new(&contracts, passed.nbd, back.facts().rotational);
@@ -122,7 +126,7 @@ impl Prepared {
         let watchdog = passed.watchdog;
         let launch = Launch { engine, clock, drain, security, watchdog };
         let plan = remembered(&plan);
-        Ok(Self { contracts, plan, places, facts, description, launch, front_ends, made })
+        Ok(Self { contracts, plan, places, facts, description, launch, front_ends, made, kept })
     }
 }
 
@@ -146,11 +150,12 @@ impl Server {
         mode: &Mode,
     ) -> Result<Vec<String>, ServeError> {
         let prepared = Prepared::new(contracts, passed, consent, |back| back, mode)?;
-        let Prepared { contracts, facts, launch, front_ends, made, .. } = prepared;
+        let Prepared { contracts, facts, launch, front_ends, made, mut kept, .. } = prepared;
         launch.check()?;
         made.keep();
         front_ends.0.iter().try_for_each(|front_end| front_end.check(&contracts, mode))?;
-        facts.notes(&contracts)
+        kept.extend(facts.notes(&contracts)?);
+        Ok(kept)
     }
     /// [`Self::start`] with sockets from a service manager, and with consent to changes that destroy or move data. Control sockets
     /// are ignored.
@@ -179,7 +184,7 @@ impl Server {
     ) -> Result<Self, ServeError> {
         let prepared = Prepared::new(contracts, passed, consent, around, &Mode::Serve)?;
         let Prepared { contracts, plan, places, facts, description, .. } = prepared;
-        let Prepared { launch, front_ends, made, .. } = prepared;
+        let Prepared { launch, front_ends, made, kept, .. } = prepared;
         let (line, reactor, ended) = launch.reactor()?;
         let (reactor, facts) = (Some(reactor), Arc::new(facts));
         made.keep();
@@ -205,7 +210,8 @@ impl Server {
         if let Some(pool) = this.places.pool() {
             this.zeroing = Some(Zeroing::start(pool.shared(), this.line.clone())?);
         }
-        this.tell_unchecked(None);
+        kept.iter().for_each(|note| log::tell("pool", note));
+        this.tell_warnings(None);
         Ok(this)
     }
     /// The contracts in force.
@@ -256,7 +262,7 @@ impl Server {
         contracts: Contracts,
         consent: &Consent,
     ) -> Result<(), ServeError> {
-        let before = self.contracts.clone();
+        let (before, kept) = (self.contracts.clone(), self.places.kept());
         let made = match self.change(contracts, consent)? {
             (made, Ok(())) => made,
             (made, Err(error)) => {
@@ -285,7 +291,10 @@ impl Server {
             ServeError::Unfinished(format!(
                 "the contracts were changed, but data that should go is still there: {error}"
             ))
-        })
+        })?;
+        let notes = kept::notes(self.places.kept(), &kept, &self.contracts);
+        notes.iter().for_each(|note| log::tell("pool", note));
+        Ok(())
     }
     /// After an error in the outer result, nothing has changed unless the error says so. After one in the inner result, the
     /// engine has the new contracts, but some new volumes are not served.
@@ -318,7 +327,7 @@ impl Server {
         }
         self.places = places;
         let before = std::mem::replace(&mut self.contracts, contracts);
-        self.tell_unchecked(Some(&before));
+        self.tell_warnings(Some(&before));
         let reload = Reload { before: &before, after: &self.contracts, removed: remove };
         self.front_ends.0.iter_mut().for_each(|front_end| front_end.reconcile(&reload));
         let served = match self.passes(Step::Start) {
@@ -407,6 +416,7 @@ impl Server {
             blocks: self.blocks(),
             description: self.description.clone(),
             tcp: self.tcp(),
+            sockets: self.front_ends.0.iter().flat_map(|front_end| front_end.sockets()).collect(),
         }
     }
     /// The end of the reactor, to be watched by others.

@@ -22,7 +22,7 @@ use crate::reactor::deferred::Origin;
 use crate::request::export::Peer;
 use crate::supervisor::unit::Place;
 use crate::trial::Mode;
-pub(crate) use file::{PathLock, SocketFile};
+pub(crate) use file::{LINK, PathLock, SocketFile, SocketPlace};
 
 /// Backlog: connections that wait to be accepted.
 const BACKLOG: i32 = 1024;

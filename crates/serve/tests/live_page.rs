@@ -14,11 +14,21 @@ use iofair_testkit::browser::Browser;
 use rig::Directory;
 use rig::controlled::{Controlled, file};
 use rig::wire::Wire;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 /// Keys that are no letters, as WebDriver writes them.
 const DOWN: &str = "\u{e015}";
 const ESCAPE: &str = "\u{e00c}";
+
+/// Fills a row with long values, and returns what of it is cut, with the widths that are wanted and there.
+const WIDEST: &str = "
+    const values = ['tenants/customer-0123', '1000', '99.9 MB/s', '99.9 %', '99.9 %', '999 MB/s', null, '99.9 ms', '99.9 ms',
+        '99.9 ms', '100000 s', 'throttle max holds 12 requests for another 412.0 ms: over the ceiling of group tenants/alice \
+        (both at 15.00 MB/s and 5000 requests a second); 412 us behind its minimum'];
+    const row = document.querySelector('#rows tr');
+    values.forEach((value, index) => { if (value) row.children[index].textContent = value; });
+    const all = [document.querySelector('.scroll'), ...row.children];
+    return all.filter((it) => it.scrollWidth > it.clientWidth).map((it) => [it.textContent, it.scrollWidth, it.clientWidth]);";
 
 fn start(metrics: &str) -> Controlled {
     let directory = Directory::new();
@@ -158,6 +168,8 @@ fn needs_chromium_the_page_is_alive() {
         let hosts = browser.run(hosts);
         assert!(hosts.as_array().unwrap().len() >= 2, "{hosts}");
         assert!(hosts.as_array().unwrap().iter().all(|host| *host == at.to_string()), "{hosts}");
+        browser.resize(1300, 900);
+        assert_eq!(browser.run(WIDEST), json!([]), "columns that are cut");
         assert_eq!(browser.console(), Vec::<String>::new());
         stop.store(true, Ordering::Relaxed);
     });

@@ -81,6 +81,10 @@ impl Browser {
     pub fn open(&self, url: &str) {
         self.of_session("/url", &json!({ "url": url }));
     }
+    /// Gives the window this size.
+    pub fn resize(&self, width: u32, height: u32) {
+        self.of_session("/window/rect", &json!({ "width": width, "height": height }));
+    }
     /// What a script returns.
     pub fn run(&self, script: &str) -> Json {
         self.of_session("/execute/sync", &json!({ "script": script, "args": [] }))

@@ -1,7 +1,7 @@
 //! Answers of the control socket for people.
 
 use iofair_core::contract::Rate;
-use iofair_core::unit::{BinarySize, Size};
+use iofair_core::unit::{BinarySize, Count, Size};
 use serde_json::{Map, Value as Json};
 
 use crate::output::table;
@@ -13,6 +13,11 @@ pub(crate) fn word(json: &Json) -> String {
         Json::Null => "-".to_string(),
         other => other.to_string(),
     }
+}
+
+/// A number of things.
+fn counted(json: &Json, noun: &str) -> String {
+    json.as_u64().map_or(format!("- {noun}s"), |number| Count(number, noun).to_string())
 }
 
 fn list(json: &Json) -> &[Json] {
@@ -49,6 +54,7 @@ fn keys(keys: &Map<String, Json>, without: &[&str]) -> String {
 /// `iofair ctl status`.
 pub(crate) fn status(status: &Json) -> String {
     let field = |name: &str| word(&status[name]);
+    let count = |name: &str, noun| counted(&status[name], noun);
     let uptime = status["uptime_seconds"].as_f64().unwrap_or(0.0);
     let mut text = format!("{}, {} on {}", field("state"), field("stack"), field("drive"));
     let reaches = &status["reaches"];
@@ -68,11 +74,11 @@ pub(crate) fn status(status: &Json) -> String {
     let listens: Vec<String> = listens.into_iter().filter(|l| !l.is_null()).map(word).collect();
     text += &format!("listens      {}\n", listens.join(", "));
     text += &format!("running      {uptime:.0} s, version {}\n", field("version"));
-    text += &format!("holds        {} groups, {} volumes\n", field("groups"), field("volumes"));
+    text += &format!("holds        {}, {}\n", count("groups", "group"), count("volumes", "volume"));
     text += &format!(
-        "now          {} connections, {} requests in flight, {} at the drive; drive busy {} so far\n",
-        field("connections"),
-        field("pending"),
+        "now          {}, {} in flight, {} at the drive; drive busy {} so far\n",
+        count("connections", "connection"),
+        count("pending", "request"),
         field("in_flight"),
         percent(&status["utilisation"])
     );
@@ -105,7 +111,7 @@ fn ceilings(in_force: &Json) -> String {
         let in_bytes = ceiling["unit"] == "bytes";
         let per_second = match in_bytes {
             true => rate(&ceiling["per_second"]),
-            false => format!("{} requests/s", word(&ceiling["per_second"])),
+            false => format!("{}/s", counted(&ceiling["per_second"], "request")),
         };
         let burst = match &ceiling["burst"] {
             Json::Null => String::new(),
@@ -162,7 +168,7 @@ pub(crate) fn group(group: &Json) -> String {
         ),
         ("ceilings", ceilings.unwrap_or_default()),
         ("volumes", volumes.join(" ")),
-        ("now", format!("{rate}, {} requests in flight", word(inside))),
+        ("now", format!("{rate}, {} in flight", counted(inside, "request"))),
     ];
     let shown = rows.iter().filter(|(name, value)| *name != "ceilings" || !value.is_empty());
     let row =
@@ -216,9 +222,9 @@ pub(crate) fn usage_of(group: &Json) -> String {
         (
             "slots",
             format!(
-                "{} held, {} requests in flight",
+                "{} held, {} in flight",
                 word("request_slots"),
-                word("requests_in_flight")
+                counted(&usage["requests_in_flight"], "request")
             ),
         ),
         ("rate", rate(&usage["bytes_per_second"])),
@@ -263,8 +269,7 @@ pub(crate) fn dry_run(tried: &Json) -> String {
         }
         text += &table(&head, &rows, &[1, 2, 3]);
     }
-    text += &gives_up(tried);
-    text
+    text + &notes(tried) + &gives_up(tried)
 }
 
 /// What the operator should know of a change, a line each.
@@ -301,6 +306,19 @@ pub(crate) fn volumes(volumes: &Json) -> String {
     let rows: Vec<Vec<String>> = list(volumes).iter().map(row).collect();
     let head = ["volume", "group", "size", "clients", "requests", "bytes", "failed", "settings"];
     table(&head, &rows, &[2, 3, 4, 5, 6])
+}
+
+/// Removed volumes whose data is kept, if there are any.
+pub(crate) fn kept(kept: &Json) -> String {
+    let row = |volume: &Json| {
+        let [name, group, path] = ["name", "group", "path"].map(|key| word(&volume[key]));
+        vec![name, group, bytes(&volume["size_bytes"]), path]
+    };
+    let rows: Vec<Vec<String>> = list(kept).iter().map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    table(&["removed, data kept", "group", "size", "where"], &rows, &[2])
 }
 
 /// `iofair ctl stack`.

@@ -24,7 +24,7 @@ pub(crate) fn page(outcome: &Outcome, next: &[String]) -> String {
     let mut html = format!(
         "<p>One client reads 4 KiB at random and was promised <b>{} MB/s</b>; {} read \
          sequentially, two windows of 256 KiB ahead. All are NBD clients of one server on \
-         {}; each stack ran for {:.0} s, after one reader had been alone (from \
+         {}; each run took {} s, after one reader had been alone (from \
          which BFQ learns what the drive can do) and a ramp of all.</p>\n",
         megabytes(outcome.promised_bytes_per_s),
         readers(outcome.clients - 1),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use iofair_core::contract::Rate;
+use iofair_core::unit::Count;
 use iofair_host::Machine;
 use iofair_host::facts::Facts;
 use iofair_host::plan::Plan;
@@ -58,7 +59,7 @@ pub(super) fn run(
     };
     let done = watch.end(machine)?;
     let count = done.written.len();
-    say(format_args!("restored {count} {}", if count == 1 { "value" } else { "values" }));
+    say(format_args!("restored {}", Count(count, "value")));
     Ok(result?)
 }
 

@@ -1,6 +1,7 @@
 //! One frame. Fits 80 columns; more of them go to names and reasons.
 
 use iofair_core::contract::Rate;
+use iofair_core::unit::Count;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
@@ -44,16 +45,16 @@ fn title(view: &View) -> Vec<Line<'static>> {
     let look = &view.look;
     let [drive, reactor] = look.busy(view.before.as_ref());
     let first = format!(
-        "{}, {} clients, {} requests in flight, up {}",
+        "{}, {}, {} in flight, up {}",
         look.stack,
-        look.connections,
-        look.requests_in_flight,
+        Count(look.connections, "client"),
+        Count(look.requests_in_flight, "request"),
         time(Some(look.uptime_seconds)).trim()
     );
     let second = format!(
-        "drive {} of {} commands, busy {:.0} %; reactor busy {:.0} %",
+        "drive {} of {}, busy {:.0} %; reactor busy {:.0} %",
         look.drive_commands,
-        look.drive_depth,
+        Count(look.drive_depth, "command"),
         drive * 100.0,
         reactor * 100.0
     );
@@ -160,16 +161,17 @@ fn footer(view: &View, rows: &[Row], width: usize) -> Vec<Line<'static>> {
     let about = chosen.map(|row| {
         let group = &row.group;
         let min = group.min_bytes_per_second.map(|min| format!(", min {}", Rate(min)));
-        let min_iops = group.min_ios_per_second.map(|min| format!(", min {min} I/Os a second"));
+        let min_iops =
+            group.min_ios_per_second.map(|min| format!(", min {} a second", Count(min, "I/O")));
         let share = group.share_promised.map(|part| format!("promised {:.1} %", part * 100.0));
         let promised = format!(
-            "{}: {}{}{}, {} in flight, {} slots, {:.1} MiB",
+            "{}: {}{}{}, {} in flight, {}, {:.1} MiB",
             group.name,
             share.unwrap_or("no share promised".into()),
             min.unwrap_or_default(),
             min_iops.unwrap_or_default(),
             group.requests_in_flight,
-            group.request_slots,
+            Count(group.request_slots, "slot"),
             group.memory_bytes as f64 / (1 << 20) as f64
         );
         let why = group.why.clone().unwrap_or_else(|| "nothing waits".to_string());

@@ -91,8 +91,7 @@ impl Contracts {
     ///
     /// A minimum or a latency cannot be kept, or the worst case is needed and unknown.
     pub fn admit(&self, known: &Known, before: Option<&Self>) -> Result<Admitted, AdmissionError> {
-        let written = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
-        let groups: Admitted = Tree::new(written, ANY).groups.into_iter().collect();
+        let groups = self.all_groups();
         let inside = check_inside(&claimants(&groups, before));
         inside.map_err(|error| self.unattainable(&error))?;
         if !self.drive.stack.keeps_minimums() {
@@ -119,7 +118,7 @@ impl Contracts {
                 let claimants = claimants(&groups, before);
                 check(&drive, &claimants).map_err(|error| self.unattainable(&error))?;
             }
-            Basis::WorstCase(rate) => drop(self.admitted(Some(rate))?),
+            Basis::WorstCase(rate) => self.check_sum(rate)?,
             Basis::Nothing => {}
         }
         Ok(groups)
@@ -154,15 +153,11 @@ impl Contracts {
             Basis::WorstCase(rate) => Some(rate),
             Basis::Nothing => None,
         };
-        let in_bytes = |group: &Group| {
-            let min = group.contract.minimum().in_bytes(SMALL_READ);
-            (group.name.clone(), Contract { min, ..group.contract.clone() })
-        };
-        let groups: Admitted = self.groups.iter().map(in_bytes).collect();
+        let groups = self.in_bytes();
         let is_known = rate.is_some()
             || groups.iter().all(|(_, group)| group.min.is_none() || group.alone.is_some());
         let rate = rate.unwrap_or(ANY);
-        let tree = Tree::new(groups.iter().map(|(name, contract)| (name.as_str(), contract)), rate);
+        let tree = Tree::of(&groups, rate);
         let part = |claim: u64| is_known.then(|| (claim as f64 / rate as f64).min(1.0));
         let claims = tree.claims.into_iter();
         Floors(claims.filter_map(|(name, claim)| Some((name, part(claim?)))).collect())
@@ -182,13 +177,60 @@ impl Contracts {
         let mut contracts = self.groups.iter().map(|group| &group.contract);
         contracts.any(|contract| contract.minimum().is_some() || contract.latency.is_some())
     }
-    /// A note that minimums are not checked, and how to change that, if so.
-    pub fn unchecked(&self, known: &Known) -> Option<&'static str> {
-        let checked = !self.drive.stack.keeps_minimums() || self.basis(known) != Basis::Nothing;
-        (self.promises() && !checked).then_some(
-            "minimums and latencies are not checked, because the file does not say what this drive reaches: add reaches = { read = \
-             \"...MB/s\", write = \"...MB/s\", random = \"...MB/s\" } to [drive]",
-        )
+    /// What is not refused although the drive may not keep it: promises that nothing is known to check against, and those that
+    /// exceed a rate of the file by which this stack does not go.
+    pub fn warnings(&self, known: &Known) -> Vec<String> {
+        const ADD: &str = "add reaches = { read = \"...MB/s\", write = \"...MB/s\", random = \"...MB/s\" } to [drive]";
+        if !self.promises() {
+            return Vec::new();
+        }
+        let (stack, basis) = (&self.drive.stack, self.basis_of_stack(known));
+        let has_latency = self.groups.iter().any(|group| group.contract.latency.is_some());
+        let unchecked = match basis {
+            Basis::Nothing if stack.keeps_minimums() => Some(format!(
+                "minimums and latencies are not checked, because the file does not say what this drive reaches: {ADD}"
+            )),
+            Basis::WorstCase(_) if has_latency && stack.keeps_minimums() => Some(format!(
+                "latencies are not checked, because there is only `worst_case`: {ADD}"
+            )),
+            _ => None,
+        };
+        let written = self.drive.worst_case.filter(|_| !matches!(basis, Basis::WorstCase(_)));
+        let sum = written.and_then(|rate| self.check_sum(rate).err()).map(|refusal| {
+            format!(
+                "{refusal}; this is not refused, because `reaches` counts in place of `worst_case`"
+            )
+        });
+        let others = !stack.admits && !matches!(basis, Basis::Reaches(_));
+        let drive = self.drive.reaches.over(known.reaches).filter(|_| others);
+        let claimed =
+            drive.and_then(|drive| check(&drive, &claimants(&self.all_groups(), None)).err());
+        let claimed = claimed.map(|error| {
+            format!(
+                "{error}; this is not refused, because the stack \"{}\" goes by `worst_case`",
+                stack.name()
+            )
+        });
+        unchecked.into_iter().chain(sum).chain(claimed).collect()
+    }
+    /// All groups as written, with those that only exist as part of a path.
+    fn all_groups(&self) -> Admitted {
+        let written = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
+        Tree::new(written, ANY).groups.into_iter().collect()
+    }
+    /// The same, with minimums in bytes a second only.
+    fn in_bytes(&self) -> Admitted {
+        let mut groups = self.all_groups();
+        for (_, contract) in &mut groups {
+            contract.min = contract.minimum().in_bytes(SMALL_READ);
+            contract.min_iops = None;
+        }
+        groups
+    }
+    /// Whether the sum of the minimums is within a rate.
+    fn check_sum(&self, rate: u64) -> Result<(), Refusal> {
+        let groups = self.in_bytes();
+        admitted(groups.iter().map(|(name, contract)| (name.as_str(), contract)), rate).map(drop)
     }
     /// The error at the line of the group that asks for too much.
     fn unattainable(&self, error: &Unattainable) -> ConfigError {
@@ -215,8 +257,7 @@ impl Contracts {
     }
     /// Sum of the claims of all minimums on a drive that serves `worst_case` bytes a second in its worst case.
     pub(super) fn claimed(&self, worst_case: u64) -> u64 {
-        let groups = self.groups.iter().map(|group| (group.name.as_str(), &group.contract));
-        let tree = Tree::new(groups, worst_case);
+        let tree = Tree::of(&self.in_bytes(), worst_case);
         let claims = tree.children("").iter().filter_map(|path| tree.claims[path]);
         claims.fold(0, u64::saturating_add)
     }
@@ -369,6 +410,9 @@ struct Tree {
 }
 
 impl Tree {
+    fn of(groups: &Admitted, worst_case: u64) -> Self {
+        Self::new(groups.iter().map(|(name, contract)| (name.as_str(), contract)), worst_case)
+    }
     fn new<'a>(
         written: impl IntoIterator<Item = (&'a str, &'a Contract)>,
         worst_case: u64,

@@ -10,13 +10,13 @@ use iofair_core::key::{Field, Key, Unit, inside};
 use iofair_core::params::ParameterError;
 use iofair_core::policy::Table;
 use iofair_core::time::Nanos;
-use iofair_core::unit::{SECTOR_BYTES, parse_bytes};
+use iofair_core::unit::{Count, SECTOR_BYTES, parse_bytes};
 use iofair_policies::DEFAULT_STACK;
 use uuid::Uuid;
 
 use crate::stack::{stack_error, words};
 
-use super::enforced::{Unenforced, unenforced};
+use super::enforced::{self, Unenforced, unenforced};
 use super::faults::{self, Faults};
 use super::keys::Keys;
 use super::{
@@ -40,7 +40,8 @@ pub(super) fn contracts(
     source: Source,
     policies: &'static Table,
 ) -> Result<(Contracts, Vec<Unenforced>), ConfigError> {
-    let file: raw::File = source.parse()?;
+    let file: raw::File =
+        source.parse().map_err(|error| enforced::without_unenforced(error, policies))?;
     let mut drive = drive(&source, &file.drive, policies)?;
     let listen = listen::check(&source, &file.listen)?;
     let control = control::control(&source, &file.control)?;
@@ -373,7 +374,8 @@ fn check_max(contract: &Contract) -> Result<(), Refused> {
     }
     match (max.request_rates().min(), contract.min_iops) {
         (Some(ceiling), Some(min)) if ceiling < min => {
-            let message = format!("max {ceiling} requests a second is below min_iops {min}");
+            let message =
+                format!("max {} a second is below min_iops {min}", Count(ceiling, "request"));
             Err(Refused::new(message, format!("at least {min}")))
         }
         _ => Ok(()),

@@ -11,7 +11,7 @@ use iofair_core::attainable::load;
 use iofair_core::contract::{Contract, Rate};
 use iofair_core::key::{FIELDS, Field, Key, Unit};
 use iofair_core::time::Nanos;
-use iofair_core::unit::Size;
+use iofair_core::unit::{Count, Size};
 
 use super::Contracts;
 use super::admission::{Admitted, Basis, Floors, Known, claimants, shares};
@@ -120,7 +120,11 @@ fn cut(mut found: Vec<Effect>, what: &str) -> Vec<Effect> {
     if found.len() > NAMED_MAX {
         let (more, about) = (found.len() - NAMED_MAX, found[0].about);
         found.truncate(NAMED_MAX);
-        found.push(Effect { about, group: None, text: format!("{more} more groups {what}") });
+        found.push(Effect {
+            about,
+            group: None,
+            text: format!("{what}: {}", Count(more, "more group")),
+        });
     }
     found
 }
@@ -139,7 +143,7 @@ fn lost(before: State<'_>, after: State<'_>) -> Vec<Effect> {
             text: format!("group \"{name}\" {text}"),
         }));
     }
-    cut(found, "lose promises or limits")
+    cut(found, "promises or limits are lost")
 }
 
 /// What a group has no more of a key, if it has less.
@@ -192,7 +196,7 @@ fn smaller_shares(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Eff
         })
     };
     let found = before.groups.iter().zip(of(before)).filter_map(smaller);
-    cut(found.collect(), "get a smaller share")
+    cut(found.collect(), "shares are smaller")
 }
 
 /// What minimums leave of a drive, in bytes a second.

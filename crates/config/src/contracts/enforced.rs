@@ -11,7 +11,7 @@ use std::ops::Range;
 use iofair_core::controller::Stack;
 use iofair_core::key::Key;
 use iofair_core::params::Values;
-use iofair_core::policy::{Role, Row};
+use iofair_core::policy::{Role, Row, Table};
 
 use super::{Contracts, raw};
 use crate::ConfigError;
@@ -28,6 +28,22 @@ pub(super) fn whole(key: Key) -> Key {
 /// Whether a policy enforces a key with its own defaults.
 fn enforces(row: &Row, key: Key) -> bool {
     (row.enforces)(key, &Values::new(row.parameters, row.overrides))
+}
+
+/// An error about an unknown key, without keys that no policy of this program enforces.
+pub(super) fn without_unenforced(mut error: ConfigError, table: &Table) -> ConfigError {
+    if error.message.starts_with("unknown key") {
+        let is_enforced = |word: &str| {
+            let key = Key::ALL.into_iter().find(|key| key.word() == word);
+            key.is_none_or(|key| table.policies.iter().any(|row| enforces(row, key)))
+        };
+        let words = |words: String| -> String {
+            words.split(", ").filter(|word| is_enforced(word)).collect::<Vec<_>>().join(", ")
+        };
+        error.allowed = error.allowed.map(words);
+        error.nearest = error.nearest.filter(|word| is_enforced(word));
+    }
+    error
 }
 
 /// Stacks of the same policies that enforce a key, and the policies that do.

@@ -25,7 +25,7 @@ use iofair_core::contract::{Contract, Refusal};
 use iofair_core::key::{Field, Key, inside, tops};
 use serde::Deserialize;
 
-use super::{admission, check, raw};
+use super::{admission, check, enforced, raw};
 use crate::name::{GROUP_NAMES, is_group_name};
 use crate::units::Rate;
 use crate::{ConfigError, Source, Spanned};
@@ -150,7 +150,9 @@ impl HostContracts {
     }
 
     fn checked(source: Source) -> Result<Self, ConfigError> {
-        let file: File = source.parse()?;
+        let file: File = source
+            .parse()
+            .map_err(|error| enforced::without_unenforced(error, &iofair_policies::TABLE))?;
         let drive = &file.drive;
         if !drive.back.get_ref().starts_with('/') {
             let message = format!("\"{}\" is not a path on this machine", drive.back.get_ref());
@@ -243,7 +245,8 @@ fn groups(source: &Source, written: &[raw::Group]) -> Result<Vec<HostGroup>, Con
 fn supported(source: &Source, group: &raw::Group) -> Result<(), ConfigError> {
     let is_refused = |key: Key| matches!(key, Key::Low | Key::MinIops);
     let refuse = |span: Range<usize>, key: &str| {
-        let message = format!("`{key}` is only enforced by iofair's own server");
+        let who = if key == "low" { "the laboratory's policies" } else { "iofair's own server" };
+        let message = format!("`{key}` is only enforced by {who}");
         let others = Key::ALL.into_iter().filter(|key| is_refused(*key)).map(Key::word);
         let others: Vec<&str> = others.collect();
         let known = tops().filter(|top| !others.contains(top));
@@ -322,7 +325,8 @@ mod tests {
             ("name = '-a'", "is not a valid group name"),
             ("name = 'a'\nclients = ['uid:0']", "`clients` is only"),
             ("name = 'a'\nmin_iops = 5", "`min_iops` is only"),
-            ("name = 'a'\nlow = '1MB/s'", "`low` is only"),
+            ("name = 'a'\nlow = '1MB/s'", "`low` is only enforced by the laboratory"),
+            ("name = 'a'\nwait = 1", "weight, max, latency"),
             ("name = 'a'\nlow = '1MB/s'", "allowed: name, min, alone, weight, max, latency, class"),
             ("name = 'a'\nmax = { total = '5MB/s' }", "reads and writes each"),
             ("name = 'a'\nweight = 0", "weight 0 is out of range"),

@@ -104,11 +104,11 @@ pub enum Place {
     Throttle(usize),
     /// It waits for a tag.
     Tag,
-    /// In the scheduler.
+    /// In the scheduler; also if earlier pieces of it are at the drive.
     Scheduler,
     /// A flush that waits for its client's writes, or for the flush before it.
     Flush,
-    /// In flight at the drive.
+    /// At the drive with all of its pieces that are not complete.
     Drive,
 }
 

@@ -11,6 +11,7 @@ use crate::policy::{Gauges, HoldInfo};
 use crate::request::{NO_STAGE, Request, SHARES};
 use crate::time::Instant;
 use crate::trace::{Decision, Subject};
+use crate::unit::Sectors;
 
 impl Controller {
     /// Starts to remember the last decision about each request, for [`Self::held`].
@@ -82,7 +83,13 @@ impl Controller {
         self.tags.is_waiting(client) || in_throttle()
     }
     fn holds<'a>(&'a self, id: RequestId, request: &'a Request) -> Held<'a> {
-        let (place, since) = place(request);
+        let (place, since) = match place(request) {
+            // Another piece of it waits for its turn.
+            (Place::Drive, _) if self.requests.is_cut(id) && request.length > Sectors::ZERO => {
+                (Place::Scheduler, request.got_tag)
+            }
+            found => found,
+        };
         let info = match place {
             Place::Throttle(stage) => {
                 self.throttles[stage].hold_info(&self.groups, &self.requests, id)

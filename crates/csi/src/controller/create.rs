@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use iofair_core::unit::Count;
 use tonic::{Code, Status};
 
 use super::{Controller, described, size};
@@ -200,7 +201,7 @@ impl Controller {
         }
         if volume.connections > 0 || volume.block_device.is_some() {
             let message =
-                format!("volume \"{text}\" is in use: {} connections", volume.connections);
+                format!("volume \"{text}\" is in use: {}", Count(volume.connections, "connection"));
             return Err(Status::failed_precondition(message));
         }
         server.delete_volume(&id.volume).await.map_err(status)?;

@@ -12,8 +12,8 @@ pub struct Rule {
     pub slice_ms: u64,
     /// Trim and change of limits as in Linux 7.0, not as in 4.18.
     pub linux_7: bool,
-    /// A request too many for a slice asks again at the slice's end, since by then the limit may be
-    /// another; without it, when the present limit has room for it.
+    /// The policy changes limits often: a request too many for a slice asks again at the slice's end, and a change begins a new
+    /// slice. Without it, such a request asks when the present limit has room for it, and what was used of a slice stays used.
     pub ask_each_slice: bool,
     /// What a token bucket saves up; zero means slices.
     pub burst: Nanos,
@@ -129,15 +129,24 @@ impl Slice {
         }
         self.start += passed;
     }
-    fn change(&mut self, now: u64, rule: Rule, old: Limit, queued: bool) {
+    fn change(&mut self, now: u64, rule: Rule, (old, new): (Limit, Limit), queued: bool) {
         let before = *self;
         self.restart(now, rule);
-        if rule.linux_7 && queued {
-            let elapsed = now.saturating_sub(before.start);
-            for (kind, rate) in old.0.iter().enumerate() {
-                if let Some(rate) = rate {
-                    self.sent[kind] = before.sent[kind] - allowed(*rate, elapsed);
+        let elapsed = now.saturating_sub(before.start);
+        let carries = !rule.linux_7 && !rule.ask_each_slice && !before.is_used(now);
+        let in_slice = if carries { elapsed % rule.slice_ms } else { 0 };
+        (self.start, self.end) = (self.start - in_slice, self.end - in_slice);
+        for (kind, rates) in old.0.into_iter().zip(new.0).enumerate() {
+            match rates {
+                (Some(old), _) if rule.linux_7 && queued => {
+                    self.sent[kind] = before.sent[kind] - allowed(old, elapsed);
                 }
+                // In proportion, so that a lower limit makes no debt.
+                (Some(old), Some(new)) if carries => {
+                    let used = before.sent[kind] - allowed(old, elapsed - in_slice);
+                    self.sent[kind] = scale(used.max(0) as u64, new, old).min(1 << 62) as i64;
+                }
+                _ => {}
             }
         }
     }
@@ -235,7 +244,7 @@ impl Meter {
     /// Other limits from now on.
     pub fn change(&mut self, now: Instant, rule: Rule, (old, new): (Limit, Limit), queued: bool) {
         match self {
-            Self::Slices(slice) => slice.change(now.0 / MS, rule, old, queued),
+            Self::Slices(slice) => slice.change(now.0 / MS, rule, (old, new), queued),
             Self::Buckets(buckets) => {
                 for (bucket, rate) in buckets.iter_mut().zip(new.0) {
                     match (bucket.as_mut(), rate) {

@@ -338,6 +338,39 @@ fn ceilings_change_live() {
     }
 }
 
+/// Goal: changes of a ceiling let no more through in a slice than the highest one does, and a lower one makes no debt. Method: ten
+/// requests, or as many bytes, in a slice of 100 ms, by hand; ceilings that are changed when all or a part of the slice is used.
+#[test]
+fn a_changed_ceiling_keeps_its_slice() {
+    for limit in [iops as fn(u64) -> Limits, |rate| bytes(rate * 4096)] {
+        let start = |sent| {
+            let mut rig = Rig::new(&[]);
+            let client = rig.client("a", limit(100));
+            rig.send(0, client, READ_4K, sent);
+            (rig, client)
+        };
+        let (mut rig, _) = start(200);
+        assert_eq!(rig.go(at(0)).len(), 10);
+        for ms in 1..50 {
+            rig.limit(at(ms), "a", limit(if ms % 2 == 0 { 100 } else { 200 }));
+            assert_eq!(rig.go(at(ms)).len(), 0, "all of the slice is used, {ms}");
+        }
+        let log = rig.run(199);
+        assert_eq!(log.iter().map(|(_, count)| count).sum::<usize>(), 20, "{log:?}");
+        let (mut rig, _) = start(200);
+        assert_eq!(rig.go(at(0)).len(), 10);
+        rig.limit(at(20), "a", limit(10));
+        let log = rig.run(399);
+        let all = log.iter().map(|(_, count)| count).sum::<usize>();
+        assert!((2..=3).contains(&all), "one in each slice: {log:?}");
+        let (mut rig, client) = start(4);
+        assert_eq!(rig.go(at(0)).len(), 4);
+        rig.limit(at(50), "a", limit(200));
+        rig.send(50, client, READ_4K, 200);
+        assert_eq!(rig.go(at(50)).len(), 12, "four of ten were used, and so are eight of twenty");
+    }
+}
+
 /// Goal: Linux 7.0 carries what was allowed and not used over to the new ceiling; 4.18 starts anew.
 /// Method: by hand.
 #[test]

@@ -14,6 +14,7 @@ use hyper::body::Bytes;
 use iofair_config::contracts::Detail;
 use iofair_config::contracts::edit::{Edit, How, Kind, listed};
 use iofair_core::time::Instant;
+use iofair_core::unit::Count;
 use serde_json::{Value as Json, json};
 
 use super::audit::Audit;
@@ -209,7 +210,7 @@ impl App {
             (["v1", "status"], _) => Ok(not_allowed("GET")),
             (["v1", "openapi.json"], "GET") => Ok(self.openapi()),
             (["v1", "openapi.json"], _) => Ok(not_allowed("GET")),
-            (["v1", "stack"], "GET") => self.stack(200),
+            (["v1", "stack"], "GET") => self.stack(Vec::new()),
             (["v1", "stack"], "PUT") if call.is_dry_run() || call.query.is_empty() => {
                 self.put_stack(call)
             }
@@ -246,8 +247,11 @@ impl App {
                 self.dry_run(call, None, &call.consent_to_reload()?)
             }
             (["v1", "reload"], "POST") => {
+                let before = self.view();
                 let revision = self.reload(&call.consent_to_reload()?)?;
-                Ok(ApiResponse::json(200, Some(revision.clone()), &json!({ "revision": revision })))
+                let mut notes = self.view().server.kept_since(&before.server);
+                notes.extend(self.view().server.warnings());
+                Ok(revised(revision, notes))
             }
             (["v1", "drain" | "resume" | "reload"], _) => Ok(not_allowed("POST")),
             _ => Err(Problem::missing(format!("there is nothing at {path}"))
@@ -296,12 +300,12 @@ impl App {
         let body = Bytes::from_static(OPENAPI.as_bytes());
         ApiResponse { status: 200, revision: None, kind: "application/json", allow: None, body }
     }
-    fn stack(&self, status: u16) -> Result<ApiResponse> {
+    fn stack(&self, notes: Vec<String>) -> Result<ApiResponse> {
         let shown = self.view();
         let stack = resources::stack(shown.server.contracts());
         let revision = shown.revision.clone();
-        let body = json!({ "revision": revision, "stack": stack });
-        Ok(ApiResponse::json(status, Some(revision), &body))
+        let body = noted(json!({ "revision": revision, "stack": stack }), notes);
+        Ok(ApiResponse::json(200, Some(revision), &body))
     }
     fn put_stack(&self, call: &Call) -> Result<ApiResponse> {
         let mut keys = call.keys()?;
@@ -325,7 +329,7 @@ impl App {
             return self.dry_run(call, Some(&edit), &Consent::default());
         }
         self.change(call, &edit)?;
-        self.stack(200)
+        self.stack(self.view().server.warnings())
     }
     fn groups(&self, call: &Call) -> Result<ApiResponse> {
         let page = call.page()?;
@@ -348,6 +352,9 @@ impl App {
         let revision = shown.revision.clone();
         let (volumes, next) = page.slice(volumes, |volume| &volume.name)?;
         let mut body = json!({ "revision": revision, "volumes": volumes });
+        if page.is_first() {
+            body["kept"] = json!(shown.server.kept());
+        }
         next.into_iter().for_each(|next| body["next"] = next.into());
         Ok(ApiResponse::json(200, Some(revision), &body))
     }
@@ -362,9 +369,10 @@ impl App {
                 if call.is_dry_run() {
                     return self.dry_run(call, Some(&edit), &agreed);
                 }
+                let before = self.view();
                 let revision = self.change_with(call, &edit, &agreed)?;
-                let body = json!({ "revision": revision });
-                return Ok(ApiResponse::json(200, Some(revision), &body));
+                let notes = self.view().server.kept_since(&before.server);
+                return Ok(revised(revision, notes));
             }
             "PUT" if call.only_new => How::Create,
             "PUT" => How::Replace,
@@ -377,13 +385,14 @@ impl App {
             return self.dry_run(call, Some(&edit), &agreed);
         }
         self.change_with(call, &edit, &agreed)?;
-        let mut body = self.body(kind, name)?;
-        if kind == Kind::Volume {
-            let view = self.view();
-            let note = view.server.room_note(self.files.look(&view).free);
-            note.into_iter().for_each(|note| body["notes"] = json!([note]));
-        }
-        self.show(if how == How::Create { 201 } else { 200 }, &body)
+        let (body, view) = (self.body(kind, name)?, self.view());
+        let notes = match kind {
+            Kind::Volume => {
+                view.server.room_note(self.files.look(&view).free).into_iter().collect()
+            }
+            Kind::Group => view.server.warnings(),
+        };
+        self.show(if how == How::Create { 201 } else { 200 }, &noted(body, notes))
     }
     fn show(&self, status: u16, body: &Json) -> Result<ApiResponse> {
         let revision = body["revision"].as_str().map(str::to_owned);
@@ -503,8 +512,10 @@ impl App {
             line.resume()?;
             drained?;
             let held = line.look(|seen| seen.engine.pending())?;
-            let message =
-                format!("{held} requests were not completed in {DRAIN_MAX:?}; serving again");
+            let message = format!(
+                "not completed in {DRAIN_MAX:?}: {}; serving again",
+                Count(held, "request")
+            );
             return Err(Problem::new(503, "not-drained", message));
         }
         if then == "resume" {
@@ -521,6 +532,20 @@ impl App {
         *lock(&self.state) = State::Serving;
         Ok(ApiResponse::json(200, None, &json!({ "state": State::Serving.word() })))
     }
+}
+
+/// A reply with what the operator should know.
+fn noted(mut body: Json, notes: Vec<String>) -> Json {
+    if !notes.is_empty() {
+        body["notes"] = notes.into();
+    }
+    body
+}
+
+/// The reply to a change of which only the revision is told.
+fn revised(revision: String, notes: Vec<String>) -> ApiResponse {
+    let body = noted(json!({ "revision": revision }), notes);
+    ApiResponse::json(200, Some(revision), &body)
 }
 
 /// The error for a group or volume that does not exist, with the names that do.

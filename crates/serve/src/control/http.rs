@@ -35,7 +35,7 @@ use crate::accounts;
 use crate::error::ServeError;
 use crate::front::tls;
 use crate::reactor::refusals::Refusal;
-use crate::socket::{self, Allowed, SocketFile};
+use crate::socket::{self, Allowed, SocketFile, SocketPlace};
 use crate::supervisor;
 use crate::trial::Mode;
 use service::{BUSY, Scope, Service, Visit, unless_cut};
@@ -175,6 +175,10 @@ impl Http {
             listeners.push(Listener::adopt(socket).map_err(what)?);
         }
         Ok((listeners, at))
+    }
+    /// The Unix sockets that it made.
+    pub(super) fn sockets(&self) -> Vec<SocketPlace> {
+        self.bound.iter().map(|file| file.place().clone()).collect()
     }
     /// The TCP address for control.
     pub(super) fn control(&self) -> Option<SocketAddr> {

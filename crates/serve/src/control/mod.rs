@@ -54,7 +54,7 @@ mod why;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender, TryRecvError};
 use std::thread;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ use crate::consent::Consent;
 use crate::error::ServeError;
 use crate::log;
 use crate::server::Server;
-use crate::socket::Allowed;
+use crate::socket::{Allowed, SocketPlace};
 use crate::supervisor::Passed;
 use crate::trial::{Mode, Trial};
 
@@ -75,7 +75,7 @@ use file::ContractFile;
 use gate::Gate;
 use http::{Http, Places};
 
-/// How often somebody looks at the files of volumes.
+/// How often somebody looks at the files of volumes and sockets.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A server that is controlled through its contract file.
@@ -98,6 +98,7 @@ struct Parts {
 impl Parts {
     /// Takes its sockets out of those that were passed.
     fn new(contracts: &Contracts, passed: &mut Passed, mode: &Mode) -> Result<Self, ServeError> {
+        notes::check_descriptors(contracts)?;
         let (control, metrics) = (contracts.control.clone(), contracts.metrics.clone());
         let sockets = [std::mem::take(&mut passed.control), std::mem::take(&mut passed.metrics)];
         let allowed = [&control.access, &metrics.access];
@@ -133,8 +134,8 @@ impl Control {
             log::tell("server", &note);
         }
         let app = Arc::new(App::new(file, server, gate, audit)?);
-        let watch = Some(watch(&app)?);
         let http = Http::start(places, &app)?;
+        let watch = Some(watch(&app, http.sockets())?);
         Ok(Self { app, http: Some(http), watch })
     }
     /// Checks whether [`Self::start_with`] would start a server. Runs everything that a start runs before clients are
@@ -217,8 +218,20 @@ impl Drop for Control {
     }
 }
 
-/// Looks at a server's files now and from time to time, and tells the log, until the result is dropped.
-fn watch(app: &Arc<App>) -> Result<Sender<()>, ServeError> {
+/// Puts back the sockets of front ends and those of control (`own`) whose files somebody has removed. What happened, in words;
+/// during a change nobody knows which there should be.
+fn restore_sockets(app: &App, own: &[SocketPlace]) -> Vec<String> {
+    let shown = app.view();
+    let sockets = shown.server.sockets().iter().chain(own);
+    let mut told: Vec<String> = sockets.filter_map(SocketPlace::restore).collect();
+    if app.is_changing() || !Arc::ptr_eq(&shown, &app.view()) {
+        told.clear();
+    }
+    told
+}
+
+/// Looks at a server's files and sockets now and from time to time, and tells the log, until the result is dropped.
+fn watch(app: &Arc<App>, own: Vec<SocketPlace>) -> Result<Sender<()>, ServeError> {
     let look = |app: &App| {
         app.files.look(&app.view());
         app.files.tell(|| (!app.is_changing()).then(|| app.view()));
@@ -227,11 +240,73 @@ fn watch(app: &Arc<App>) -> Result<Sender<()>, ServeError> {
     let (stop, stopped) = mpsc::channel();
     let app = Arc::downgrade(app);
     let looks = move || {
+        let mut before = Vec::new();
         while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             let Some(app) = app.upgrade() else { return };
             look(&app);
+            let told = restore_sockets(&app, &own);
+            if stopped.try_recv() == Err(TryRecvError::Disconnected) {
+                return;
+            }
+            let new = told.iter().filter(|text| !before.contains(*text));
+            new.for_each(|text| log::tell("server", text));
+            before = told;
         }
     };
     let thread = thread::Builder::new().name("files".into()).spawn(looks);
     thread.map(|_| stop).map_err(ServeError::system("a thread"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    /// Goal: a socket whose file somebody removes is there again, which is told, and never in the place of another one. Method: the
+    /// sockets of every kind, removed alone, with another server's in their place, and with their second names.
+    #[test]
+    fn removed_sockets_come_back() {
+        let directory = std::env::temp_dir().join(format!("iofair-sockets-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let sockets = ["nbd", "control", "metrics", "disk"].map(|name| directory.join(name));
+        let [nbd, control, metrics, disk] = sockets.each_ref().map(|path| path.display());
+        let text = format!(
+            "[drive]\nback = 'memory:1MiB'\nstack = 'none-none'\n[listen]\nunix = '{nbd}'\n\
+             [control]\nunix = '{control}'\n[metrics]\nunix = '{metrics}'\n[[group]]\nname = 'g'\n\
+             [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MiB'\nvhost = '{disk}'\n"
+        );
+        let file = directory.join("contracts.toml");
+        fs::write(&file, &text).unwrap();
+        let mut control = Control::start(&file, Contracts::open(&file).unwrap()).unwrap();
+        // Only this test puts them back.
+        control.watch = None;
+        let own = control.http.as_ref().unwrap().sockets();
+        let restore = || restore_sockets(&control.app, &own);
+        assert!(restore().is_empty());
+        sockets.iter().for_each(|path| fs::remove_file(path).unwrap());
+        let told = restore();
+        for path in &sockets {
+            UnixStream::connect(path).unwrap();
+            assert!(told.iter().any(|text| text.contains(path.to_str().unwrap())), "{told:?}");
+        }
+        assert!(told.iter().all(|text| text.contains("is there again")) && restore().is_empty());
+        let [nbd, _, _, disk] = &sockets;
+        fs::remove_file(nbd).unwrap();
+        let other = UnixListener::bind(nbd).unwrap();
+        fs::remove_file(disk).unwrap();
+        fs::remove_file(directory.join("disk.link")).unwrap();
+        let told = restore();
+        assert!(told.iter().all(|text| text.contains("restart the server")), "{told:?}");
+        assert_eq!(told.len(), 2);
+        control.stop().unwrap();
+        drop(other);
+        let left = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
+        left.retain(|name| !name.starts_with('.'));
+        left.sort();
+        assert_eq!(left, ["contracts.toml", "nbd"]);
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }

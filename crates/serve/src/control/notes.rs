@@ -4,9 +4,11 @@
 use std::path::Path;
 
 use iofair_config::contracts::Contracts;
+use iofair_core::unit::Count;
 
 use crate::clock;
 use crate::descriptors;
+use crate::error::ServeError;
 use crate::front::tls;
 use crate::security;
 use crate::socket;
@@ -16,7 +18,37 @@ use crate::socket;
 const OWN: u64 = 64 + descriptors::RESERVED;
 /// Descriptors that a volume may need: its file twice, its lock, and a socket with its machine's memory and queues.
 const OF_VOLUME: u64 = 8;
+/// Descriptors without which no server starts: those of its threads, sockets and files, and of some clients.
+const LEAST: u64 = 64;
 const DAY: u64 = 24 * 60 * 60;
+
+/// Refuses a start with so few descriptors that it would fail half way.
+pub(super) fn check_descriptors(contracts: &Contracts) -> Result<(), ServeError> {
+    socket::raise_limit();
+    let Some(limit) = socket::limit().filter(|limit| *limit < LEAST) else { return Ok(()) };
+    let message = format!(
+        "{}; a server needs at least {LEAST} (`ulimit -n`, or LimitNOFILE= of systemd)",
+        may_need(contracts, limit)
+    );
+    Err(ServeError::Descriptors(message))
+}
+
+/// The limit, and what these contracts may need.
+fn may_need(contracts: &Contracts, limit: u64) -> String {
+    let connections = u64::from(contracts.listen.limits.connections);
+    format!(
+        "this process may open {} (RLIMIT_NOFILE); {} and {} may need {}",
+        Count(limit, "file"),
+        Count(connections, "connection"),
+        Count(contracts.volumes.len(), "volume"),
+        needed(contracts)
+    )
+}
+
+fn needed(contracts: &Contracts) -> u64 {
+    let connections = u64::from(contracts.listen.limits.connections);
+    connections + OF_VOLUME * contracts.volumes.len() as u64 + OWN
+}
 
 /// All there is to say.
 pub(super) fn notes(contracts: &Contracts) -> Vec<String> {
@@ -24,15 +56,8 @@ pub(super) fn notes(contracts: &Contracts) -> Vec<String> {
     let tls = tls.chain(contracts.control.tls.iter().map(|control| &control.files));
     let now = clock::unix_millis() / 1000;
     let mut notes: Vec<String> = tls.filter_map(|tls| dates(&tls.certificate, now)).collect();
-    let connections = u64::from(contracts.listen.limits.connections);
-    let needed = connections + OF_VOLUME * contracts.volumes.len() as u64 + OWN;
-    if let Some(limit) = socket::limit().filter(|limit| *limit < needed) {
-        notes.push(format!(
-            "this process may open {limit} files (RLIMIT_NOFILE); {connections} connections and {} volumes may need \
-             {needed}",
-            contracts.volumes.len()
-        ));
-    }
+    let limit = socket::limit().filter(|limit| *limit < needed(contracts));
+    notes.extend(limit.map(|limit| may_need(contracts, limit)));
     notes.dedup();
     notes
 }

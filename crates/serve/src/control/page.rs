@@ -37,6 +37,10 @@ impl Page {
         }
         Ok(page)
     }
+    /// Whether it is the first one.
+    pub(super) fn is_first(&self) -> bool {
+        self.after.is_none()
+    }
     /// The things on it, and the name to go on after if there are more.
     pub(super) fn slice<T>(
         &self,

@@ -10,6 +10,7 @@ use iofair_config::contracts::{self, Contracts};
 use iofair_core::attainable::{Attainable, SMALL_READ};
 use iofair_core::contract::{BURST_DEFAULT, Contract};
 use iofair_core::key::{Field, Unit, inside};
+use iofair_core::unit::Count;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
@@ -198,7 +199,7 @@ impl GivenUp {
                 }
                 Some(now) if now.size_bytes < size => {
                     let lost = size - now.size_bytes;
-                    format!("volume \"{name}\" loses its last {lost} bytes")
+                    format!("volume \"{name}\" loses its last {}", Count(lost, "byte"))
                 }
                 _ => return None,
             };

@@ -9,6 +9,7 @@ use iofair_core::id::GroupId;
 use iofair_core::request::Direction;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::{Decision, Subject, rule_in_words};
+use iofair_core::unit::Count;
 use serde::Serialize;
 
 use crate::engine::Engine;
@@ -262,10 +263,7 @@ impl Scene<'_> {
     fn text(&self, place: Place, seat: &Seat, wait: &Wait, until: Option<Nanos>) -> String {
         let Wait { place: name, rule, serves, .. } = wait;
         let controller = self.engine().controller();
-        let count = match seat.requests {
-            1 => "1 request".to_string(),
-            more => format!("{more} requests"),
-        };
+        let count = Count(seat.requests, "request");
         let rule = rule.as_ref().map(|rule| format!(": {rule}")).unwrap_or_default();
         let (waits, are) = if seat.requests == 1 { ("waits", "is") } else { ("wait", "are") };
         let (commands, depth) = (controller.in_flight(), controller.facts().depth);
@@ -279,7 +277,7 @@ impl Scene<'_> {
             ),
             Place::Scheduler => {
                 let full = if commands >= depth {
-                    format!("; the drive is full with {commands} commands")
+                    format!("; the drive is full with {}", Count(commands, "command"))
                 } else {
                     String::new()
                 };
@@ -367,7 +365,7 @@ impl Scene<'_> {
             let value = values.next().unwrap_or(0);
             match kind {
                 "ns" => Nanos(value).to_string(),
-                "bytes" => format!("{value} bytes"),
+                "bytes" => Count(value, "byte").to_string(),
                 "group" if is_ceiling => {
                     let groups = self.engine().controller().groups();
                     let id = groups.group_id(value as usize);
@@ -386,11 +384,11 @@ impl Scene<'_> {
 /// `reads at 10.00 MB/s and 50 reads a second and both at 15.00 MB/s`.
 fn ceiling(limits: Limits, direction: Direction) -> String {
     let index = direction as usize;
-    let what = ["reads", "writes"][index];
-    let rate = limits.bytes_per_s[index].map(|rate| format!("{what} at {}", Rate(rate)));
-    let iops = limits.iops[index].map(|iops| format!("{iops} {what} a second"));
+    let what = ["read", "write"][index];
+    let rate = limits.bytes_per_s[index].map(|rate| format!("{what}s at {}", Rate(rate)));
+    let iops = limits.iops[index].map(|iops| format!("{} a second", Count(iops, what)));
     let both = limits.total.bytes_per_s.map(|rate| format!("both at {}", Rate(rate)));
-    let both_iops = limits.total.iops.map(|iops| format!("{iops} requests a second"));
+    let both_iops = limits.total.iops.map(|iops| format!("{} a second", Count(iops, "request")));
     let all = [rate, iops, both, both_iops];
     all.into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
@@ -419,39 +417,68 @@ mod tests {
     use iofair_core::request::{Flags, Operation};
     use iofair_core::unit::Sectors;
 
-    fn submit(controller: &mut Controller, client: ClientId, count: u64) {
-        for number in 0..count {
-            let (operation, flags) = (Operation::Read, Flags::NO_MERGE);
-            let (start, length) = (Sectors(number * 64), Sectors(8));
-            let new = Submission { tag: number, client, operation, flags, start, length };
-            controller.submit(Instant::ZERO, new).unwrap();
-        }
-    }
-
-    /// Goal: what one look costs the reactor does not depend on how many requests others have inside, and no request is
-    /// missed for that. Method: ten thousand of others, three of a group behind them; the requests that each look sees.
-    #[test]
-    fn the_cost_of_a_query_is_bounded() {
-        let (max_request, capacity) = (Sectors(8), Sectors(1 << 30));
-        let facts = DriveFacts { rotational: false, depth: 1, max_request, capacity };
+    /// A controller under a stack, and two groups with a client each.
+    fn scene(depth: u32, stack: &str) -> (Controller, [(GroupId, ClientId); 2]) {
+        let (max_request, capacity) = (Sectors(2048), Sectors(1 << 30));
+        let facts = DriveFacts { rotational: false, depth, max_request, capacity };
         let (queue_limit, guaranteed, flushes) = (0, 10_000, FlushRule::Bypass);
         let setup = Setup {
             facts,
-            tags: 1,
+            tags: depth,
             queue_limit,
             guaranteed,
             client_limit: u32::MAX,
             flushes,
             trace: 0,
         };
-        let mut controller =
-            Controller::new(setup, iofair_policies::TABLE.stack("max-none").unwrap());
-        let [others, own] = ["others", "own"].map(|name| {
+        let mut controller = Controller::new(setup, iofair_policies::TABLE.stack(stack).unwrap());
+        let groups = ["others", "own"].map(|name| {
             let group = controller.add_group(Instant::ZERO, name, Contract::default()).unwrap();
             (group, controller.add_client(Instant::ZERO, group, Priority::default()).unwrap())
         });
-        submit(&mut controller, others.1, 10_000);
-        submit(&mut controller, own.1, 3);
+        (controller, groups)
+    }
+
+    fn submit(controller: &mut Controller, client: ClientId, length: Sectors, count: u64) {
+        for number in 0..count {
+            let (operation, flags) = (Operation::Read, Flags::NO_MERGE);
+            let start = Sectors(number * 4096);
+            let new = Submission { tag: number, client, operation, flags, start, length };
+            controller.submit(Instant::ZERO, new).unwrap();
+        }
+    }
+
+    /// Goal: a request is at the drive once nothing of it waits in the scheduler, and its pieces are no requests. Method: long
+    /// reads of two clients, which `promise` sends in pieces; the places after each piece.
+    #[test]
+    fn what_waits_in_pieces_is_not_at_the_drive() {
+        let (mut controller, [others, own]) = scene(32, "promise");
+        let length = Sectors(2048);
+        for (_, client) in [others, own] {
+            submit(&mut controller, client, length, 1);
+        }
+        let mut sent = [Sectors::ZERO; 2];
+        let mut pieces = 0;
+        while let Some(dispatch) = controller.dispatch(Instant::ZERO) {
+            let part = controller.parts(dispatch.command).next().unwrap();
+            sent[usize::from(part.client == own.1)] += dispatch.length;
+            pieces += 1;
+            let mut seats = Seats::new();
+            assert!(slice_of(&controller, GroupId::ROOT, 0, &mut seats).is_none());
+            let at = |place| seats.get(&place).map_or(0, |seat| seat.requests);
+            let whole = sent.iter().filter(|sent| **sent == length).count();
+            assert_eq!([Place::Drive, Place::Scheduler].map(at), [whole, 2 - whole], "{pieces}");
+        }
+        assert!(pieces > 2, "{pieces} commands");
+    }
+
+    /// Goal: what one look costs the reactor does not depend on how many requests others have inside, and no request is
+    /// missed for that. Method: ten thousand of others, three of a group behind them; the requests that each look sees.
+    #[test]
+    fn the_cost_of_a_query_is_bounded() {
+        let (mut controller, [others, own]) = scene(1, "max-none");
+        submit(&mut controller, others.1, Sectors(8), 10_000);
+        submit(&mut controller, own.1, Sectors(8), 3);
         for (group, count) in [(own.0, 3), (others.0, 10_000), (GroupId::ROOT, 10_003)] {
             let (mut seats, mut next, mut looks) = (Seats::new(), Some(0), 0);
             while let Some(first) = next {

@@ -18,6 +18,7 @@ use iofair_config::contracts::Contracts;
 
 use crate::error::ServeError;
 use crate::reactor::handle::ReactorHandle;
+use crate::socket::SocketPlace;
 use crate::trial::Mode;
 
 /// A change of the contracts.
@@ -54,6 +55,10 @@ pub(crate) trait FrontEnd: Debug + Send + Sync {
     /// waits for the next server.
     fn stop(&mut self, reactor: Option<&ReactorHandle>, limit: Duration) {
         let _ = (reactor, limit);
+    }
+    /// The Unix sockets that it made.
+    fn sockets(&self) -> Vec<SocketPlace> {
+        Vec::new()
     }
     /// The TCP address at which it listens.
     fn tcp(&self) -> Option<SocketAddr> {

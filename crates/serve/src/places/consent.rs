@@ -5,6 +5,7 @@ use std::path::{Path, absolute};
 use iofair_config::contracts::edit::listed;
 use iofair_config::contracts::{Contracts, Volume};
 use iofair_config::{ConfigError, shell};
+use iofair_core::unit::Count;
 
 use crate::consent::{Consent, Unagreed};
 use crate::error::ServeError;
@@ -31,7 +32,8 @@ pub(crate) struct Need {
 impl Need {
     /// Of a volume that would get smaller.
     pub(crate) fn shrink(volume: &Volume, has: u64) -> Self {
-        let why = format!("it has {has} bytes, and {} would cut data off", volume.size_bytes);
+        let why =
+            format!("it has {}, and {} would cut data off", Count(has, "byte"), volume.size_bytes);
         Self { volume: volume.name.clone(), needs: Needs::Shrink, why }
     }
 }
@@ -105,7 +107,7 @@ pub(crate) fn check(
     let named = named.map(|Need { volume, why, .. }| format!("volume \"{volume}\": {why}"));
     let mut why = named.collect::<Vec<_>>().join("\n");
     if refused.len() > NAMED_MAX {
-        why += &format!("\nand {} more volumes", refused.len() - NAMED_MAX);
+        why += &format!("\nand {}", Count(refused.len() - NAMED_MAX, "more volume"));
     }
     let (options, told) = (consent.and(missing.clone()).options(), Path::new(contracts.path()));
     let file = if is_running { absolute(told).ok() } else { None };

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use iofair_config::shell;
+use iofair_core::unit::Count;
 
 use crate::back::uring::Damage;
 
@@ -62,8 +63,9 @@ impl Damaged {
                 )
             }
             Damage::Cut(bytes) => format!(
-                "{path} was truncated to {bytes} bytes, and requests for what was behind them fail: restore it from a \
-                 backup, and restart the server"
+                "{path} was truncated to {}, and requests for what was behind them fail: restore it from a \
+                 backup, and restart the server",
+                Count(bytes, "byte")
             ),
         }
     }

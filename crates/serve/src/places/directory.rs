@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iofair_config::contracts::{Contracts, Volume};
+use iofair_core::unit::Count;
 
+use super::kept::Kept;
 use super::owners::{Files, Home, Owner, Owners};
 use super::{Consent, Damaged, Need, Needs, check, ctl};
 use crate::back::uring::claim::{Around, identity_of, layers_of};
@@ -64,7 +66,8 @@ impl Own {
             return Ok(false);
         }
         let message = format!(
-            "{path} was truncated to {bytes} bytes, and does not grow: restore it from a backup, and restart the server"
+            "{path} was truncated to {}, and does not grow: restore it from a backup, and restart the server",
+            Count(bytes, "byte")
         );
         Err(ServeError::volume(name, message))
     }
@@ -75,6 +78,8 @@ impl Own {
 pub(crate) struct Directory {
     path: PathBuf,
     home: Arc<Home>,
+    /// Its list; in a check, as it would be.
+    list: Arc<Owners>,
     own: Vec<Own>,
     /// Where in the list the volumes are that may be found, by name and path.
     index: BTreeMap<(String, PathBuf), usize>,
@@ -134,8 +139,11 @@ impl Directory {
     ) -> Result<Self, ServeError> {
         let home = Home::open(contracts, path, mode)?;
         let (path, index, mode) = (path.to_path_buf(), BTreeMap::new(), mode.clone());
-        let (home, around) = (Arc::new(home), Around::default());
-        Ok(Self { path, home, own: Vec::new(), index, around, mode, is_running: false })
+        let (home, list, own) = (Arc::new(home), Arc::default(), Vec::new());
+        let (around, is_running) = (Around::default(), false);
+        let mut this = Self { path, home, list, own, index, around, mode, is_running };
+        this.list = Arc::new(this.home.owners());
+        Ok(this)
     }
     pub(super) fn run(&mut self) {
         self.is_running = true;
@@ -152,6 +160,23 @@ impl Directory {
             Some(Damaged::new(Some(own.name.clone()), &own.path, storage.file(), damage))
         };
         self.own.iter().filter(|own| !own.removed).filter_map(damaged).collect()
+    }
+    /// Removed volumes whose data is kept.
+    pub(super) fn kept(&self) -> Vec<Kept> {
+        let Owners { volumes, paths, .. } = &*self.list;
+        let own = volumes.iter().map(|(name, owner)| (name, owner, self.own_file(name), false));
+        let elsewhere =
+            paths.iter().map(|(path, owner)| (&owner.volume, owner, path.clone(), true));
+        let all = own.chain(elsewhere).filter(|(_, owner, ..)| owner.kept && !owner.deleting);
+        let kept = |(name, owner, path, is_elsewhere): (&String, &Owner, PathBuf, bool)| Kept {
+            name: name.clone(),
+            group: owner.group.clone(),
+            size_bytes: owner.bytes,
+            path: Some(path),
+            pool: (!is_elsewhere).then(|| self.path.clone()),
+            is_elsewhere,
+        };
+        all.map(kept).collect()
     }
     fn file(&self, volume: &Volume) -> PathBuf {
         volume.path.clone().unwrap_or_else(|| self.own_file(&volume.name))
@@ -288,6 +313,7 @@ impl Directory {
             sync_parent(&path).map_err(ServeError::system(path.display().to_string()))?;
         }
         let owners = self.owners_of(volumes, consent);
+        self.list = Arc::new(owners.clone());
         let is_saved = self.home.is_saved(&owners);
         if let Some(trial) = self.mode.trial().filter(|_| !is_saved) {
             drop(trial.stand_in(&self.home.fresh()).map_err(self.home.system())?);
@@ -436,8 +462,8 @@ impl Directory {
         let Some(bytes) = listed.filter(|_| !is_served) else { return Ok(None) };
         let what = match fs::metadata(&file) {
             Ok(there) if there.is_file() && there.len() < bytes => format!(
-                "has {} bytes, although this volume had {bytes}: it was cut off, or is another file.",
-                there.len()
+                "has {}, although this volume had {bytes}: it was cut off, or is another file.",
+                Count(there.len(), "byte")
             ),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 "is missing, although it was this volume: is its file system mounted?".into()

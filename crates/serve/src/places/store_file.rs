@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use iofair_config::contracts::Contracts;
 use iofair_config::shell;
+use iofair_core::unit::Count;
 use uuid::Uuid;
 
 use super::Damaged;
@@ -73,7 +74,8 @@ impl StoreFile {
         }
         if let Some(has) = has.filter(|has| *has < end) {
             return refuse(format!(
-                "it has {has} bytes, although {} has volumes up to byte {end}: it was cut off, or is another file; {begin}",
+                "it has {}, although {} has volumes up to byte {end}: it was cut off, or is another file; {begin}",
+                Count(has, "byte"),
                 list.display()
             ));
         }
@@ -88,6 +90,9 @@ impl StoreFile {
     }
     pub(super) fn file(&self) -> &File {
         &self.file
+    }
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
     /// Notes which drive is there.
     pub(super) fn mark(&self) {

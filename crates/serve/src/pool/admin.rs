@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use iofair_config::contracts::{Back, Contracts, Volume};
 use iofair_config::shell;
+use iofair_core::unit::Count;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -340,7 +341,10 @@ pub fn check(path: &Path) -> Result<Report, ServeError> {
             let name = if slot == newest.current { "table in force" } else { "table before it" };
             copies.push(match found {
                 Ok(table) => {
-                    format!("{name}: good, change {generation}, {} volumes", table.volumes.len())
+                    format!(
+                        "{name}: good, change {generation}, {}",
+                        Count(table.volumes.len(), "volume")
+                    )
                 }
                 Err(Defect::Absent) if generation == 0 => format!("{name}: never written"),
                 Err(defect) => format!("{name}: change {generation} is {defect}"),

@@ -14,7 +14,7 @@ use iofair_config::contracts::{Contracts, Volume};
 use iofair_config::shell;
 
 use super::admin;
-use super::format::{BLOCK, Extent, Record, Table};
+use super::format::{BLOCK, Extent, Record, State, Table};
 use super::table::{Free, Index, Refused, Wanted, Why, common, joined};
 use super::zeroing::{Demand, Room, Shared};
 use crate::back::uring::Storage;
@@ -24,6 +24,7 @@ use crate::consent::Consent;
 use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated};
 use crate::log;
+use crate::places::kept::Kept;
 use crate::places::marker::Marker;
 use crate::places::{Need, check};
 use crate::reactor::handle::ReactorHandle;
@@ -208,6 +209,19 @@ impl Served {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let system = FileSystem::query(parent.unwrap_or(Path::new(".")))?;
         Ok((system.free + allocated(&self.path)?).saturating_sub(promised))
+    }
+    /// Removed volumes whose data is kept.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        let kept = self.table.volumes.iter().filter(|record| record.state == State::Kept);
+        let kept = kept.map(|record| Kept {
+            name: record.name.clone(),
+            group: record.group.clone(),
+            size_bytes: record.size,
+            path: Some(self.path.clone()),
+            pool: Some(self.path.clone()),
+            is_elsewhere: false,
+        });
+        kept.collect()
     }
     /// Gives extents free that no command can reach any more.
     pub(crate) fn release(&self, line: &ReactorHandle) -> Result<(), ServeError> {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use iofair_core::unit::Count;
 use uuid::Uuid;
 
 use super::format::{BLOCK, Extent, Record, State, Superblock, Table};
@@ -338,8 +339,11 @@ impl Record {
             refused.push(Refused::new(wanted.name, Why::Needs(Needs::TakeOver), message));
         }
         if wanted.size < self.size && !wanted.shrink {
-            let message =
-                format!("it has {} bytes, and {} would cut data off", self.size, wanted.size);
+            let message = format!(
+                "it has {}, and {} would cut data off",
+                Count(self.size, "byte"),
+                wanted.size
+            );
             refused.push(Refused::new(wanted.name, Why::Needs(Needs::Shrink), message));
         }
         refused.into_iter()
@@ -377,6 +381,6 @@ fn merged(extents: &[Extent]) -> Vec<Extent> {
 
 fn no_room(volume: &str, bytes: u64, free: &Free) -> Refused {
     let free = free.blocks() * BLOCK;
-    let message = format!("it needs {bytes} bytes more, and the pool has {free} free");
+    let message = format!("it needs {} more, and the pool has {free} free", Count(bytes, "byte"));
     Refused::new(volume, Why::NoRoom, message)
 }

@@ -77,11 +77,15 @@ impl Server {
         let needs = self.places.clone().place(contracts, consent);
         needs.map(|needs| consent.unneeded(&needs)).unwrap_or_default()
     }
-    /// Says that minimums are not checked, unless that was so `before`.
-    pub(super) fn tell_unchecked(&self, before: Option<&Contracts>) {
-        let told = |contracts: &Contracts| self.facts.unchecked(contracts).ok().flatten();
-        if let Some(note) = told(&self.contracts).filter(|_| before.and_then(told).is_none()) {
-            log::tell("contracts", note);
-        }
+    /// What of these contracts is not refused, and may not be kept.
+    pub(crate) fn warnings(&self, contracts: &Contracts) -> Vec<String> {
+        self.facts.warnings(contracts)
+    }
+    /// Tells what of the contracts may not be kept, unless that was so `before`.
+    pub(super) fn tell_warnings(&self, before: Option<&Contracts>) {
+        let before = before.map(|before| self.warnings(before)).unwrap_or_default();
+        let mut notes = self.warnings(&self.contracts);
+        notes.retain(|note| !before.contains(note));
+        notes.iter().for_each(|note| log::tell("contracts", note));
     }
 }

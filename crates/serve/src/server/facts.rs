@@ -41,20 +41,16 @@ impl Facts {
         }
         Ok(Known { worst_case: self.worst_case, reaches: self.reaches.get().copied() })
     }
-    /// Says that minimums are not checked, if so.
-    pub(super) fn unchecked(
-        &self,
-        contracts: &Contracts,
-    ) -> Result<Option<&'static str>, ServeError> {
-        Ok(contracts.unchecked(&self.known(contracts)?))
+    /// Promises that are not refused, and may not be kept. Contracts whose drive is not known are refused elsewhere.
+    pub(super) fn warnings(&self, contracts: &Contracts) -> Vec<String> {
+        self.known(contracts).map(|known| contracts.warnings(&known)).unwrap_or_default()
     }
-    /// What an operator should know of contracts: whether they are checked, and what they leave.
+    /// What an operator should know of contracts: what they may not keep, and what they leave.
     pub(super) fn notes(&self, contracts: &Contracts) -> Result<Vec<String>, ServeError> {
         let known = self.known(contracts)?;
         let groups = &self.admit(contracts, None)?;
-        let unchecked = contracts.unchecked(&known).map(str::to_string);
         let told = effects::notes(State { contracts, groups }, &known);
-        Ok(unchecked.into_iter().chain(told).collect())
+        Ok(contracts.warnings(&known).into_iter().chain(told).collect())
     }
     /// The rate that admission uses under stacks that translate minimums into weights.
     pub(super) fn worst_case(&self, contracts: &Contracts) -> Option<u64> {

@@ -11,7 +11,9 @@ use iofair_core::attainable::Attainable;
 
 use super::facts::Facts;
 use crate::error::ServeError;
+use crate::places::kept::{self, Kept};
 use crate::places::{Damaged, Places};
+use crate::socket::SocketPlace;
 
 /// What a server is under the contracts in force.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ pub(crate) struct View {
     pub(super) blocks: Vec<(String, PathBuf)>,
     pub(super) description: String,
     pub(super) tcp: Option<SocketAddr>,
+    pub(super) sockets: Vec<SocketPlace>,
 }
 
 impl View {
@@ -55,6 +58,10 @@ impl View {
     pub(crate) fn tcp(&self) -> Option<SocketAddr> {
         self.tcp
     }
+    /// The Unix sockets of front ends.
+    pub(crate) fn sockets(&self) -> &[SocketPlace] {
+        &self.sockets
+    }
     /// Bytes that new volumes can have. It may wait for a file system.
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
         self.places.free_bytes(self.facts.capacity())
@@ -66,6 +73,18 @@ impl View {
             "the volumes are larger than the room for them: once the file system is full, writes fail with \"no space\""
                 .to_string()
         })
+    }
+    /// What of the contracts is not refused, and may not be kept.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.facts.warnings(&self.contracts)
+    }
+    /// Removed volumes whose data is kept.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        self.places.kept()
+    }
+    /// What is told of those that were not kept `before`.
+    pub(crate) fn kept_since(&self, before: &Self) -> Vec<String> {
+        kept::notes(self.kept(), &before.kept(), &self.contracts)
     }
     /// Files of volumes that somebody has removed, moved or cut off. It may wait for a file system.
     pub(crate) fn damaged(&self) -> Vec<Damaged> {

@@ -1,9 +1,12 @@
-//! The file of a listening Unix socket: who may replace it, and who removes it.
+//! The file of a listening Unix socket: who may replace it, who removes it, and how it comes back if somebody else does.
 //!
 //! A server locks `PATH.lock` as long as it has the socket. Whether a server is alive cannot be found out by connecting: one that
 //! has as many connections as it may have closes further ones at once, as the kernel does for a server that was killed. A
 //! lock ends with the process that has it. The lock file is removed with the socket; a lock on a file that was removed
 //! meanwhile counts for nothing.
+//!
+//! A socket has a second name, `PATH.link`. If the file at its path is removed, the second name is linked there again, which
+//! never replaces what somebody else has put there. A new socket would need every listener to exchange its descriptor.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -64,26 +67,71 @@ impl Drop for PathLock {
     }
 }
 
+/// What the second name of a socket ends with.
+pub(crate) const LINK: &str = ".link";
+
+/// Where a socket of this server is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SocketPlace {
+    path: PathBuf,
+    link: PathBuf,
+    identity: (u64, u64),
+}
+
+impl SocketPlace {
+    fn is_at(&self, path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|file| identity(&file) == self.identity)
+    }
+    /// Puts the file back if somebody has removed it. What happened, in words; `None`: nothing.
+    pub(crate) fn restore(&self) -> Option<String> {
+        if self.is_at(&self.path) {
+            return None;
+        }
+        let linked = match self.is_at(&self.link) {
+            true => fs::hard_link(&self.link, &self.path),
+            false => Err(io::Error::other(format!("{} is gone, too", self.link.display()))),
+        };
+        let path = self.path.display();
+        Some(match linked {
+            Ok(()) => format!("the socket {path} was removed, and is there again"),
+            Err(error) => format!(
+                "the socket {path} was removed, and clients cannot connect: {error}; restart the server"
+            ),
+        })
+    }
+}
+
 /// The file of a socket that this server created. Dropping it removes the file, unless another one is in its place.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
-    path: PathBuf,
-    identity: (u64, u64),
+    place: SocketPlace,
     _lock: PathLock,
 }
 
 impl SocketFile {
     pub(super) fn new(path: &Path, lock: PathLock) -> io::Result<Self> {
         let identity = identity(&fs::symlink_metadata(path)?);
-        Ok(Self { path: path.to_path_buf(), identity, _lock: lock })
+        let mut link = path.as_os_str().to_owned();
+        link.push(LINK);
+        let (path, link) = (path.to_path_buf(), PathBuf::from(link));
+        // A server that was killed may have left one. Without one, a removed socket stays away.
+        let _ = fs::remove_file(&link).or(Ok(())).and_then(|()| fs::hard_link(&path, &link));
+        Ok(Self { place: SocketPlace { path, link, identity }, _lock: lock })
+    }
+    /// Where it is.
+    pub(crate) fn place(&self) -> &SocketPlace {
+        &self.place
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Fields are dropped after this, so nobody takes the path meanwhile.
-        if fs::symlink_metadata(&self.path).is_ok_and(|file| identity(&file) == self.identity) {
-            let _ = fs::remove_file(&self.path);
+        // The second name first, so that nobody puts the first one back. Fields are dropped after this, so nobody takes the path
+        // meanwhile.
+        for path in [&self.place.link, &self.place.path] {
+            if self.place.is_at(path) {
+                let _ = fs::remove_file(path);
+            }
         }
     }
 }

@@ -87,9 +87,9 @@ fn what_is_written_comes_first() {
     assert_eq!(by_model.asks_reaches(), Some("x"));
     assert_eq!(by_model.basis(&Known::default()), Basis::Nothing);
     by_model.admit(&Known::default(), None).expect("nobody knows");
-    let note = by_model.unchecked(&Known::default()).expect("which is said");
-    assert!(note.contains("reaches = { read"), "{note}");
-    assert_eq!(by_model.unchecked(&KNOWN), None);
+    let notes = by_model.warnings(&Known::default());
+    assert!(matches!(&notes[..], [note] if note.contains("reaches = { read")), "{notes:?}");
+    assert!(by_model.warnings(&KNOWN).is_empty());
     let fast = read("reaches = { random = '250MB/s' }", &groups);
     let reads = Attainable { alone: 250_000_000, ..PLEXTOR };
     assert_eq!(fast.basis(&KNOWN), Basis::Reaches(reads));
@@ -101,8 +101,45 @@ fn what_is_written_comes_first() {
     };
     assert!(refusal.to_string().contains("50.00 MB/s too much"), "{refusal}");
     for quiet in [read("", &[("a", "")]), read("stack = 'lat+prop-bfq'", &groups)] {
-        assert_eq!((quiet.asks_reaches(), quiet.unchecked(&Known::default())), (None, None));
+        assert_eq!(quiet.asks_reaches(), None);
+        assert!(quiet.warnings(&Known::default()).is_empty());
     }
+}
+
+/// Goal: minimums above a rate of the file are refused or told, whatever the stack goes by and in whichever unit they are. Method:
+/// both rates in the file, each below the minimums, under stacks that go by either; minimums in I/Os a second against the worst case.
+#[test]
+fn minimums_above_a_rate_of_the_file_are_told() {
+    let groups = [("a", "min = '6MB/s'"), ("b/c", "min = '6MB/s'")];
+    let reaches = "reaches = { read = '500MB/s', write = '400MB/s', random = '23MB/s' }\n";
+    let told = |drive: &str, groups: &[(&str, &str)]| {
+        let contracts = read(drive, groups);
+        contracts.admit(&Known::default(), None).expect("not refused");
+        contracts.warnings(&Known::default())
+    };
+    let one = |drive: String, what: &str| {
+        let notes = told(&drive, &groups);
+        assert!(matches!(&notes[..], [note] if note.contains(what)), "{what}: {notes:?}");
+    };
+    one(
+        format!("{reaches}worst_case = '10MB/s'"),
+        "12.00 MB/s but the drive keeps only 10.00 MB/s",
+    );
+    let slow = reaches.replace("23MB/s", "5MB/s");
+    one(format!("{slow}worst_case = '50MB/s'\nstack = 'prop-bfq'"), "group \"a\": 6.00 MB/s");
+    one(
+        "worst_case = '50MB/s'\nstack = 'promise'\n[[group]]\nname = 'x'\nlatency = '2ms'".into(),
+        "latencies",
+    );
+    let fits = format!("{reaches}worst_case = '20MB/s'");
+    assert!(told(&fits, &groups).is_empty() && told(&fits, &[("a", "")]).is_empty());
+    let ios = [("a", "min_iops = 1000"), ("b", "min_iops = 1500")];
+    let both = read("worst_case = '10MB/s'", &ios);
+    let Err(AdmissionError::Sum(refusal)) = both.admit(&Known::default(), None) else {
+        panic!("2,500 reads of 4 KiB are 10.24 MB")
+    };
+    assert!(refusal.to_string().contains("240.00 kB/s too much"), "{refusal}");
+    read("worst_case = '10.24MB/s'", &ios).admit(&Known::default(), None).expect("exactly");
 }
 
 /// Goal: minimums that fill the worst case exactly are admitted at every level, under stacks of both kinds, and refused with

@@ -44,7 +44,7 @@ fn shares_that_fall_are_named() {
     let crowd: String = (0..20).map(|number| group(&format!("g{number}"), "")).collect();
     let more = read("", &(crowd.clone() + &group("new", "weight = 1000")));
     let told = texts(&read("", &crowd), &more, &known(false));
-    assert_eq!((told.len(), told[16].as_str()), (17, "4 more groups get a smaller share"));
+    assert_eq!((told.len(), told[16].as_str()), (17, "shares are smaller: 4 more groups"));
 }
 
 /// Goal: every key that the new stack does not enforce is named. Method: a group with each key that `promise` enforces, and a stack

@@ -17,6 +17,18 @@ fn read(stack: &str, keys: &str) -> Result<Contracts, ConfigError> {
     Contracts::parse("c.toml", &text)
 }
 
+/// Goal: an error names no key that no policy of the program enforces. Method: unknown keys, under the policies of servers and those of
+/// the laboratory.
+#[test]
+fn keys_that_nobody_enforces_are_not_named() {
+    let text = "[drive]\nback = 'memory:1GiB'\n[[group]]\nname = 'a'\nlo = '5MB/s'\n";
+    let error = Contracts::parse("c.toml", text).expect_err("unknown");
+    let (allowed, nearest) = (error.allowed.expect("keys"), error.nearest);
+    assert!(allowed.contains("max, latency, ") && nearest.is_none(), "{allowed}, {nearest:?}");
+    let error = Contracts::parse_with(&iofair_baselines::TABLE, "c.toml", text);
+    assert_eq!(error.expect_err("unknown").nearest.as_deref(), Some("low"));
+}
+
 /// Goal: each stack takes the keys that it enforces and refuses the others, with line, key, stack and stacks that would do;
 /// also keys that are written with the value that they have anyway. Method: stacks of every kind, each key alone; what an error
 /// names is taken.

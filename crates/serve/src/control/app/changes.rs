@@ -38,6 +38,9 @@ pub(in crate::control) struct DryRun {
     groups: Vec<resources::Changed>,
     /// What the change would take away.
     gives_up: Vec<resources::GivenUp>,
+    /// What the operator should know; absent: nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 /// What came of a change.
@@ -236,6 +239,7 @@ impl App {
                 (&groups, server.shares(&after, &groups)?),
             ),
             gives_up,
+            notes: server.warnings(&after),
         };
         Ok(ApiResponse::json(200, Some(effect.revision.clone()), &effect))
     }

@@ -126,8 +126,8 @@ function table() {
   });
   const focusable = rows.get(chosen) || $("rows").firstElementChild;
   for (const row of rows.values()) row.tabIndex = row === focusable ? 0 : -1;
-  $("more").textContent = groups > shown.length
-    ? (groups - shown.length) + " more groups are not shown here; iofair top shows all." : "";
+  const more = groups - shown.length, are = more === 1 ? " more group is" : " more groups are";
+  $("more").textContent = more > 0 ? more + are + " not shown here; iofair top shows all." : "";
 }
 function newRow(name) {
   const row = element("tr", {});

@@ -14,7 +14,7 @@ use crate::front::nbd::connection::Connection;
 use crate::log;
 use crate::reactor::handle::ReactorHandle;
 use crate::reactor::{Listener, Message};
-use crate::socket::{Allowed, SocketFile};
+use crate::socket::{Allowed, SocketFile, SocketPlace};
 use crate::supervisor;
 use crate::trial::Mode;
 
@@ -109,6 +109,9 @@ impl FrontEnd for Sockets {
     }
     fn stop(&mut self, _: Option<&ReactorHandle>, _: Duration) {
         self.bound = None;
+    }
+    fn sockets(&self) -> Vec<SocketPlace> {
+        self.bound.iter().map(|file| file.place().clone()).collect()
     }
     fn tcp(&self) -> Option<SocketAddr> {
         self.tcp

@@ -3,6 +3,7 @@
 //! It is pure. Numbers have this machine's byte order, as in all memory shared with the kernel.
 
 use iofair_core::request::Operation;
+use iofair_core::unit::Count;
 
 use crate::request::op::Hints;
 
@@ -142,7 +143,7 @@ impl Info {
         let Self { queues, depth, .. } = *self;
         let tags = u32::from(queues) * u32::from(depth);
         if queues == 0 || depth == 0 || depth > DEPTH_MAX || tags > TAGS_MAX {
-            return Err(format!("{queues} queues of {depth} requests"));
+            return Err(format!("{} of {}", Count(queues, "queue"), Count(depth, "request")));
         }
         if self.flags & feature::NEEDED != feature::NEEDED {
             return Err(format!("features {:#x} without {:#x}", self.flags, feature::NEEDED));

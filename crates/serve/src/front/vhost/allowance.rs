@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iofair_config::contracts::GuestMemory;
+use iofair_core::unit::Count;
 
 /// Pieces of memory that all clients may share together: a quarter of what the kernel allows.
 const PIECES_MAX: usize = 16 << 10;
@@ -74,7 +75,8 @@ impl Claim {
             ));
         }
         if pieces > PIECES_MAX.saturating_sub(others.pieces) {
-            let message = format!("{pieces} pieces of memory beside {} of others", others.pieces);
+            let message =
+                format!("{} of memory beside {} of others", Count(pieces, "piece"), others.pieces);
             return Err(format!("{message}; together there may be {PIECES_MAX}"));
         }
         self.taken = Amount { bytes, pieces };

@@ -17,7 +17,7 @@ use crate::front::vhost::command::DeviceHandle;
 use crate::front::vhost::control::{Control, Hub};
 use crate::front::vhost::device::Device;
 use crate::reactor::handle::ReactorHandle;
-use crate::socket::{Allowed, SocketFile};
+use crate::socket::{Allowed, SocketFile, SocketPlace};
 use crate::trial::Mode;
 use crate::wake;
 
@@ -130,6 +130,9 @@ impl FrontEnd for Disks {
             drop(file);
             control.close(reload.removed.contains(&volume));
         }
+    }
+    fn sockets(&self) -> Vec<SocketPlace> {
+        self.disks.iter().filter_map(|disk| Some(disk.file.as_ref()?.place().clone())).collect()
     }
     fn stop(&mut self, _: Option<&ReactorHandle>, _: Duration) {
         for disk in &mut self.disks {
