@@ -32,6 +32,7 @@ mod client;
 mod clock;
 mod commands;
 mod deadlines;
+mod disk;
 mod drive;
 mod flash;
 mod group_clock;
@@ -152,12 +153,17 @@ fn bounds(head: bool) -> clock::Bounds {
     clock::Bounds { ahead, frame, lag_max, period }
 }
 
+/// Facts about a drive never change while an engine runs, so the choice is made once.
 fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    if build.facts.rotational { disk::build(build) } else { build_flash(build) }
+}
+
+fn build_flash(build: &Build<'_>) -> Box<dyn Policy + Send> {
     Box::new(Promise {
         groups: build.groups,
         clients: Vec::new(),
         shares: Shares::default(),
-        clocks: Clocks::new(bounds(build.facts.rotational)),
+        clocks: Clocks::new(bounds(false)),
         deadlines: Deadlines::default(),
         latencies: false,
         counts: false,
@@ -169,7 +175,7 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         late: Arena::default(),
         reads: Tree::new(),
         probe: Probe::No,
-        head: Head::new(build.facts.rotational),
+        head: Head::new(false),
         cached: Cached::default(),
         turn: None,
         writer: None,

@@ -1,6 +1,5 @@
 //! Worked examples of clocks, shares, measurements and the window, and of the policy as a whole.
 
-mod disk;
 mod drive;
 mod flushes;
 mod gathered;
@@ -11,7 +10,6 @@ use alloc::vec::Vec;
 
 use super::clock::{Bounds, Clocks, Gate};
 use super::drive::Drive;
-use super::head::Head;
 use super::requests::{Command, Kind};
 use super::shares::{EntityId, Shares, Side};
 use super::window::Window;
@@ -452,52 +450,6 @@ fn no_client_passes_a_group_that_is_behind() {
 fn gate_rule(event: Event) -> Option<&'static str> {
     let EventKind::Decision { rule, .. } = event.kind else { return None };
     rule.starts_with("gate").then(|| rule_name(rule))
-}
-
-/// Goal: a flash drive that is reported as rotational serves clients at the same time. Method: random reads of two clients
-/// that take 200 us, or 8 ms as on a disk.
-#[test]
-fn flash_reported_as_rotational_is_detected() {
-    let together = |took: Nanos| {
-        let mut rig =
-            Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = true);
-        let (one, other) = (rig.client(), rig.client());
-        let mut most = 0;
-        for place in 0..40 {
-            rig.read(one, 10_000 * place);
-            rig.read(other, 10_000 * place + 5_000);
-            loop {
-                let sent: Vec<_> = core::iter::from_fn(|| rig.dispatch()).collect();
-                most = most.max(if place > 20 { sent.len() } else { 0 });
-                rig.now += took;
-                sent.iter().for_each(|(id, _)| rig.complete(*id));
-                if rig.controller.pending() == 0 {
-                    break;
-                }
-            }
-        }
-        most
-    };
-    assert_eq!(together(Nanos::from_micros(200)), 2);
-    assert_eq!(together(Nanos::from_millis(8)), 1);
-}
-
-/// Goal: a client whose reads hit a disk's cache can rarely make the policy treat the disk as flash. Method: ten times,
-/// reads of 100 us until the disk is treated as flash, then a latency of 8 ms.
-#[test]
-fn a_disk_is_rarely_treated_as_flash() {
-    let mut head = Head::new(true);
-    let mut reads = 0;
-    for _ in 0..10 {
-        while head.is_present() && reads < 100_000 {
-            head.on_dispatch_alone(at(0), true);
-            head.on_dispatch(Side::Read, [Sectors(0), Sectors(8)]);
-            head.on_complete(Instant(MS / 10), true, 4096);
-            reads += u32::from(!head.changes(Nanos::from_micros(100)));
-        }
-        head.changes(Nanos::from_millis(8));
-    }
-    assert!(reads > 8000, "{reads} reads for ten changes");
 }
 
 /// Goal: a client with a minimum that only flushes does not get the whole drive. Method: flushes of 2 ms, one after the
