@@ -8,7 +8,7 @@ mod probes;
 
 use alloc::vec::Vec;
 
-use super::clock::{Bounds, Clocks, Gate};
+use super::clock::{Clocks, Gate};
 use super::drive::Drive;
 use super::requests::{Command, Kind};
 use super::shares::{EntityId, Shares, Side};
@@ -35,9 +35,7 @@ fn at(ms: u64) -> Instant {
     Instant(ms * MS)
 }
 fn clocks() -> (Clocks, EntityId) {
-    let period = Nanos::from_millis(100);
-    let (ahead, frame, lag_max) = (Nanos::from_millis(5), Nanos::ZERO, Nanos::from_secs(1));
-    let mut clocks = Clocks::new(Bounds { ahead, frame, lag_max, period });
+    let mut clocks = Clocks::default();
     let group = EntityId::group(GroupId::from_bits(1));
     clocks.set(Instant::ZERO, group, MINIMUM, Class::BestEffort);
     (clocks, group)
@@ -157,33 +155,6 @@ fn buffered_writes_wait() {
     clocks.dispatch(at(21), reader, URGENT, true);
     assert!(matches!(clocks.gate(at(25)), Gate::Closed(..)), "the read is behind, in flight");
     assert!(matches!(clocks.gate(at(120)), Gate::Due(id, _) if id == writer), "110 ms behind");
-}
-
-/// Goal: with frames, a group is due until it has what is promised for the present frame, and further service does not
-/// move its clock. Method: frames of 500 ms; requests worth 1 ms that take no time.
-#[test]
-fn a_frame_holds_the_service_promised_for_it() {
-    let (mut clocks, group) = clocks();
-    let frame = Nanos::from_millis(500);
-    let (lag_max, period) = (Nanos::from_secs(2), Nanos::from_secs(2));
-    clocks.set_bounds(Bounds { ahead: Nanos::ZERO, frame, lag_max, period });
-    clocks.arrive(at(10), group, Kind::Urgent);
-    for (now, owed) in [(at(10), 490), (at(600), 500), (at(1000), 500)] {
-        let mut served = 0;
-        while matches!(clocks.gate(now), Gate::Due(..)) {
-            clocks.dispatch(now, group, URGENT, true);
-            clocks.arrive(now, group, Kind::Urgent);
-            clocks.complete(now, group, URGENT, Nanos::ZERO);
-            served += 1;
-        }
-        assert_eq!(served, owed, "{now:?}");
-        (0..300).for_each(|_| {
-            clocks.dispatch(now, group, URGENT, true);
-            clocks.arrive(now, group, Kind::Urgent);
-            clocks.complete(now, group, URGENT, Nanos::ZERO);
-        });
-        assert_eq!(clocks.kept_until(group), Some(clocks.frame_end(now)), "no further");
-    }
 }
 
 /// Goal: a minimum in I/Os a second counts requests, and a long one as several. Method: 1000 a second; a short request and
@@ -450,6 +421,34 @@ fn no_client_passes_a_group_that_is_behind() {
 fn gate_rule(event: Event) -> Option<&'static str> {
     let EventKind::Decision { rule, .. } = event.kind else { return None };
     rule.starts_with("gate").then(|| rule_name(rule))
+}
+
+/// Goal: clients have turns on a drive that is reported as rotational, and only there. Method: random reads of two clients that take
+/// 200 us, or 8 ms as on a disk.
+#[test]
+fn the_drive_decides_whether_clients_have_turns() {
+    let together = |rotational: bool, took: Nanos| {
+        let mut rig = Rig::with(&crate::TABLE, "prop-promise", &[], |setup| {
+            setup.facts.rotational = rotational;
+        });
+        let clients = [rig.client(), rig.client()];
+        let mut most = 0;
+        for place in 0..40 {
+            (0..2).for_each(|client| {
+                rig.read(clients[client], 10_000 * place + 5_000 * client as u64)
+            });
+            while rig.controller.pending() > 0 {
+                let sent: Vec<_> = core::iter::from_fn(|| rig.dispatch()).collect();
+                most = most.max(sent.len());
+                rig.now += took;
+                sent.iter().for_each(|(id, _)| rig.complete(*id));
+            }
+        }
+        most
+    };
+    for took in [Nanos::from_micros(200), Nanos::from_millis(8)] {
+        assert_eq!([true, false].map(|rotational| together(rotational, took)), [1, 2], "{took:?}");
+    }
 }
 
 /// Goal: a client with a minimum that only flushes does not get the whole drive. Method: flushes of 2 ms, one after the

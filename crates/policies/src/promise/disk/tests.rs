@@ -140,6 +140,20 @@ fn an_infeasible_minimum_is_cut() {
     assert!(disk.served[0] > 7000 && disk.served[1] > 3000, "{:?}", disk.served);
 }
 
+/// Goal: a group whose minimum is lifted gets its share soon. Method: for 100 s it has twice as much as its share, which is a quarter.
+#[test]
+fn a_lifted_minimum_leaves_no_debt() {
+    let minimum = Contract { min_iops: Some(45), ..Contract::default() };
+    let mut disk = Disk::new(&[minimum, weight(300)]);
+    disk.run(100, &[true, false]);
+    let group = disk.rig.controller.groups().client(disk.clients[0]).group;
+    disk.rig.controller.update_group(disk.rig.now, group, weight(100)).expect("it is there");
+    let before = disk.served[0];
+    disk.run(200, &[true, false]);
+    let served = disk.served[0] - before;
+    assert!(served > 1800, "{served} of the 2270 that are a quarter");
+}
+
 /// Goal: a turn ends early for a read with a deadline. Method: a client with a latency of 50 ms reads each 100 ms beside two readers
 /// in order; without the contract it waits for two turns of 200 ms.
 #[test]
