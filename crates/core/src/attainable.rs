@@ -29,8 +29,8 @@ use crate::time::Nanos;
 /// Part of the drive's time that may be promised, in millionths. With the rest the scheduler catches up on delays.
 const LOAD_MAX: u64 = 950_000;
 const WHOLE: u64 = 1_000_000;
-/// A drive that takes longer for one small read is rotational. The scheduler uses the same limit.
-const FLASH_READ_MAX: Nanos = Nanos::from_millis(2);
+/// A drive that takes longer for one small read is rotational. The server reads drives at its start and uses the same limit.
+pub const FLASH_READ_MAX: Nanos = Nanos::from_millis(2);
 /// Bytes of a small read; a minimum in I/Os a second counts as reads of this size.
 pub const SMALL_READ: u64 = 4096;
 /// Maximum of rates, so that no product overflows: a petabyte a second.

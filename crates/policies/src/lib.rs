@@ -16,7 +16,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod bfq;
-pub mod disk;
 pub mod mq_deadline;
 pub mod none;
 pub mod parts;
@@ -63,7 +62,7 @@ const STACKS: &[Named] = &[
     },
 ];
 
-/// All of this crate but [`reserve`] and [`mod@disk`], which are under development: the laboratory has them.
+/// All of this crate but [`reserve`], which is under development: the laboratory has it.
 pub static TABLE: Table = Table {
     policies: &[&none::ROW, &mq_deadline::ROW, &bfq::ROW, &throttle_max::ROW, &promise::ROW],
     stacks: STACKS,
@@ -80,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// With the earlier versions of BFQ, and what is under development.
+    /// With the earlier versions of BFQ.
     pub(crate) static ALL: Table = Table {
         policies: &[
             &none::ROW,
@@ -90,7 +89,6 @@ mod tests {
             &bfq::versions::ROW_4_20,
             &bfq::versions::ROW_4_18,
             &throttle_max::ROW,
-            &disk::ROW,
         ],
         stacks: &[],
     };

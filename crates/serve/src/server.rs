@@ -366,6 +366,7 @@ impl Server {
         if !same_back
             || contracts.drive.faulty != self.contracts.drive.faulty
             || contracts.drive.pool != self.contracts.drive.pool
+            || contracts.drive.rotational != self.contracts.drive.rotational
         {
             return Err(ServeError::Fixed("the drive's back end".into()));
         }

@@ -25,7 +25,6 @@ const KNOWN: &[(u64, Kind)] = &[
     (108, Kind::Beaten),
     (109, Kind::Beaten),
     (129, Kind::Starved),
-    (138, Kind::Second),
     (180, Kind::Beaten),
     (186, Kind::Beaten),
     (1_000_000, Kind::Beaten),

@@ -141,11 +141,20 @@ fn drive(
     let faulty = written.back.get_ref().starts_with(FAULTY);
     let back = back(source, &written.back)?;
     let is_emulated = matches!(back, Back::Emulated(_));
+    if let Some(told) = &written.rotational
+        && !matches!(back, Back::File(_) | Back::Directory(_))
+    {
+        let message = "what the drive is, is known";
+        return Err(source
+            .error(told.span(), message)
+            .allowed("`rotational` for files and devices"));
+    }
     Ok(Drive {
         reaches: reaches::check(source, written.reaches.as_ref(), is_emulated)?,
         back,
         may_create: plain(&written.back).starts_with("file:") && written.pool.is_none(),
         pool: uuid(source, written.pool.as_ref())?,
+        rotational: written.rotational.as_ref().map(|told| *told.get_ref()),
         timeout: patience(&written.timeout)?,
         drain: patience(&written.drain)?,
         faulty,

@@ -56,6 +56,8 @@ pub struct Drive {
     pub may_create: bool,
     /// The UUID that the pool on a device or file must have.
     pub pool: Option<Uuid>,
+    /// Whether the drive is rotational; `None`: the server finds out.
+    pub rotational: Option<bool>,
     /// The policies with their parameters.
     pub stack: Stack,
     /// The rate that admission counts on, bytes a second; `None`: the one that the back end knows.

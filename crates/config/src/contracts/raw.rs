@@ -45,6 +45,7 @@ pub(super) type Parameters = BTreeMap<Spanned<String>, BTreeMap<Spanned<String>,
 pub(super) struct Drive {
     pub(super) back: Spanned<String>,
     pub(super) pool: Option<Spanned<String>>,
+    pub(super) rotational: Option<Spanned<bool>>,
     pub(super) stack: Option<Spanned<String>>,
     pub(super) worst_case: Option<Spanned<Rate>>,
     pub(super) reaches: Option<Spanned<RawReaches>>,

@@ -117,6 +117,23 @@ fn back_ends_are_read() {
     assert_eq!(back("directory:/srv/pool"), Back::Directory("/srv/pool".into()));
 }
 
+/// Goal: whether a drive is rotational can be stated where the server would have to find out. Method: each kind of back end.
+#[test]
+fn rotational_is_for_files_and_devices() {
+    let read = |back: &str, key: &str| {
+        let text = format!("[drive]\nback = '{back}'\nstack = 'none-none'\n{key}");
+        parse("a.toml", &text).map(|contracts| contracts.drive.rotational)
+    };
+    for back in ["file:p.img", "/dev/nvme0n1", "directory:/srv/pool", "faulty:file:p.img"] {
+        assert_eq!(read(back, "rotational = false"), Ok(Some(false)), "{back}");
+        assert_eq!(read(back, ""), Ok(None), "{back}");
+    }
+    for back in ["memory:1GiB", "emulated:plextor-px256m5s"] {
+        let error = read(back, "rotational = true").expect_err(back).to_string();
+        assert!(error.contains("`rotational` for files and devices"), "{error}");
+    }
+}
+
 /// Goal: every path is relative to the file's directory. Method: a file elsewhere with each key that names one.
 #[test]
 fn paths_are_relative_to_the_file() {

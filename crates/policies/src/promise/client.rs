@@ -3,10 +3,9 @@
 use iofair_core::parts::fifo::Fifo;
 use iofair_core::request::{Operation, Request};
 use iofair_core::time::Instant;
-use iofair_core::unit::Sectors;
 
 use super::requests::{Kind, Requests};
-use super::shares::{SIDES, Side};
+use super::shares::SIDES;
 use crate::parts::counted::Counted;
 
 /// Queues of a client, in order of arrival. What a read needs is in the first cache line.
@@ -14,8 +13,6 @@ use crate::parts::counted::Counted;
 #[repr(C, align(64))]
 pub(super) struct Client {
     pub(super) requests: Requests,
-    /// Where its last read and its last write ended.
-    ends: [Sectors; 2],
     pub(super) queues: [Fifo; SIDES],
     /// How its commands count for minimums.
     pub(super) counted: Counted,
@@ -31,10 +28,6 @@ impl Client {
     /// Whether it flushed so recently that its next flush will come before more of its writes are gathered.
     pub(super) fn flushed_recently(&self, now: Instant) -> bool {
         now < self.next_flush + super::group_clock::BATCH_DELAY
-    }
-    /// Notes a command from `start` to `end`, and returns whether it does not start where the last one of its side ended.
-    pub(super) fn is_far(&mut self, side: Side, start: Sectors, end: Sectors) -> bool {
-        core::mem::replace(&mut self.ends[usize::from(side != Side::Read)], end) != start
     }
 }
 

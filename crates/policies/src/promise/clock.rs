@@ -7,12 +7,8 @@
 //! on service               clock += increment
 //! behind                   clock <= now, while the group has requests queued or in flight, or is between two requests
 //! on arrival after a pause clock = min(clock + pause - slack, now) if it was behind: no claim arises from a pause
-//! always                   now - lag_max <= clock <= now + max(ahead, increment of what is in flight)
+//! always                   now - 1 s <= clock <= now + max(5 ms, increment of what is in flight)
 //! ```
-//!
-//! *Frames.* A drive with a head loses time at each change of the client, so it serves a minimum once in a frame
-//! ([`Bounds::frame`]): a group is due while its clock is before the end of the present frame, and its clock runs no
-//! further ahead. A second is a whole number of frames, so any second contains the service promised for it.
 //!
 //! *Between two requests.* A client that sends its next request at each completion needs a moment for it. The gate stays
 //! closed for that moment, the `slack`: a quarter of the increments of what was sent since the last pause, up to a half for a
@@ -40,7 +36,7 @@
 
 use alloc::vec::Vec;
 
-use super::group_clock::{Clock, DueKey, Group, NOWHERE, WHOLE};
+use super::group_clock::{Clock, DueKey, Group, LAG_MAX, NOWHERE, WHOLE};
 use super::requests::{Command, DATA, Kind, QueueState, Requests, STATES};
 use super::shares::EntityId;
 use crate::parts::tree::{Arena, Tree};
@@ -48,12 +44,16 @@ use iofair_core::minimum::Minimum;
 use iofair_core::priority::Class;
 use iofair_core::time::{Instant, Nanos};
 
-/// A group that is behind by more than 1/5 of [`Bounds::period`] throughout does not reach its minimum.
-const BROKEN_PART: u64 = 5;
-/// Buffered writes may be behind by at most 1/5 of [`Bounds::period`] when they are served.
-const BUFFERED_PART: u64 = 5;
-/// Buffered writes that are behind by more than 9/10 of [`Bounds::period`] no longer wait for reads that are behind.
-const URGENT_PART: u64 = 10;
+/// How far a clock may run ahead; more if more is in flight.
+const AHEAD: Nanos = Nanos::from_millis(5);
+/// Period over which the service of a group is compared with its minimum.
+const PERIOD: Nanos = Nanos::from_millis(100);
+/// A group that is behind by more than this throughout a period does not reach its minimum.
+const BROKEN: Nanos = Nanos::from_millis(20);
+/// Buffered writes may be behind by at most this when they are served.
+const BUFFERED: Nanos = Nanos::from_millis(20);
+/// Buffered writes that are behind by more than this no longer wait for reads that are behind.
+const BUFFERED_MAX: Nanos = Nanos::from_millis(90);
 /// How long synchronous writes are gathered after a read of a minimum was far behind.
 const GATHERS: Nanos = Nanos::from_secs(5);
 /// Gathered writes of one group are dispatched for at most this time.
@@ -73,19 +73,6 @@ pub(super) enum Gate {
     Open,
 }
 
-/// Bounds of clocks.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Bounds {
-    /// How far a clock may run ahead of the time, or of the end of the frame; more if more is in flight.
-    pub(super) ahead: Nanos,
-    /// Length of a frame. If not zero, a group is due until it has what is promised for the present frame.
-    pub(super) frame: Nanos,
-    /// How far a clock may fall behind; older claims expire.
-    pub(super) lag_max: Nanos,
-    /// Period over which service is compared with the minimum.
-    pub(super) period: Nanos,
-}
-
 /// The clocks of all groups.
 #[derive(Default, Debug)]
 pub(super) struct Clocks {
@@ -99,9 +86,6 @@ pub(super) struct Clocks {
     members: [u32; 3],
     /// No key in a tree is earlier than this, so the gate is open before it.
     earliest: Instant,
-    bounds: Bounds,
-    /// When a request of a group with a minimum last arrived.
-    used: Instant,
     /// Until then, synchronous writes are gathered.
     gathers: Instant,
     /// The group whose gathered writes are being dispatched, and until when at the latest.
@@ -109,23 +93,6 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, ..Self::default() }
-    }
-    pub(super) fn set_bounds(&mut self, bounds: Bounds) {
-        self.bounds = bounds;
-    }
-    /// The end of the present frame, or `now` without frames.
-    pub(super) fn frame_end(&self, now: Instant) -> Instant {
-        match self.bounds.frame {
-            Nanos(0) => now,
-            Nanos(frame) => Instant((now.0 / frame + 1) * frame),
-        }
-    }
-    /// Groups whose clock is at or before this time are due.
-    fn due_at(&self, now: Instant) -> Instant {
-        self.frame_end(now).saturating_sub(Nanos(u64::from(self.bounds.frame.0 > 0)))
-    }
     /// Adds a group, or changes its minimum and the class of its minimum.
     pub(super) fn set(&mut self, now: Instant, id: EntityId, promised: Minimum, class: Class) {
         let Some(group) = id.as_group().map(|id| id.index()) else { return };
@@ -234,7 +201,7 @@ impl Clocks {
     /// How far the group is behind, if it is so far that it does not reach its minimum; otherwise zero.
     pub(super) fn far_lag(&self, now: Instant, id: EntityId) -> Nanos {
         let lag = self.clock(id).map_or(Nanos::ZERO, |clock| now.since(clock.at));
-        if lag >= self.bounds.period / BROKEN_PART { lag } else { Nanos::ZERO }
+        if lag >= BROKEN { lag } else { Nanos::ZERO }
     }
     /// A read of a group with a minimum was completed, which is far behind, beside writes.
     pub(super) fn on_far_read(&mut self, now: Instant) {
@@ -255,7 +222,7 @@ impl Clocks {
     /// Until when the present turn of gathered writes lasts at most.
     pub(super) fn turn_until(&self, now: Instant) -> Option<Instant> {
         let (_, until) = self.turn?;
-        (now < until && self.bounds.frame == Nanos::ZERO).then_some(until)
+        (now < until).then_some(until)
     }
     /// A gathered write is about to be dispatched: begins a turn of its group if that is behind.
     fn begin_turn(&mut self, now: Instant, id: EntityId) {
@@ -279,14 +246,6 @@ impl Clocks {
         }
         let until = if own.have_data() { None } else { Some(self.pause_end(id)?) };
         until.is_none_or(|until| until > now).then_some(Gate::Closed(lag, until))
-    }
-    /// Whether a request of a group with a minimum arrived recently.
-    pub(super) fn are_used(&self, now: Instant) -> bool {
-        self.count > 0 && now < self.used_until()
-    }
-    /// Until when [`Self::are_used`] holds, if there is a minimum.
-    pub(super) fn used_until(&self) -> Instant {
-        self.used + self.bounds.lag_max
     }
     /// Whether the group is behind because its last request took longer than its increment.
     pub(super) fn is_late(&self, now: Instant, id: EntityId, took: Nanos) -> bool {
@@ -313,22 +272,18 @@ impl Clocks {
         let is_known = own.state(false) == QueueState::Urgent;
         own.arrive(kind);
         if is_known {
-            self.used = if self.groups[group].clock.is_some() { now } else { self.used };
             return;
         }
         let Some(clock) = &mut self.groups[group].clock else { return };
         if wakes {
-            clock.wake(now, self.bounds.lag_max);
+            clock.wake(now);
         }
         clock.data_until = Instant::ZERO;
-        self.used = now;
         self.put(group, id);
     }
     /// A command of the group is dispatched; `is_last`: of its request.
     pub(super) fn dispatch(&mut self, now: Instant, id: EntityId, command: Command, is_last: bool) {
         let Command { amount, kind } = command;
-        let Bounds { ahead, lag_max, period, .. } = self.bounds;
-        let frame_end = self.frame_end(now);
         if kind == Kind::Gathered {
             self.begin_turn(now, id);
         }
@@ -339,19 +294,18 @@ impl Clocks {
         clock.awaited = kind != Kind::Buffered;
         // A large burst of writes fills the drive's cache, and the drive does nothing else until that is written.
         let buffered = kind == Kind::Buffered && own.urgent == 0 && own.gathered == 0;
-        clock.forget(now, if buffered { period / BUFFERED_PART } else { lag_max });
+        clock.forget(now, if buffered { BUFFERED } else { LAG_MAX });
         let whole = clock.promised.worth(amount).unwrap_or(Nanos::ZERO);
         clock.grant = clock.kept_increment(whole);
         clock.burst += clock.grant;
         clock.served += whole;
         clock.at += clock.grant;
-        if clock.at > frame_end + ahead {
+        if clock.at > now + AHEAD {
             let in_flight = clock.increment(own.amount);
-            let most = (frame_end + ahead).max(now + in_flight.min(lag_max));
-            clock.at = clock.at.min(most);
+            clock.at = clock.at.min(now + AHEAD.max(in_flight.min(LAG_MAX)));
         }
         clock.batch = clock.at <= now;
-        clock.behind &= clock.at + period / BROKEN_PART <= now;
+        clock.behind &= clock.at + BROKEN <= now;
         if clock.at > now && self.turn.is_some_and(|(other, _)| other == id) {
             self.turn = None;
         }
@@ -359,21 +313,20 @@ impl Clocks {
     }
     /// A command of the group was completed, which took this time in the drive.
     pub(super) fn complete(&mut self, now: Instant, id: EntityId, command: Command, took: Nanos) {
-        let Bounds { lag_max, period, frame, .. } = self.bounds;
         let Some((group, own)) = self.requests(id) else { return };
         own.complete(command);
         let (rests, has_data) = (own.are_none(), own.have_data());
         let Some(clock) = &mut self.groups[group].clock else { return };
-        clock.forget(now, lag_max);
+        clock.forget(now, LAG_MAX);
         if rests {
             clock.rest(now);
             clock.data_until = Instant::ZERO;
-        } else if !has_data && command.kind != Kind::Flush && frame == Nanos::ZERO {
+        } else if !has_data && command.kind != Kind::Flush {
             // Only a flush of another client is left; the client of this command may send its next request soon.
             clock.data_until = now + clock.slack();
         }
         // Less shows what the drive had before rather than what the group may have.
-        clock.end_period(now, period.max(took + took));
+        clock.end_period(now, PERIOD.max(took + took));
         self.put(group, id);
     }
     fn first_of(&self, tree: &Tree) -> Option<(Instant, EntityId)> {
@@ -382,7 +335,7 @@ impl Clocks {
     /// The gate by the most urgent class in which a group is behind.
     #[inline]
     pub(super) fn gate(&mut self, now: Instant) -> Gate {
-        if self.are_none() || self.earliest > self.due_at(now) {
+        if self.are_none() || self.earliest > now {
             return Gate::Open;
         }
         self.gate_of_all(now)
@@ -391,15 +344,14 @@ impl Clocks {
         if let Some(gate) = self.gate_of_turn(now) {
             return gate;
         }
-        let due_at = self.due_at(now);
         let mut next: Option<Instant> = None;
         let sooner = |one: Option<Instant>, other| one.into_iter().chain(other).min();
         for class in Class::ALL {
             if self.members[class as usize] == 0 {
                 continue;
             }
-            match self.gate_of(now, due_at, class) {
-                Gate::Open => next = sooner(next, self.next_of(due_at, class)),
+            match self.gate_of(now, class) {
+                Gate::Open => next = sooner(next, self.next_of(now, class)),
                 Gate::Closed(lag, until) => return Gate::Closed(lag, sooner(next, until)),
                 Gate::Batch(id, other, until) => {
                     return Gate::Batch(id, other, sooner(next, until));
@@ -412,63 +364,58 @@ impl Clocks {
     }
     /// When the next group is due, while the gate is open.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let due_at = self.due_at(now);
         let classes = Class::ALL.into_iter().filter(|class| self.members[*class as usize] > 0);
-        classes.filter_map(|class| self.next_of(due_at, class)).min()
+        classes.filter_map(|class| self.next_of(now, class)).min()
     }
     /// When the next group with requests queued is due that is not due yet, or no longer waits for reads that are behind.
     pub(super) fn next_change(&self, now: Instant) -> Option<Instant> {
-        let (due_at, all) = (self.due_at(now), Class::ALL.into_iter());
+        let all = Class::ALL.into_iter();
         let states = [QueueState::Urgent, QueueState::Flush, QueueState::FlushBesideData];
         let states = states.map(|state| (state, Nanos::ZERO)).into_iter();
         let states =
-            states.chain([Nanos::ZERO, self.buffered_max()].map(|lag| (QueueState::Buffered, lag)));
+            states.chain([Nanos::ZERO, BUFFERED_MAX].map(|lag| (QueueState::Buffered, lag)));
         let classes = all.filter(|class| self.members[*class as usize] > 0);
         let trees = classes.flat_map(|class| states.clone().map(move |state| (class, state)));
         let changes = trees.filter_map(|(class, (state, lag))| {
             let (at, _) = self.first_of(&self.trees[class as usize][state as usize])?;
-            Some(at + lag).filter(|at| *at > due_at)
+            Some(at + lag).filter(|at| *at > now)
         });
         changes.min()
     }
     /// Changes of the gate by one class while no group of it is behind with urgent requests: groups that are not due yet,
     /// and buffered writes that wait for a read that is behind.
-    fn next_of(&self, due_at: Instant, class: Class) -> Option<Instant> {
+    fn next_of(&self, now: Instant, class: Class) -> Option<Instant> {
         let first = |state: QueueState| {
             let key = self.arena.first_key(&self.trees[class as usize][state as usize]);
             key.map(DueKey::at)
         };
         let buffered = first(QueueState::Buffered);
-        let late = buffered.map(|at| if at <= due_at { at + self.buffered_max() } else { at });
-        let later = first(QueueState::Flush).filter(|at| *at > due_at);
+        let late = buffered.map(|at| if at <= now { at + BUFFERED_MAX } else { at });
+        let later = first(QueueState::Flush).filter(|at| *at > now);
         first(QueueState::Urgent).into_iter().chain(late).chain(later).min()
     }
-    /// Buffered writes that are behind by more than this no longer wait for reads that are behind.
-    fn buffered_max(&self) -> Nanos {
-        self.bounds.period - self.bounds.period / URGENT_PART
-    }
     /// The gate by the groups of one class.
-    fn gate_of(&mut self, now: Instant, due_at: Instant, class: Class) -> Gate {
+    fn gate_of(&mut self, now: Instant, class: Class) -> Gate {
         let urgent = &self.trees[class as usize][QueueState::Urgent as usize];
         if urgent.len() == self.members[class as usize] as usize {
-            let due = self.first_of(urgent).filter(|(at, _)| *at <= due_at);
+            let due = self.first_of(urgent).filter(|(at, _)| *at <= now);
             return due.map_or(Gate::Open, |(at, id)| Gate::Due(id, now.since(at)));
         }
-        self.gate_of_states(now, due_at, class)
+        self.gate_of_states(now, class)
     }
-    fn gate_of_states(&mut self, now: Instant, due_at: Instant, class: Class) -> Gate {
-        self.end_pauses(now, due_at, class);
+    fn gate_of_states(&mut self, now: Instant, class: Class) -> Gate {
+        self.end_pauses(now, class);
         let first = |state: QueueState| self.first_of(&self.trees[class as usize][state as usize]);
         let [urgent, buffered, flush] =
             [QueueState::Urgent, QueueState::Buffered, QueueState::Flush].map(first);
         let busy =
             [QueueState::Busy, QueueState::FlushBesideData].into_iter().filter_map(first).min();
         type First = Option<(Instant, EntityId)>;
-        let due = |first: First, lag: Nanos| first.filter(|(at, _)| *at + lag <= due_at);
-        if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, self.buffered_max())) {
+        let due = |first: First, lag: Nanos| first.filter(|(at, _)| *at + lag <= now);
+        if let Some((at, id)) = due(urgent, Nanos::ZERO).or(due(buffered, BUFFERED_MAX)) {
             return Gate::Due(id, now.since(at));
         }
-        let next = self.next_of(due_at, class);
+        let next = self.next_of(now, class);
         if let Some((at, id)) = due(busy, Nanos::ZERO) {
             let until = self.pause_end(id).into_iter().chain(next).min();
             return Gate::Closed(now.since(at), until);
@@ -509,10 +456,10 @@ impl Clocks {
         }
     }
     /// Ends the pauses of groups that are behind and whose time between two requests has passed.
-    fn end_pauses(&mut self, now: Instant, due_at: Instant, class: Class) {
+    fn end_pauses(&mut self, now: Instant, class: Class) {
         for state in [QueueState::Busy, QueueState::FlushBesideData] {
             while let Some((at, id)) = self.first_of(&self.trees[class as usize][state as usize]) {
-                if at > due_at || self.pause_end(id).is_none_or(|until| until > now) {
+                if at > now || self.pause_end(id).is_none_or(|until| until > now) {
                     break;
                 }
                 self.end_pause(id);
@@ -521,12 +468,11 @@ impl Clocks {
     }
     /// The group with only flushes queued that is furthest behind, in the most urgent class that has one.
     pub(super) fn flush_due(&self, now: Instant) -> Option<EntityId> {
-        let due_at = self.due_at(now);
         let due = |class: &Class| {
             let states = [QueueState::Flush, QueueState::FlushBesideData].into_iter();
             let trees = states.map(|state| &self.trees[*class as usize][state as usize]);
             let (at, id) = trees.filter_map(|tree| self.first_of(tree)).min()?;
-            (at <= due_at).then_some(id)
+            (at <= now).then_some(id)
         };
         Class::ALL.iter().find_map(due)
     }

@@ -1,4 +1,4 @@
-//! Dispatch order for drives without a head, which serve many requests at once.
+//! Dispatch order on flash, which serves many requests at once.
 //!
 //! While a group is behind its minimum, only requests of that group are dispatched. Otherwise the client with the smallest
 //! virtual time goes, within the window; if it is held, others may pass it by a limited amount of virtual time. A flush
@@ -7,10 +7,13 @@
 //! A flush takes the drive for milliseconds. A flush for a minimum therefore waits while another group of its class, or of
 //! a more urgent one, is further behind with data than [`FLUSH_LAG`]; until then, writes of its own group pass it. Writes
 //! of its own client also pass it for as long as the last flush took, so that one flush covers many of them.
+//!
+//! A read of a group with a latency contract is dispatched before its turn once its deadline is at most two unloaded latencies of the
+//! drive away, while its group and those above are at most [`BURST`] ahead of their turn. It counts towards the share of its group: a
+//! client that asks for less than its share, also in bursts, gets its latency; one that always asks for more gets its share.
 
 use super::client::bytes;
 use super::clock::Gate;
-use super::deadlines::AHEAD_MAX;
 use super::shares::{self, EntityId, Side};
 use super::{Charge, Probe, Promise, SendOptions, drive};
 use iofair_core::id::RequestId;
@@ -18,6 +21,8 @@ use iofair_core::policy::Context;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 
+/// How far ahead of its turn a group may be served for its latency, in virtual time of a group with the default weight.
+const BURST: Nanos = Nanos::from_millis(50);
 /// Flushes wait while another group is further behind than this.
 const FLUSH_LAG: Nanos = Nanos::from_millis(4);
 /// A client may pass the first one in order by at most this virtual time, in nanoseconds of a group with the default weight.
@@ -125,12 +130,24 @@ impl Promise {
         let length = bytes(&cx.requests[head]).min(self.window.piece(&self.drive));
         self.window.has_room(&self.drive, side, length)
     }
+    /// The earliest deadline. A client that is far ahead of its turn loses its deadline until it is served again, so that it does not
+    /// hide the deadlines of others.
+    fn first_deadline(&mut self, cx: &Context<'_>) -> Option<(Instant, EntityId)> {
+        loop {
+            let client = self.deadlines.first()?;
+            let is_within = self.shares.ahead(client) <= BURST.0;
+            if let Some(deadline) = self.deadline(cx, client).filter(|_| is_within) {
+                return Some((deadline, client));
+            }
+            self.deadlines.set(client, None);
+        }
+    }
     /// Dispatches a read whose deadline is near, before its turn and regardless of the window.
     fn send_urgent(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         if !self.latencies {
             return None;
         }
-        let (deadline, client) = self.first_deadline(AHEAD_MAX)?;
+        let (deadline, client) = self.first_deadline(cx)?;
         let latency = self.drive.latency();
         let at = deadline.saturating_sub(latency + latency);
         if cx.now < at {

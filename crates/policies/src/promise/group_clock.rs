@@ -15,7 +15,7 @@ const BUSY_FORGETS: u64 = 32;
 const SLACK_MAX: Nanos = Nanos::from_millis(2);
 /// The value of [`Clock::kept`] of a minimum that is not cut.
 pub(super) const WHOLE: u64 = 1 << 20;
-/// A minimum is cut after this many periods ([`super::clock::Bounds::period`]) behind: to the most that was reached in one of them,
+/// A minimum is cut after this many periods (100 ms) behind: to the most that was reached in one of them,
 /// minus a margin for other groups.
 const CUT_AFTER: u32 = 5;
 /// The margin is as large a part as the group missed, but at least 1/32 and at most 1/6.
@@ -24,6 +24,8 @@ const MARGIN_PARTS: [u64; 2] = [32, 6];
 const CUT_PERIODS: u64 = 50;
 /// Afterwards it grows by 1/16 in each period.
 const RECOVER: u64 = 16;
+/// How far a clock may fall behind; older claims expire.
+pub(super) const LAG_MAX: Nanos = Nanos::from_secs(1);
 /// Buffered writes that are due wait for this long, so that more of them go together.
 pub(super) const BATCH_DELAY: Nanos = Nanos::from_millis(10);
 
@@ -218,7 +220,7 @@ impl Clock {
         if urgent || self.batch { self.at } else { self.at + BATCH_DELAY }
     }
     /// A request arrives, and the group had nothing queued or in flight.
-    pub(super) fn wake(&mut self, now: Instant, lag_max: Nanos) {
+    pub(super) fn wake(&mut self, now: Instant) {
         let pause = now.since(self.idle_since);
         let first = self.idle_since == Instant::ZERO;
         if first || now > self.idle_until {
@@ -232,7 +234,7 @@ impl Clock {
         if pause <= SLACK_MAX {
             self.pause = Nanos(self.pause.0 - self.pause.0 / 8 + pause.0 / 8);
         }
-        self.forget(now, lag_max);
+        self.forget(now, LAG_MAX);
         (self.burst, self.began) = (Nanos::ZERO, now);
     }
 }

@@ -78,9 +78,7 @@ impl Promise {
     /// Whether a read that is about to be dispatched may wait for writes although it is not ahead of its turn.
     pub(super) fn could_wait_for_writes(&self, now: Instant, client: EntityId) -> bool {
         let writes = self.shares.is_queued(EntityId::ROOT, Side::Write) || self.writes > 0;
-        !self.head.is_present()
-            && (writes || self.drive.writes_recent(now))
-            && self.shares.ahead(client) <= AHEAD_MAX
+        (writes || self.drive.writes_recent(now)) && self.shares.ahead(client) <= AHEAD_MAX
     }
     /// A command of a client is dispatched; `reads`: a read that is watched. Returns from when on the client is behind.
     fn serve_floor(&mut self, now: Instant, client: EntityId, cost: Nanos, reads: bool) -> Instant {

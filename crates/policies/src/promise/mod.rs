@@ -4,20 +4,19 @@
 //! behind, only requests for minimums are dispatched. At all other times, groups and clients share the drive by weight,
 //! in drive time. A window limits the bytes in flight: a request for a minimum finds few commands before it, and the
 //! drive still never runs out of work. There are no parameters: the drive's rate and latency are measured while it works.
+//! A disk serves one client at a time, so there clients have turns instead.
 //!
 //! **Rules**, each in a file beside this one:
 //!
+//! - [`mod@disk`]: all about drives that are rotational; the others are about flash.
 //! - [`clock`]: minimums and the gate; [`group_clock`]: the clock of one group; [`requests`]: the counters of a client or group that the clocks use.
 //! - [`client`]: a client's queues; [`groups`]: changes of groups and clients.
-//! - [`deadlines`]: reads of groups with a latency contract.
 //! - [`shares`]: spare bandwidth by weight.
 //! - [`window`]: limits on bytes in flight; long requests are split into pieces; [`trial`]: what the drive does within other limits.
 //! - [`pace`]: rate of writes beside reads with a latency contract; [`throttle`]: beside minimums; [`late`]: writes
 //!   pause for reads that are late.
 //! - [`drive`]: measured rates and latency of the drive.
-//! - [`head`]: detects whether the drive has a head that moves.
-//! - [`flash`]: dispatch order for drives without a head, which serve many requests at once.
-//! - [`turn`]: dispatch order for drives with a head, which serve one client at a time; [`cached`]: what such a drive has cached.
+//! - [`flash`]: dispatch order; reads of groups with a latency contract.
 //!
 //! Service for a minimum also counts towards the group's share: a group gets the larger of the two, not their sum. A
 //! minimum covers all clients and groups inside the group.
@@ -26,17 +25,15 @@
 //!
 //! **Stated by the source**: nothing. The combination is our own; each file names the published algorithms that it uses.
 
-mod cached;
 mod cancel;
 mod client;
 mod clock;
 mod commands;
-mod deadlines;
+mod disk;
 mod drive;
 mod flash;
 mod group_clock;
 mod groups;
-mod head;
 mod late;
 mod pace;
 mod requests;
@@ -45,12 +42,12 @@ mod shares;
 mod tests;
 mod throttle;
 mod trial;
-mod turn;
 mod window;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::parts::deadlines::{self, Deadlines};
 use crate::parts::tree::{Arena, NodeId, Tree};
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::RequestId;
@@ -61,20 +58,15 @@ use iofair_core::policy::{
 };
 use iofair_core::request::{Operation, Request, Requests};
 use iofair_core::time::{Instant, Nanos};
-use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 
-use cached::Cached;
 use client::{Client, kind};
 use clock::{Clocks, Gate};
-use deadlines::Deadlines;
 use drive::Drive;
-use head::Head;
 use pace::Pace;
 use requests::{Command, Kind};
 use shares::{EntityId, Shares, Side};
 use throttle::Throttle;
-use turn::Turn;
 use window::Window;
 
 /// The row of this policy in the table.
@@ -132,32 +124,20 @@ pub static ROW: Row = Row {
     build,
 };
 
-// Bounds of clocks, as a pair: on flash, and on drives with a head. See [`clock::Bounds`].
-/// How far a clock may run ahead.
-const AHEAD: [Nanos; 2] = [Nanos::from_millis(5), Nanos::ZERO];
-/// Length of a frame on drives with a head; a second is a whole number of frames.
-const FRAME: [Nanos; 2] = [Nanos::ZERO, Nanos::from_millis(500)];
-/// How far a clock may fall behind; older claims expire.
-const LAG_MAX: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(2)];
-/// Period over which the service of a group is compared with its minimum.
-const PERIOD: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_secs(2)];
-
 /// The node of a read that is not in [`Promise::reads`].
 const NOT_WATCHED: NodeId = NodeId(u32::MAX);
 
-/// Bounds of clocks on a drive with a head, or without.
-fn bounds(head: bool) -> clock::Bounds {
-    let all = [AHEAD, FRAME, LAG_MAX, PERIOD];
-    let [ahead, frame, lag_max, period] = all.map(|bound| bound[usize::from(head)]);
-    clock::Bounds { ahead, frame, lag_max, period }
+/// Facts about a drive never change while an engine runs, so the choice is made once.
+fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+    if build.facts.rotational { disk::build(build) } else { build_flash(build) }
 }
 
-fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+fn build_flash(build: &Build<'_>) -> Box<dyn Policy + Send> {
     Box::new(Promise {
         groups: build.groups,
         clients: Vec::new(),
         shares: Shares::default(),
-        clocks: Clocks::new(bounds(build.facts.rotational)),
+        clocks: Clocks::default(),
         deadlines: Deadlines::default(),
         latencies: false,
         counts: false,
@@ -169,17 +149,12 @@ fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         late: Arena::default(),
         reads: Tree::new(),
         probe: Probe::No,
-        head: Head::new(build.facts.rotational),
-        cached: Cached::default(),
-        turn: None,
-        writer: None,
         wakeup: None,
         whole_until: Instant::ZERO,
         holder: None,
         queued: 0,
         writes: 0,
         in_flight: 0,
-        last_done: Instant::ZERO,
     })
 }
 
@@ -244,11 +219,6 @@ struct Promise {
     late: Arena<(Instant, RequestId), RequestId>,
     reads: Tree,
     probe: Probe,
-    head: Head,
-    cached: Cached,
-    turn: Option<Turn>,
-    /// The client that wrote in the previous turn.
-    writer: Option<EntityId>,
     wakeup: Option<Instant>,
     /// Until then, requests for minimums are not cut.
     whole_until: Instant,
@@ -258,28 +228,17 @@ struct Promise {
     /// Writes in flight.
     writes: u32,
     in_flight: u32,
-    last_done: Instant,
 }
 
 impl Promise {
+    /// The deadline of a client's first queued read, if it has one.
+    fn deadline(&self, cx: &Context<'_>, client: EntityId) -> Option<Instant> {
+        let read = &cx.requests[self.front(client, Side::Read)?];
+        Some(read.submitted + deadlines::latency(cx.groups, read.group)?)
+    }
     /// Updates the deadline of a client after its first queued read has changed.
     fn set_deadline(&mut self, cx: &Context<'_>, client: EntityId) {
-        let deadline = self.front(client, Side::Read).and_then(|id| {
-            let read = &cx.requests[id];
-            Some(read.submitted + deadlines::latency(cx.groups, read.group)?)
-        });
-        self.deadlines.set(client, deadline);
-    }
-    /// The earliest deadline among clients that are at most `ahead_max` ahead of their turn. A client that is further
-    /// ahead loses its deadline until it is served again, so that it does not hide the deadlines of others.
-    fn first_deadline(&mut self, ahead_max: Nanos) -> Option<(Instant, EntityId)> {
-        loop {
-            let (deadline, client) = self.deadlines.first()?;
-            if self.shares.ahead(client) <= ahead_max.0 {
-                return Some((deadline, client));
-            }
-            self.deadlines.set(client, None);
-        }
+        self.deadlines.set(client, self.deadline(cx, client));
     }
     /// The first queued request of a client on one side.
     fn front(&self, client: EntityId, side: Side) -> Option<RequestId> {
@@ -308,11 +267,10 @@ impl Promise {
             _ => cx.requests.take_piece(head, most.max(Sectors(1))),
         };
         let all = id == head || cx.requests[head].length == Sectors::ZERO;
-        let Request { start, length, .. } = cx.requests[id];
-        let (sent, now, by_share) = (length.bytes(), cx.now, charge == Charge::Share);
+        let (sent, now, by_share) =
+            (cx.requests[id].length.bytes(), cx.now, charge == Charge::Share);
         let own = &mut self.clients[index];
         let command = Command { amount: own.counted.amount(operation, sent), kind };
-        let far = own.is_far(side, start, start + length);
         own.requests.dispatch(command, all);
         if all {
             own.queues[side as usize].pop_front(cx.requests);
@@ -327,17 +285,7 @@ impl Promise {
         }
         let cost = self.drive.cost(side, sent);
         let waits = side == Side::Read && self.could_wait_for_writes(now, client);
-        if self.turn.is_none() {
-            self.shares.charge(client, cost, by_share);
-        }
-        if self.in_flight == 0 {
-            self.cached.on_idle(now.since(self.last_done));
-            self.head.on_dispatch_alone(now, far && side == Side::Read);
-        }
-        self.head.on_dispatch(side, [start, start + length]);
-        if operation == Operation::Write && self.head.is_present() {
-            self.count_write(now, sent, far);
-        }
+        self.shares.charge(client, cost, by_share);
         let probe = self.probe == Probe::Sending;
         self.drive.on_dispatch(now, id, side, probe);
         if probe {
@@ -373,15 +321,6 @@ impl Promise {
         }
         &mut self.sent[place]
     }
-    /// The drive, which is idle, was found to have a head, or none.
-    fn change_head(&mut self, now: Instant) {
-        if let Some(turn) = self.turn {
-            self.end_turn(now, &turn);
-        }
-        self.clocks.set_bounds(bounds(self.head.is_present()));
-        self.probe = Probe::No;
-    }
-
     /// Tells the measurement of rates what does not wait for the drive.
     fn tell_drive_what_waits(&mut self, now: Instant) {
         if self.queued == 0 || !matches!(self.clocks.gate(now), Gate::Open) {
@@ -450,7 +389,7 @@ impl Policy for Promise {
         let (client, now) = (EntityId::client(index), cx.now);
         let own = &self.clients[index.index()];
         let gathers = side == Side::Write && self.clocks.gather(now) && !own.flushed_recently(now);
-        if gathers && kind == Kind::Urgent && !self.head.is_present() {
+        if gathers && kind == Kind::Urgent {
             kind = Kind::Gathered;
         }
         self.sent_mut(id).kind = kind;
@@ -476,10 +415,7 @@ impl Policy for Promise {
     }
     fn dispatch(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         self.wakeup = None;
-        if self.queued == 0 && self.turn.is_none() {
-            return None;
-        }
-        if self.head.is_present() { self.dispatch_turn(cx) } else { self.dispatch_flash(cx) }
+        if self.queued == 0 { None } else { self.dispatch_flash(cx) }
     }
     fn complete(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { operation, client: index, length, .. } = cx.requests[id];
@@ -507,21 +443,8 @@ impl Policy for Promise {
         self.drive.on_complete(now, id, side, if carries { sent } else { 0 });
         self.in_flight -= 1;
         self.writes -= u32::from(side == Side::Write);
-        self.last_done = now;
-        let in_turn = self.head.is_present();
-        if side == Side::Read && !in_turn {
-            self.end_watch(cx, id, client);
-        }
-        let ends = self.head.on_complete(now, !self.drive.writes_recent(now), sent);
-        if self.in_flight == 0 && self.head.changes(self.drive.latency()) {
-            self.change_head(now);
-            return;
-        }
-        if in_turn {
-            self.complete_in_turn(side, now.since(cx.requests[id].dispatched), ends);
-            return;
-        }
         if side == Side::Read {
+            self.end_watch(cx, id, client);
             match self.shares.is_queued(EntityId::ROOT, Side::Read) {
                 true => self.window.on_full(now, &self.drive),
                 false => self.window.on_room(now, &self.drive),
@@ -572,13 +495,11 @@ impl Policy for Promise {
         }
     }
     fn hold_info(&self, groups: &Groups, _requests: &Requests, _id: RequestId) -> HoldInfo {
-        let client = self.turn.and_then(|turn| turn.client.as_client());
-        let serves = client.and_then(|id| groups.client_id(id.index())).map(Subject::Client);
         let holder = self
             .clocks
             .first()
             .and_then(|(id, at)| Some((groups.group_id(id.as_group()?.index())?, at)));
-        HoldInfo { until: self.wakeup, serves, holder, ..HoldInfo::default() }
+        HoldInfo { until: self.wakeup, holder, ..HoldInfo::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
         gauges.gauge("promise_read_rate_bytes_per_second", self.drive.rate(Side::Read));

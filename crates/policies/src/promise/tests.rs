@@ -1,6 +1,5 @@
 //! Worked examples of clocks, shares, measurements and the window, and of the policy as a whole.
 
-mod disk;
 mod drive;
 mod flushes;
 mod gathered;
@@ -9,9 +8,8 @@ mod probes;
 
 use alloc::vec::Vec;
 
-use super::clock::{Bounds, Clocks, Gate};
+use super::clock::{Clocks, Gate};
 use super::drive::Drive;
-use super::head::Head;
 use super::requests::{Command, Kind};
 use super::shares::{EntityId, Shares, Side};
 use super::window::Window;
@@ -37,9 +35,7 @@ fn at(ms: u64) -> Instant {
     Instant(ms * MS)
 }
 fn clocks() -> (Clocks, EntityId) {
-    let period = Nanos::from_millis(100);
-    let (ahead, frame, lag_max) = (Nanos::from_millis(5), Nanos::ZERO, Nanos::from_secs(1));
-    let mut clocks = Clocks::new(Bounds { ahead, frame, lag_max, period });
+    let mut clocks = Clocks::default();
     let group = EntityId::group(GroupId::from_bits(1));
     clocks.set(Instant::ZERO, group, MINIMUM, Class::BestEffort);
     (clocks, group)
@@ -159,33 +155,6 @@ fn buffered_writes_wait() {
     clocks.dispatch(at(21), reader, URGENT, true);
     assert!(matches!(clocks.gate(at(25)), Gate::Closed(..)), "the read is behind, in flight");
     assert!(matches!(clocks.gate(at(120)), Gate::Due(id, _) if id == writer), "110 ms behind");
-}
-
-/// Goal: with frames, a group is due until it has what is promised for the present frame, and further service does not
-/// move its clock. Method: frames of 500 ms; requests worth 1 ms that take no time.
-#[test]
-fn a_frame_holds_the_service_promised_for_it() {
-    let (mut clocks, group) = clocks();
-    let frame = Nanos::from_millis(500);
-    let (lag_max, period) = (Nanos::from_secs(2), Nanos::from_secs(2));
-    clocks.set_bounds(Bounds { ahead: Nanos::ZERO, frame, lag_max, period });
-    clocks.arrive(at(10), group, Kind::Urgent);
-    for (now, owed) in [(at(10), 490), (at(600), 500), (at(1000), 500)] {
-        let mut served = 0;
-        while matches!(clocks.gate(now), Gate::Due(..)) {
-            clocks.dispatch(now, group, URGENT, true);
-            clocks.arrive(now, group, Kind::Urgent);
-            clocks.complete(now, group, URGENT, Nanos::ZERO);
-            served += 1;
-        }
-        assert_eq!(served, owed, "{now:?}");
-        (0..300).for_each(|_| {
-            clocks.dispatch(now, group, URGENT, true);
-            clocks.arrive(now, group, Kind::Urgent);
-            clocks.complete(now, group, URGENT, Nanos::ZERO);
-        });
-        assert_eq!(clocks.kept_until(group), Some(clocks.frame_end(now)), "no further");
-    }
 }
 
 /// Goal: a minimum in I/Os a second counts requests, and a long one as several. Method: 1000 a second; a short request and
@@ -454,50 +423,32 @@ fn gate_rule(event: Event) -> Option<&'static str> {
     rule.starts_with("gate").then(|| rule_name(rule))
 }
 
-/// Goal: a flash drive that is reported as rotational serves clients at the same time. Method: random reads of two clients
-/// that take 200 us, or 8 ms as on a disk.
+/// Goal: clients have turns on a drive that is reported as rotational, and only there. Method: random reads of two clients that take
+/// 200 us, or 8 ms as on a disk.
 #[test]
-fn flash_reported_as_rotational_is_detected() {
-    let together = |took: Nanos| {
-        let mut rig =
-            Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = true);
-        let (one, other) = (rig.client(), rig.client());
+fn the_drive_decides_whether_clients_have_turns() {
+    let together = |rotational: bool, took: Nanos| {
+        let mut rig = Rig::with(&crate::TABLE, "prop-promise", &[], |setup| {
+            setup.facts.rotational = rotational;
+        });
+        let clients = [rig.client(), rig.client()];
         let mut most = 0;
         for place in 0..40 {
-            rig.read(one, 10_000 * place);
-            rig.read(other, 10_000 * place + 5_000);
-            loop {
+            (0..2).for_each(|client| {
+                rig.read(clients[client], 10_000 * place + 5_000 * client as u64)
+            });
+            while rig.controller.pending() > 0 {
                 let sent: Vec<_> = core::iter::from_fn(|| rig.dispatch()).collect();
-                most = most.max(if place > 20 { sent.len() } else { 0 });
+                most = most.max(sent.len());
                 rig.now += took;
                 sent.iter().for_each(|(id, _)| rig.complete(*id));
-                if rig.controller.pending() == 0 {
-                    break;
-                }
             }
         }
         most
     };
-    assert_eq!(together(Nanos::from_micros(200)), 2);
-    assert_eq!(together(Nanos::from_millis(8)), 1);
-}
-
-/// Goal: a client whose reads hit a disk's cache can rarely make the policy treat the disk as flash. Method: ten times,
-/// reads of 100 us until the disk is treated as flash, then a latency of 8 ms.
-#[test]
-fn a_disk_is_rarely_treated_as_flash() {
-    let mut head = Head::new(true);
-    let mut reads = 0;
-    for _ in 0..10 {
-        while head.is_present() && reads < 100_000 {
-            head.on_dispatch_alone(at(0), true);
-            head.on_dispatch(Side::Read, [Sectors(0), Sectors(8)]);
-            head.on_complete(Instant(MS / 10), true, 4096);
-            reads += u32::from(!head.changes(Nanos::from_micros(100)));
-        }
-        head.changes(Nanos::from_millis(8));
+    for took in [Nanos::from_micros(200), Nanos::from_millis(8)] {
+        assert_eq!([true, false].map(|rotational| together(rotational, took)), [1, 2], "{took:?}");
     }
-    assert!(reads > 8000, "{reads} reads for ten changes");
 }
 
 /// Goal: a client with a minimum that only flushes does not get the whole drive. Method: flushes of 2 ms, one after the

@@ -82,7 +82,7 @@ impl FileDevice {
         }
         let capacity = file.seek(SeekFrom::End(0))?;
         let number = if is_device { metadata.rdev() } else { metadata.dev() };
-        let queue = Queue::read(number);
+        let queue = Queue::probe(number, path, None);
         let facts = DriveFacts {
             rotational: queue.rotational,
             depth: queue.depth.unwrap_or(DEPTH_UNKNOWN).min(DEPTH_MAX),

@@ -33,11 +33,11 @@ fn open_sound_back(
         }
         BackSpec::File(_) => {
             let pool = places.pool().expect("a file or device holds a pool");
-            Ok(Box::new(Uring::shared(pool.storage())))
+            Ok(Box::new(Uring::shared(pool.storage(), contracts.drive.rotational)))
         }
         BackSpec::Directory(path) => {
             let here = places.directory().expect("it was opened");
-            let back = Uring::directory(here);
+            let back = Uring::directory(here, contracts.drive.rotational);
             Ok(Box::new(back.map_err(ServeError::system(path.display().to_string()))?))
         }
         BackSpec::Emulated(name) => open_emulated(contracts, name, places),

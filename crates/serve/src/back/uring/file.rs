@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::claim::{
     claim, identity_of, is_below_dev, lock, lock_around, lock_below, refuse_looped, share,
 };
+use super::queue::Queue;
 use crate::request::extent::Extent;
 use crate::trial::{Mode, Trial};
 
@@ -43,7 +44,6 @@ pub struct Storage {
     /// would be taken for data, and would hide the loss from the next start.
     cut: AtomicU64,
     device: bool,
-    queue: Queue,
     identity: (u64, u64),
 }
 
@@ -97,7 +97,6 @@ impl Storage {
         let block = if is_direct { direct_border(&direct) } else { 1 };
         let sector = if device { sector_of(&buffered)? } else { 1 };
         let metadata = buffered.metadata()?;
-        let number = if device { metadata.rdev() } else { metadata.dev() };
         let mut this = Self {
             path: path.to_path_buf(),
             bytes: 0,
@@ -111,7 +110,6 @@ impl Storage {
             block,
             sector,
             device,
-            queue: Queue::read(number),
             identity: identity_of(&metadata),
         };
         let locked = this.lock(mode)?;
@@ -215,8 +213,9 @@ impl Storage {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
-    pub(super) fn queue(&self) -> Queue {
-        self.queue
+    /// The drive that it is on; `told`: whether that is rotational, if this was stated.
+    pub(super) fn queue(&self, told: Option<bool>) -> Queue {
+        Queue::probe(self.identity.0, &self.path, told)
     }
     /// Which file or device it is.
     pub(crate) fn identity(&self) -> (u64, u64) {
@@ -365,72 +364,5 @@ fn direct_border(file: &File) -> u64 {
             u64::from(found.stx_dio_offset_align.max(found.stx_dio_mem_align))
         }
         _ => BLOCK_UNKNOWN,
-    }
-}
-
-/// A file of sysfs about a device.
-fn attribute(device: u64, path: &str) -> Option<String> {
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let base = format!("/sys/dev/block/{major}:{minor}");
-    let read = |path: String| fs::read_to_string(path).ok();
-    // A partition has its queue one level up.
-    read(format!("{base}/{path}")).or_else(|| read(format!("{base}/../{path}")))
-}
-
-/// What the kernel knows of a block device, or of the one under a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Queue {
-    /// Whether the drive is rotational.
-    pub(crate) rotational: bool,
-    /// Commands that it takes at once; `None` where the kernel does not tell (a network file system).
-    pub(crate) depth: Option<u32>,
-}
-
-impl Queue {
-    /// That of a device number, from sysfs.
-    pub(crate) fn read(device: u64) -> Self {
-        Self::from_attributes(|path: &str| attribute(device, path))
-    }
-    /// The kernel's scheduler of a device, unless it is `none`.
-    pub(crate) fn scheduler(device: u64) -> Option<String> {
-        let choice = attribute(device, "queue/scheduler")?;
-        let chosen = choice.split(['[', ']']).nth(1)?;
-        (chosen != "none").then(|| chosen.to_owned())
-    }
-    /// From what `read` finds under a name of the device's directory.
-    fn from_attributes(read: impl Fn(&str) -> Option<String>) -> Self {
-        let number = |path| read(path)?.trim().parse::<u32>().ok();
-        let rotational = number("queue/rotational") == Some(1);
-        // SCSI and SATA drives tell their own depth. Elsewhere `nr_requests` is it, except that a scheduler of the
-        // kernel has twice the depth.
-        let scheduled = read("queue/scheduler").is_some_and(|text| !text.contains("[none]"));
-        let requests = || Some(number("queue/nr_requests")? / if scheduled { 2 } else { 1 });
-        let depth = number("device/queue_depth").or_else(requests);
-        Self { rotational, depth: depth.filter(|depth| *depth > 0) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: the depth is the drive's own. Method: what a SATA drive, an NVMe drive with and without a scheduler of
-    /// the kernel, and a file system without a device tell.
-    #[test]
-    fn queues_tell_their_depth() {
-        let told = |files: &[(&str, &str)]| {
-            let find = |path: &str| files.iter().find(|(name, _)| *name == path);
-            Queue::from_attributes(|path| find(path).map(|(_, text)| (*text).to_string()))
-        };
-        let queue = |rotational, depth| Queue { rotational, depth };
-        let (requests, scheduler) = ("queue/nr_requests", "queue/scheduler");
-        let sata =
-            [("queue/rotational", "1\n"), (requests, "64\n"), ("device/queue_depth", "32\n")];
-        assert_eq!(told(&sata), queue(true, Some(32)));
-        let nvme = [(requests, "1023\n"), (scheduler, "[none] mq-deadline\n")];
-        assert_eq!(told(&nvme), queue(false, Some(1023)));
-        let scheduled = [(requests, "256\n"), (scheduler, "none [mq-deadline]\n")];
-        assert_eq!(told(&scheduled), queue(false, Some(128)));
-        assert_eq!(told(&[]), queue(false, None));
     }
 }

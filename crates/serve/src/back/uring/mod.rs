@@ -11,6 +11,7 @@ pub(crate) mod claim;
 mod file;
 pub(crate) mod files;
 mod order;
+mod queue;
 mod running;
 
 use std::io;
@@ -32,9 +33,10 @@ use crate::request::entry::Entry;
 use crate::request::op::{Op, Ops, Question};
 use crate::trial::Mode;
 pub use file::Storage;
-pub(crate) use file::{Damage, Queue, damage, extents, set_length};
+pub(crate) use file::{Damage, damage, extents, set_length};
 use files::Files;
 use order::Order;
+pub(crate) use queue::Queue;
 use running::{Next, Running, Step};
 
 /// Commands at once where the kernel does not tell how many the drive takes.
@@ -66,20 +68,20 @@ impl Uring {
     /// Opens a pool and extends it to at least this length; a missing file is created.
     pub fn open(path: &Path, bytes: u64) -> io::Result<Self> {
         let storage = Storage::open(path, bytes, &Mode::Serve)?;
-        let (queue, bytes) = (storage.queue(), storage.bytes());
+        let (queue, bytes) = (storage.queue(None), storage.bytes());
         Ok(Self { queue, bytes, ..Self::over(Files::single(storage)) })
     }
-    /// A file or device that is open, which volumes share.
-    pub(crate) fn shared(storage: &Arc<Storage>) -> Self {
-        let (queue, bytes) = (storage.queue(), storage.bytes());
+    /// A file or device that is open, which volumes share. `told`: whether its drive is rotational, if this was stated.
+    pub(crate) fn shared(storage: &Arc<Storage>, told: Option<bool>) -> Self {
+        let (queue, bytes) = (storage.queue(told), storage.bytes());
         // A file may grow with its volumes, a device may be made longer.
         let bytes =
             if storage.is_device() { bytes } else { files::SLOTS_MAX * files::VOLUME_BYTES_MAX };
         Self { queue, bytes, ..Self::over(Files::pool(Arc::clone(storage))) }
     }
     /// Volumes with their own files, which are added with [`Back::place`]; most of them are in this directory.
-    pub fn directory(path: &Path) -> io::Result<Self> {
-        let queue = Queue::read(std::fs::metadata(path)?.dev());
+    pub fn directory(path: &Path, told: Option<bool>) -> io::Result<Self> {
+        let queue = Queue::probe(std::fs::metadata(path)?.dev(), path, told);
         let directory = Some(path.to_path_buf());
         Ok(Self { directory, queue, ..Self::over(Files::many()) })
     }
@@ -300,12 +302,13 @@ impl Back for Uring {
         result
     }
     fn describe(&self) -> String {
-        match (&self.directory, self.files.all().next()) {
+        let place = match (&self.directory, self.files.all().next()) {
             (Some(directory), _) => {
                 format!("directory {}, one file or device per volume", directory.display())
             }
             (None, only) => only.expect("it is one file").describe(),
-        }
+        };
+        if self.queue.rotational { place + ", rotational" } else { place }
     }
 }
 

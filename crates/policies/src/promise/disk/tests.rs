@@ -3,7 +3,6 @@
 use super::cached::Cached;
 use super::clock::{Clocks, FRAME, frame_end};
 use crate::parts::shares::{EntityId, Side};
-use crate::tests::ALL;
 use iofair_core::contract::Contract;
 use iofair_core::id::{ClientId, GroupId};
 use iofair_core::minimum::{Amount, Minimum};
@@ -30,7 +29,7 @@ struct Disk {
 
 impl Disk {
     fn new(contracts: &[Contract]) -> Self {
-        let mut rig = Rig::with(&ALL, "prop-turns", &[], |_| {});
+        let mut rig = Rig::new(&crate::TABLE, "prop-promise", &[]);
         rig.now = Instant(1_000_000_000);
         let clients: Vec<ClientId> = contracts.iter().map(|_| rig.client()).collect();
         for (client, contract) in clients.iter().zip(contracts) {
@@ -141,6 +140,20 @@ fn an_infeasible_minimum_is_cut() {
     assert!(disk.served[0] > 7000 && disk.served[1] > 3000, "{:?}", disk.served);
 }
 
+/// Goal: a group whose minimum is lifted gets its share soon. Method: for 100 s it has twice as much as its share, which is a quarter.
+#[test]
+fn a_lifted_minimum_leaves_no_debt() {
+    let minimum = Contract { min_iops: Some(45), ..Contract::default() };
+    let mut disk = Disk::new(&[minimum, weight(300)]);
+    disk.run(100, &[true, false]);
+    let group = disk.rig.controller.groups().client(disk.clients[0]).group;
+    disk.rig.controller.update_group(disk.rig.now, group, weight(100)).expect("it is there");
+    let before = disk.served[0];
+    disk.run(200, &[true, false]);
+    let served = disk.served[0] - before;
+    assert!(served > 1800, "{served} of the 2270 that are a quarter");
+}
+
 /// Goal: a turn ends early for a read with a deadline. Method: a client with a latency of 50 ms reads each 100 ms beside two readers
 /// in order; without the contract it waits for two turns of 200 ms.
 #[test]
@@ -197,6 +210,55 @@ fn scattered_writes_leave_time_to_write_them_out() {
     // What it writes in a second takes the disk less than that to write out, at 5 ms each.
     assert!((20..1000).contains(&disk.served[1]), "{:?}", disk.served);
     assert!(longest < MS(200), "{longest:?}");
+}
+
+/// Goal: reads with a near deadline are served while the disk is kept idle to write out its cache, also if they came after
+/// a write of the same client. Method: a client fills the cache with scattered writes beside a minimum. In each step of
+/// 20 ms, the client with the latency contract sends a read, or a write and a read.
+#[test]
+fn near_deadlines_do_not_wait_for_the_cache() {
+    for writes in [false, true] {
+        let mut rig = Rig::new(&crate::TABLE, "prop-promise", &[]);
+        let minimum = Contract { min_iops: Some(250), ..Contract::default() };
+        let latency = Contract { latency: Some(MS(30)), ..Contract::default() };
+        let [promised, urgent, writer] = [minimum, latency, Contract::default()].map(|contract| {
+            let client = rig.client();
+            let group = rig.controller.groups().client(client).group;
+            rig.controller.update_group(rig.now, group, contract).expect("it is there");
+            client
+        });
+        let (mut place, mut served, mut longest) = (0u64, 0u32, Nanos::ZERO);
+        let mut sent = None;
+        for step in 0..500u64 {
+            let step_end = Instant::ZERO + MS(20 * (step + 1));
+            place += 100_000;
+            if rig.controller.pending() < 64 {
+                rig.read(promised, step * 8);
+                (0..8).for_each(|n| rig.write(writer, 700_000_000 + place + 10_000 * n));
+            }
+            if sent.is_none() {
+                sent = Some(rig.now);
+                if writes {
+                    rig.write(urgent, 300_000_000 + place);
+                }
+                rig.read(urgent, 500_000_000 + place);
+            }
+            while rig.now < step_end {
+                let Some((id, start)) = rig.dispatch() else {
+                    rig.now += MS(1) / 2;
+                    continue;
+                };
+                let is_cached = start >= 700_000_000 || (300_000_000..500_000_000).contains(&start);
+                rig.now += if is_cached { MS(1) / 10 } else { MS(6) };
+                rig.complete(id);
+                if (500_000_000..700_000_000).contains(&start) {
+                    served += 1;
+                    longest = longest.max(rig.now.since(sent.take().expect("one is queued")));
+                }
+            }
+        }
+        assert!(served > 50 && longest < MS(500), "{served} served, {longest:?}");
+    }
 }
 
 /// Goal: scattered writes add up until the disk is idle. Method: writes that take 5 ms each, and times without commands.

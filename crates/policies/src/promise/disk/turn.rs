@@ -112,8 +112,9 @@ impl Disk {
     fn first_deadline(&mut self, cx: &Context<'_>) -> Option<(Instant, EntityId)> {
         loop {
             let client = self.deadlines.first()?;
-            if self.shares.is_within(client, BURST) {
-                return self.deadline(cx, client).map(|deadline| (deadline, client));
+            let is_within = self.shares.is_within(client, BURST);
+            if let Some(deadline) = self.deadline(cx, client).filter(|_| is_within) {
+                return Some((deadline, client));
             }
             self.deadlines.set(client, None);
         }

@@ -1,4 +1,4 @@
-//! `turns`: keeps minimums and shares on a disk, which serves one client at a time. The disk half of `promise`, derived anew.
+//! `promise` on a disk, which serves one client at a time: keeps minimums and shares in turns.
 //!
 //! **Idea.** At each change of the client, a disk loses a movement of its head, and often a revolution. So clients are served
 //! in turns, and a turn waits a moment for the next request of its client. Minimums are served first in each frame of half a
@@ -30,12 +30,9 @@ use alloc::vec::Vec;
 use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::{ClientId, GroupId, RequestId};
-use iofair_core::key::Key;
 use iofair_core::minimum::Minimum;
 use iofair_core::parts::fifo::Fifo;
-use iofair_core::policy::{
-    Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, Tags,
-};
+use iofair_core::policy::{Build, Context, Gauges, HoldInfo, Policy};
 use iofair_core::request::{Operation, Request, Requests};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
@@ -48,33 +45,8 @@ use cached::Cached;
 use clock::Clocks;
 use turn::Turn;
 
-/// The row of this policy in the table.
-pub static ROW: Row = Row {
-    name: "turns",
-    short: "turns",
-    role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: true },
-    enforces: |key, _| {
-        matches!(key, Key::Min | Key::MinIops | Key::Weight | Key::Latency | Key::Class)
-    },
-    summary: "keeps minimums and shares on disks, which serve one client at a time; under development",
-    file: "disk/mod.rs",
-    parameters: &[],
-    overrides: &[],
-    judgement: Judgement {
-        promises: &[Claim {
-            says: "A minimum in bytes or I/Os a second beside any number of readers and writers, on disks.",
-            shown_by: "promise/hitachi --stack max+prop-turns",
-        }],
-        needs: "A disk, and minimums that it can keep; an infeasible one is lowered to what its group reaches.",
-        fails: &[Claim {
-            says: "On flash, one client at a time leaves most of the drive unused.",
-            shown_by: "",
-        }],
-    },
-    build,
-};
-
-fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+/// The scheduler of a drive that is rotational.
+pub(super) fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     Box::new(Disk {
         groups: build.groups,
         clients: Vec::new(),
@@ -307,7 +279,7 @@ impl Policy for Disk {
         HoldInfo { until: self.wakeup, serves, holder, ..HoldInfo::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
-        gauges.gauge("turns_access_nanoseconds", self.cached.access().0);
-        gauges.gauge("turns_cached_nanoseconds", self.cached.settles_in(Nanos::ZERO).0);
+        gauges.gauge("promise_access_nanoseconds", self.cached.access().0);
+        gauges.gauge("promise_cached_nanoseconds", self.cached.settles_in(Nanos::ZERO).0);
     }
 }
