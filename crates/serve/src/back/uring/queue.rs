@@ -3,8 +3,9 @@
 //! Virtual disks on flash are often reported as rotational. So a drive that is reported as rotational is read at random:
 //!
 //! ```text
-//! flash     12 of 16 reads of 4 KiB took at most 2 ms each: a disk moves its head, and waits for half of a revolution
-//! a disk    otherwise, and if a read fails, if there is too little data, or if it takes longer than 0.3 s
+//! flash     12 of 16 reads of 4 KiB took at most 2 ms each: a disk moves its head, and waits for half of a revolution; and if there
+//!           is too little data to tell, since more virtual disks on flash than disks are served before they have any
+//! a disk    otherwise, and if it takes longer than 0.3 s
 //! ```
 //!
 //! Two kinds of reads do not count: those of zeroes, since a hole, or a block that a hypervisor does not store, is read at once from
@@ -64,11 +65,18 @@ impl Queue {
         } else if queue.rotational {
             let (readable, seed) = (readable(device, place), clock::unix_millis());
             let is_disk = move || readable.iter().find_map(|path| is_disk(path, seed));
-            queue.rotational = within(TIME, is_disk).unwrap_or(true);
-            let found = match queue.rotational {
-                true => "reported as rotational, and served as a disk",
-                false => "reported as rotational, but its reads are as quick as those of flash",
+            let (rotational, found) = match within(TIME, is_disk) {
+                None | Some(Some(true)) => (true, "reported as rotational, and served as a disk"),
+                Some(Some(false)) => {
+                    (false, "reported as rotational, but its reads are as quick as those of flash")
+                }
+                Some(None) => (
+                    false,
+                    "reported as rotational; served as flash until the next start, since it has too little data to \
+                    tell; `rotational = true` in [drive] says that it is a disk",
+                ),
             };
+            queue.rotational = rotational;
             log::tell(&place.display().to_string(), found);
         }
         queue
@@ -92,15 +100,12 @@ impl Queue {
     }
 }
 
-/// What `work` finds within this time: a read of a failing drive takes longer.
-fn within<T: Send + 'static>(
-    time: Nanos,
-    work: impl FnOnce() -> Option<T> + Send + 'static,
-) -> Option<T> {
+/// What `work` returns within this time: a read of a failing drive takes longer.
+fn within<T: Send + 'static>(time: Nanos, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (found, answer) = mpsc::channel();
     let work = move || _ = found.send(work());
     thread::Builder::new().name("probe".into()).spawn(work).ok()?;
-    answer.recv_timeout(Duration::from_nanos(time.0)).ok()?
+    answer.recv_timeout(Duration::from_nanos(time.0)).ok()
 }
 
 /// What may be read of a drive: the file or device at `place`, or the largest file in that directory; and the device.
@@ -144,12 +149,12 @@ fn seeks(
         }
         let (took, has_data) = read(offset).ok()?;
         time += took;
-        if time > TIME {
-            return None;
-        }
         if has_data {
             counted.push(offset);
             slow += usize::from(took > FLASH_READ_MAX);
+        }
+        if time > TIME {
+            return (slow > 0).then_some(true);
         }
         if slow > SLOW_MAX {
             return Some(true);
