@@ -11,6 +11,7 @@ mod consent;
 mod damaged;
 mod directory;
 pub(crate) mod kept;
+mod made;
 pub(crate) mod marker;
 pub(crate) mod owners;
 mod store_file;
@@ -73,7 +74,7 @@ impl<A: Revocable, B: Revocable, C: Revocable> Revocable for (A, B, C) {
 #[derive(Debug)]
 pub(crate) enum Made {
     Layout(layout::Made),
-    Files(directory::Made),
+    Files(made::Made),
     Extents(served::Made),
 }
 

@@ -14,6 +14,7 @@ use iofair_config::contracts::{Contracts, Volume};
 use iofair_core::unit::Count;
 
 use super::kept::Kept;
+use super::made::Made;
 use super::owners::{Files, Home, Owner, Owners};
 use super::{Consent, Damaged, Need, Needs, check, ctl};
 use crate::back::uring::claim::{Around, identity_of, layers_of};
@@ -91,50 +92,6 @@ pub(crate) struct Directory {
     mode: Mode,
     /// Requests of clients are served beside changes.
     is_running: bool,
-}
-
-/// Files that were made, opened or lengthened for contracts that are not in force yet. Dropping it removes those that
-/// were made, and cuts those that were lengthened.
-#[derive(Debug, Default)]
-pub(crate) struct Made {
-    opened: Vec<Arc<Storage>>,
-    created: Vec<PathBuf>,
-    /// Files that are longer than before, how long they were, and how long they were made.
-    grown: Vec<(Arc<Storage>, u64, u64)>,
-    /// Whose files were before.
-    owners: Option<(Arc<Home>, Owners)>,
-}
-
-impl Made {
-    /// The contracts are in force.
-    pub(crate) fn keep(mut self) {
-        self.created.clear();
-        self.grown.clear();
-        self.owners = None;
-    }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        // The list first: what it has must be there.
-        if let Some((home, owners)) = &self.owners
-            && home.save(owners, Room::Reserved).is_err()
-        {
-            return;
-        }
-        for path in &self.created {
-            // It is empty, and what cannot be removed harms nobody.
-            let _ = fs::remove_file(path);
-        }
-        for (storage, had, bytes) in &self.grown {
-            // What others have appended since is theirs.
-            let is_ours = storage.length().map(|length| length == *bytes);
-            let cut = is_ours.and_then(|ours| if ours { storage.shorten(*had) } else { Ok(()) });
-            if let Err(error) = cut {
-                log::tell("pool", &format!("{} stays longer: {error}", storage.path().display()));
-            }
-        }
-    }
 }
 
 impl Directory {

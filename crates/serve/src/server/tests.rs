@@ -144,7 +144,11 @@ fn a_server_starts_after_a_crash_during_a_change() {
         while server.stats(false).unwrap().volumes.iter().any(|volume| volume.connections > 0) {
             std::thread::yield_now();
         }
-        let commit = || Ok(["before", "between"].iter().for_each(|to| copy(to)));
+        let commit = || {
+            copy("before");
+            copy("between");
+            Ok(())
+        };
         change(&mut server, &new("live"), &consent, commit).unwrap();
         copy("after");
         server.stop().unwrap();
