@@ -126,11 +126,17 @@ fn exchange(fresh: &Path, target: &Path) -> io::Result<()> {
     if unsafe { libc::renameat2(here, from.as_ptr(), here, to.as_ptr(), flags) } == 0 {
         return Ok(());
     }
-    let error = io::Error::last_os_error();
-    if !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) {
-        return Err(error);
+    match io::Error::last_os_error() {
+        // Its file system cannot do that at once (NFS).
+        error if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+            exchange_by_links(fresh, target)
+        }
+        error => Err(error),
     }
-    // Its file system cannot do that at once (NFS).
+}
+
+/// The same in three steps, none of which leaves `target` without a file.
+fn exchange_by_links(fresh: &Path, target: &Path) -> io::Result<()> {
     let mut old = fresh.as_os_str().to_os_string();
     old.push(".old");
     let _ = fs::remove_file(&old);
@@ -175,7 +181,8 @@ mod tests {
     }
 
     /// Goal: an edit that somebody saves while a change is made is never overwritten. Method: saved before the new text takes the
-    /// file's place, and before it is taken back, over the file and into it; no edit.
+    /// file's place, and before it is taken back, over the file and into it; no edit; a file
+    /// system that cannot exchange files.
     #[test]
     fn edits_that_are_saved_meanwhile_stay() {
         let directory = std::env::temp_dir().join(format!("iofair-edited-{}", std::process::id()));
@@ -206,6 +213,13 @@ mod tests {
             file.prepare("after", Room::Free).unwrap().commit("again").unwrap().unwrap().keep();
             assert_eq!((read().as_str(), directory.join("c.toml.new").exists()), ("after", false));
         }
+        let fresh = directory.join("fresh");
+        fs::write(&fresh, "fresh").unwrap();
+        exchange_by_links(&fresh, &path).unwrap();
+        assert_eq!(
+            (read().as_str(), fs::read_to_string(&fresh).unwrap().as_str()),
+            ("fresh", "after")
+        );
         fs::remove_dir_all(directory).unwrap();
     }
 
