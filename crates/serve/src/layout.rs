@@ -21,6 +21,7 @@ use iofair_core::unit::Count;
 use uuid::Uuid;
 
 use crate::error::ServeError;
+use crate::log;
 use crate::trial::{Mode, Trial};
 
 /// The line with the identity of an emulated drive.
@@ -50,6 +51,8 @@ pub(crate) struct Place {
     pub(crate) size: u64,
     /// What of it the volume has.
     bytes: u64,
+    /// The same as it is stored.
+    stored: u64,
     /// Empty if an earlier version did not record it.
     group: String,
     /// The contracts do not have it any more.
@@ -129,7 +132,8 @@ impl Layout {
                 }
                 None => {
                     let base = self.gap(size);
-                    self.places.push(Place { name, base, size, bytes: size, group, kept: false });
+                    let (bytes, stored, kept) = (size, size, false);
+                    self.places.push(Place { name, base, size, bytes, stored, group, kept });
                     self.places.sort_by_key(|place| place.base);
                 }
             }
@@ -197,29 +201,59 @@ impl Layout {
     pub(crate) fn is_new(&self) -> bool {
         self.drive.is_none() && self.places.is_empty()
     }
-    /// Remembers it on disk, all or nothing. Whether it is there now.
-    pub(crate) fn save(&self) -> Result<bool, ServeError> {
-        let Memory::File(path) = &self.memory else { return Ok(false) };
+    /// Remembers it on disk, all or nothing; sizes of volumes that are larger than before only if this is said.
+    pub(crate) fn save(&mut self, larger: bool) -> Result<Made, ServeError> {
+        let Memory::File(path) = &self.memory else { return Ok(Made(None)) };
         let mut text = String::from("# Where volumes lie in the pool: first byte, bytes, name.\n");
         if let Some(drive) = self.drive {
             writeln!(text, "{DRIVE}{drive}").expect("writing to a string");
         }
-        for Place { name, base, size, bytes, group, kept } in &self.places {
+        for Place { name, base, size, bytes, stored, group, kept } in &mut self.places {
+            *stored = if larger { *bytes } else { *bytes.min(stored) };
             let state = if *kept { KEPT } else { LIVE };
             writeln!(text, "{state}{group}").expect("writing to a string");
-            if bytes != size {
-                writeln!(text, "{BYTES}{bytes}").expect("writing to a string");
+            if stored != size {
+                writeln!(text, "{BYTES}{stored}").expect("writing to a string");
             }
             writeln!(text, "{base} {size} {name}").expect("writing to a string");
         }
-        if fs::read_to_string(path).is_ok_and(|old| old == text) {
-            return Ok(self.trial.is_none());
+        let old = fs::read_to_string(path).ok();
+        if old.as_ref() == Some(&text) {
+            return Ok(Made(None));
         }
-        let written = match &self.trial {
-            Some(trial) => trial.stand_in(path).map(|_| false),
-            None => replace(path, text.as_bytes()).map(|()| true),
-        };
-        written.map_err(ServeError::system(path.display().to_string()))
+        let what = ServeError::system(path.display().to_string());
+        match &self.trial {
+            Some(trial) => trial.stand_in(path).map(|_| Made(None)),
+            None => {
+                replace(path, text.as_bytes()).map(|()| Made(old.map(|old| (path.clone(), old))))
+            }
+        }
+        .map_err(what)
+    }
+    /// Whether what is saved is on disk.
+    pub(crate) fn is_saved(&self) -> bool {
+        self.trial.is_none() && matches!(self.memory, Memory::File(_))
+    }
+}
+
+/// The text that a layout has replaced, for contracts that are not in force yet. Dropping it puts it back.
+#[derive(Debug)]
+pub(crate) struct Made(Option<(PathBuf, String)>);
+
+impl Made {
+    /// The contracts are in force.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some((path, text)) = &self.0
+            && let Err(error) = replace(path, text.as_bytes())
+        {
+            log::tell("pool", &format!("{} stays as it is: {error}", path.display()));
+        }
     }
 }
 
@@ -286,7 +320,7 @@ fn parse(text: &str) -> Result<Vec<Place>, String> {
         }
         let of = std::mem::take(&mut group).to_string();
         let (name, bytes) = (name.to_string(), bytes.take().unwrap_or(size));
-        places.push(Place { name, base, size, bytes, group: of, kept });
+        places.push(Place { name, base, size, bytes, stored: bytes, group: of, kept });
     }
     Ok(places)
 }
@@ -313,7 +347,7 @@ mod tests {
         let pool = directory.join("pool.img");
         let mut layout = Layout::beside(&pool).unwrap();
         layout.place(&volumes(&[("a", "1MiB"), ("b", "512B"), ("c", "1MiB")])).unwrap();
-        layout.save().unwrap();
+        layout.save(true).unwrap().keep();
         let base = |layout: &Layout, name| layout.find(name).unwrap().base;
         assert_eq!([base(&layout, "b"), base(&layout, "c")], [1 << 20, (1 << 20) + 4096]);
         let mut again = Layout::beside(&pool).unwrap();

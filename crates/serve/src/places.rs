@@ -1,7 +1,8 @@
 //! The storage of volumes: extents of a pool, a file each, or ranges of an emulated drive.
 //!
 //! [`Places::place`] decides without changing anything. [`Places::make`] then creates and extends files, before the
-//! engine knows of them. [`Places::finish`] truncates and removes. Requests for what is removed may still be in flight
+//! engine knows of them. Once the contract file has the new sizes, [`Places::enlarge`] lists volumes as larger.
+//! [`Places::finish`] truncates and removes. Requests for what is removed may still be in flight
 //! then: a file keeps its data while it is open, and a pool gives room away only when no request can touch it. All of this
 //! happens on the thread that changes the contracts, never on the reactor's.
 
@@ -10,6 +11,7 @@ mod consent;
 mod damaged;
 mod directory;
 pub(crate) mod kept;
+mod made;
 pub(crate) mod marker;
 pub(crate) mod owners;
 mod store_file;
@@ -26,7 +28,7 @@ use crate::back::uring::files::slot_base;
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use crate::consent::Consent;
 use crate::error::ServeError;
-use crate::layout::Layout;
+use crate::layout::{self, Layout};
 use crate::pool::served::{self, Served};
 use crate::pool::zeroing::Demand;
 use crate::reactor::handle::ReactorHandle;
@@ -48,19 +50,38 @@ pub(crate) enum Places {
     Own(Directory),
 }
 
-/// What was made for contracts that are not in force yet. Dropping it takes that back.
+/// What a change has made for contracts that are not in force yet. Dropping it takes that back.
+pub(crate) trait Revocable {
+    /// The contracts are in force.
+    fn keep(self);
+}
+
+impl Revocable for () {
+    fn keep(self) {}
+}
+
+/// Several steps, the last first.
+impl<A: Revocable, B: Revocable, C: Revocable> Revocable for (A, B, C) {
+    fn keep(self) {
+        let (last, middle, first) = self;
+        last.keep();
+        middle.keep();
+        first.keep();
+    }
+}
+
+/// What was made where volumes are.
 #[derive(Debug)]
 pub(crate) enum Made {
-    Nothing,
-    Files(directory::Made),
+    Layout(layout::Made),
+    Files(made::Made),
     Extents(served::Made),
 }
 
-impl Made {
-    /// The contracts are in force.
-    pub(crate) fn keep(self) {
+impl Revocable for Made {
+    fn keep(self) {
         match self {
-            Self::Nothing => {}
+            Self::Layout(made) => made.keep(),
             Self::Files(made) => made.keep(),
             Self::Extents(made) => made.keep(),
         }
@@ -215,7 +236,7 @@ impl Places {
         pool.release(line)?;
         pool.lacking(contracts, consent)
     }
-    /// Makes volumes and lengthens them, durably.
+    /// Makes volumes and lengthens them, durably. None is listed as larger than before.
     pub(crate) fn make(
         &mut self,
         contracts: &Contracts,
@@ -223,16 +244,29 @@ impl Places {
     ) -> Result<Made, ServeError> {
         Ok(match self {
             Self::Shared(layout, store) => {
-                if layout.save()?
-                    && let Some(store) = store
-                {
+                let made = layout.save(false)?;
+                if let Some(store) = store.as_ref().filter(|_| layout.is_saved()) {
                     store.mark();
                 }
-                Made::Nothing
+                Made::Layout(made)
             }
             Self::Own(directory) => Made::Files(directory.make(&contracts.volumes, consent)?),
-            Self::Pool(pool) => Made::Extents(pool.make()?),
+            Self::Pool(pool) => Made::Extents(pool.make(false)?),
         })
+    }
+    /// The contract file has the sizes for which [`Self::make`] was called: so does the list.
+    pub(crate) fn enlarge(&mut self) -> Result<Made, ServeError> {
+        Ok(match self {
+            Self::Shared(layout, _) => Made::Layout(layout.save(true)?),
+            Self::Own(directory) => Made::Files(directory.enlarge()?),
+            Self::Pool(pool) => Made::Extents(pool.make(true)?),
+        })
+    }
+    /// These are in force again after `other` were, whose requests may be in flight.
+    pub(crate) fn remember(&mut self, other: &Self) {
+        if let (Self::Own(directory), Self::Own(other)) = (self, other) {
+            directory.remember(other);
+        }
     }
     /// Volumes for the engine.
     pub(crate) fn plan(&self, volumes: &[Volume]) -> Vec<PlannedVolume> {
@@ -263,8 +297,8 @@ impl Places {
     pub(crate) fn finish(&mut self, new: &[Volume], consent: &Consent) -> Result<(), ServeError> {
         match self {
             Self::Shared(..) => Ok(()),
-            Self::Own(directory) => directory.finish(new, consent),
-            Self::Pool(pool) => pool.finish(new, consent),
+            Self::Own(directory) => directory.finish(new, &consent.delete),
+            Self::Pool(pool) => pool.finish(&consent.delete),
         }
     }
     /// Refuses volumes that are new or get another size in a file that somebody has removed or moved: that would be lost

@@ -14,7 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Metrics, Volume};
+use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Metrics};
 
 use crate::back::Back;
 use crate::back::emulated::Timing;
@@ -27,7 +27,7 @@ use crate::error::ServeError;
 use crate::front::FrontEnds;
 use crate::front::life::Reload;
 use crate::log;
-use crate::places::{Made, Places, kept};
+use crate::places::{Made, Places, Revocable, kept};
 use crate::pool::zeroing::Zeroing;
 use crate::reactor::Message;
 use crate::reactor::handle::{ReactorHandle, Removal};
@@ -45,10 +45,17 @@ pub(crate) use view::View;
 enum Step {
     Make,
     Prepare,
+    Enlarge,
     Apply,
     Start,
     Started,
     Finish,
+}
+
+/// Contracts, and where their volumes are.
+struct Placed {
+    contracts: Contracts,
+    places: Places,
 }
 
 /// A running server. Dropping it stops it.
@@ -67,8 +74,6 @@ pub struct Server {
     front_ends: FrontEnds,
     /// Zeroes the space of deleted volumes of a pool.
     zeroing: Option<Zeroing>,
-    /// The end of the clients of volumes that the last change has removed.
-    pub(crate) removal: Option<Removal>,
     /// The step that fails next, for tests.
     #[cfg(test)]
     fails_at: std::cell::Cell<Option<Step>>,
@@ -85,7 +90,8 @@ struct Prepared {
     launch: Launch,
     /// Not started yet.
     front_ends: FrontEnds,
-    made: Made,
+    /// The last step first.
+    made: [Made; 2],
     /// What is told of volumes that the contracts do not have any more.
     kept: Vec<String>,
 }
@@ -114,6 +120,7 @@ impl Prepared {
         let facts = Facts::new(back.worst_case_rate(), capacity);
         let mut plan = admit(&contracts, &places, &facts, None)?;
         let made = places.make(&contracts, consent)?;
+        let made = [places.enlarge()?, made];
         let kept = kept::notes(places.kept(), &before, &contracts);
         plan.volumes = places.plan(&contracts.volumes);
         let description = back.describe();
@@ -152,7 +159,7 @@ impl Server {
         let prepared = Prepared::new(contracts, passed, consent, |back| back, mode)?;
         let Prepared { contracts, facts, launch, front_ends, made, mut kept, .. } = prepared;
         launch.check()?;
-        made.keep();
+        made.into_iter().for_each(Made::keep);
         front_ends.0.iter().try_for_each(|front_end| front_end.check(&contracts, mode))?;
         kept.extend(facts.notes(&contracts)?);
         Ok(kept)
@@ -187,7 +194,7 @@ impl Server {
         let Prepared { launch, front_ends, made, kept, .. } = prepared;
         let (line, reactor, ended) = launch.reactor()?;
         let (reactor, facts) = (Some(reactor), Arc::new(facts));
-        made.keep();
+        made.into_iter().for_each(Made::keep);
         let mut this = Self {
             contracts,
             plan,
@@ -199,7 +206,6 @@ impl Server {
             ended,
             front_ends,
             zeroing: None,
-            removal: None,
             #[cfg(test)]
             fails_at: std::cell::Cell::new(None),
         };
@@ -253,38 +259,38 @@ impl Server {
         contracts: Contracts,
         consent: &Consent,
     ) -> Result<(), ServeError> {
-        let reloaded = self.reload_at_once(contracts, consent);
-        reloaded.and(self.removal.take().map_or(Ok(()), Removal::wait))
+        let reloaded = self.reload_at_once(contracts, consent, || Ok::<_, ServeError>(()));
+        reloaded?.map_or(Ok(()), Removal::wait)
     }
-    /// [`Self::reload_with`]; [`Self::removal`] is the end of the clients of removed volumes, if there are any.
-    pub(crate) fn reload_at_once(
+    /// [`Self::reload_with`] without waiting for the end of the clients of removed volumes. `commit` puts the contracts into their
+    /// file.
+    ///
+    /// The list of volumes never has one as larger than the contract file does, and data goes last: a server that starts after a
+    /// crash, whatever step was the last, needs no consent and loses nothing.
+    pub(crate) fn reload_at_once<C: Revocable, E: From<ServeError>>(
         &mut self,
         contracts: Contracts,
         consent: &Consent,
-    ) -> Result<(), ServeError> {
-        let (before, kept) = (self.contracts.clone(), self.places.kept());
-        let made = match self.change(contracts, consent)? {
-            (made, Ok(())) => made,
-            (made, Err(error)) => {
-                // The engine has the new contracts, and something cannot be served: back to the old ones.
-                let undo = self.undo(&before);
-                let undone = self.change(before, &undo);
-                match undone {
-                    Ok((again, served)) => {
-                        again.keep();
-                        served.and(self.places.finish(&self.contracts.volumes, &undo))?;
-                        drop(made);
-                    }
-                    Err(second) => {
-                        made.keep();
-                        let message = format!("{error}; and it could not be undone: {second}");
-                        return Err(ServeError::Unfinished(message));
-                    }
-                }
-                return Err(error);
+        commit: impl FnOnce() -> Result<C, E>,
+    ) -> Result<Option<Removal>, E> {
+        let (kept, removed) = (self.places.kept(), consent.delete.as_slice());
+        let (volumes, closed) = (self.places.plan(&self.contracts.volumes), Vec::new());
+        let plan = Plan { volumes, closed, ..self.plan.clone() };
+        let before = Placed { contracts: self.contracts.clone(), places: self.places.clone() };
+        let change = self.change(contracts, consent, commit);
+        let (after, made) = change.inspect_err(|_| self.front_ends.undo())?;
+        if let Err(error) = self.serve(after, removed) {
+            // The engine has the new contracts, and something cannot be served: back to the old ones.
+            let old = before.contracts.text().to_string();
+            let Err(second) = self.back_to(before, plan) else { return Err(error.into()) };
+            if self.contracts.text() != old {
+                made.keep();
             }
-        };
+            let message = format!("{error}; and it could not be undone: {second}");
+            return Err(ServeError::Unfinished(message).into());
+        }
         made.keep();
+        let removal = (!removed.is_empty()).then(|| self.line.removal(self.drain_timeout()));
         let finished = self.passes(Step::Finish);
         let finished = finished.and_then(|()| self.places.finish(&self.contracts.volumes, consent));
         finished.map_err(|error| {
@@ -294,16 +300,16 @@ impl Server {
         })?;
         let notes = kept::notes(self.places.kept(), &kept, &self.contracts);
         notes.iter().for_each(|note| log::tell("pool", note));
-        Ok(())
+        Ok(removal)
     }
-    /// After an error in the outer result, nothing has changed unless the error says so. After one in the inner result, the
-    /// engine has the new contracts, but some new volumes are not served.
-    #[allow(clippy::type_complexity)]
-    fn change(
+    /// Makes a change up to the point where the engine has it. After an error, nothing has changed; dropping what was made takes it
+    /// back, the last step first.
+    fn change<C: Revocable, E: From<ServeError>>(
         &mut self,
         contracts: Contracts,
         consent: &Consent,
-    ) -> Result<(Made, Result<(), ServeError>), ServeError> {
+        commit: impl FnOnce() -> Result<C, E>,
+    ) -> Result<(Placed, (Made, C, Made)), E> {
         let remove = consent.delete.as_slice();
         self.check_change(&contracts, consent)?;
         confine::check(&contracts, Some(&self.contracts))?;
@@ -318,37 +324,34 @@ impl Server {
         let made = places.make(&contracts, consent)?;
         self.passes(Step::Prepare)?;
         self.front_ends.prepare(&contracts, &Mode::Serve)?;
+        let committed = commit()?;
+        self.passes(Step::Enlarge)?;
+        let larger = places.enlarge()?;
         plan.volumes = places.plan(&contracts.volumes);
         plan.closed = remove.to_vec();
-        let applied = self.passes(Step::Apply).and_then(|()| self.apply(plan, security));
-        if let Err(error) = applied {
-            self.front_ends.undo();
-            return Err(error);
-        }
+        self.passes(Step::Apply)?;
+        self.apply(plan, security)?;
+        Ok((Placed { contracts, places }, (larger, committed, made)))
+    }
+    /// The engine has these contracts: so have the front ends.
+    fn serve(&mut self, placed: Placed, removed: &[String]) -> Result<(), ServeError> {
+        let Placed { contracts, places } = placed;
         self.places = places;
         let before = std::mem::replace(&mut self.contracts, contracts);
         self.tell_warnings(Some(&before));
-        let reload = Reload { before: &before, after: &self.contracts, removed: remove };
+        let reload = Reload { before: &before, after: &self.contracts, removed };
         self.front_ends.0.iter_mut().for_each(|front_end| front_end.reconcile(&reload));
-        let served = match self.passes(Step::Start) {
-            Ok(()) => self.front_ends.start(&self.contracts, &self.line),
-            Err(error) => {
-                self.front_ends.undo();
-                Err(error)
-            }
-        };
-        self.removal = (!remove.is_empty()).then(|| self.line.removal(self.drain_timeout()));
-        Ok((made, served.and_then(|()| self.passes(Step::Started))))
+        self.passes(Step::Start).inspect_err(|_| self.front_ends.undo())?;
+        self.front_ends.start(&self.contracts, &self.line)?;
+        self.passes(Step::Started)
     }
-    /// What going back to earlier contracts needs: volumes that have grown since are cut again.
-    pub(crate) fn undo(&self, before: &Contracts) -> Consent {
-        let longer = |old: &&Volume| {
-            let mut now = self.contracts.volumes.iter();
-            now.any(|new| new.name == old.name && new.size_bytes > old.size_bytes)
-        };
-        let longer = before.volumes.iter().filter(longer);
-        let shrink = longer.map(|volume| volume.name.clone()).collect();
-        Consent { shrink, ..Consent::default() }
+    /// Goes back to what was in force before a change.
+    fn back_to(&mut self, mut before: Placed, plan: Plan) -> Result<(), ServeError> {
+        let security = Security::load(&before.contracts.listen)?;
+        self.front_ends.prepare(&before.contracts, &Mode::Serve)?;
+        self.apply(plan, security).inspect_err(|_| self.front_ends.undo())?;
+        before.places.remember(&self.places);
+        self.serve(before, &[])
     }
     /// Makes a step fail, for tests.
     fn passes(&self, step: Step) -> Result<(), ServeError> {

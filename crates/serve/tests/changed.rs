@@ -396,16 +396,21 @@ fn preallocated_files_have_no_data() {
     start(&text, &[]).unwrap().stop().unwrap();
 }
 
-/// Goal: a change that could not be made takes its growth back, so that the old contracts can be served. Method: a contract file
-/// that cannot be replaced, since it is a mount point.
+/// Goal: a change that could not be made takes its growth back, so that the old contracts can be served, and data stays its group's.
+/// Method: a contract file that cannot be replaced, since it is a mount point.
 #[test]
 #[ignore = "needs root: mount"]
 fn needs_root_growth_that_failed_is_taken_back() {
     let directory = Directory::new();
     let back = format!("directory:{}", directory.path("pool"));
     let file = directory.path("contracts.toml");
-    fs::write(&file, contracts(&directory, &back, &[("v", "g", "")])).unwrap();
+    fs::write(&file, contracts(&directory, &back, &[("v", "g", ""), ("x", "g", "")])).unwrap();
     let scene = Controlled::over(directory);
+    let create = |query: &str| {
+        let body = serde_json::json!({ "group": "h", "size": "8MiB" });
+        scene.ask(&Call::new("PUT", &format!("/v1/volumes/x{query}")).body(body)).status
+    };
+    assert_eq!(scene.ask(&Call::new("DELETE", "/v1/volumes/x")).status, 200);
     let resize = || {
         let body = serde_json::json!({ "size": "16MiB" });
         scene.ask(&Call::new("PATCH", "/v1/volumes/v").body(body)).status
@@ -415,7 +420,9 @@ fn needs_root_growth_that_failed_is_taken_back() {
         let _mounted = Mounted::new(&["--bind", &file, &file]);
         assert_eq!(resize(), 500);
         assert_eq!(length(), 8 * MIB);
+        assert_eq!(create("?take_over=true"), 500);
     }
+    assert_eq!(create(""), 422, "it is kept for the other group");
     assert_eq!((resize(), length()), (200, 16 * MIB));
     let Controlled { control, .. } = scene;
     control.stop().unwrap();

@@ -1,10 +1,15 @@
 //! The contract file on disk: reading, comparing and atomic replacement.
 
-use std::fs::{self, File};
+use std::ffi::CString;
+use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-use crate::layout::read_text;
+use crate::layout::{read_text, sync_parent};
+use crate::log;
+use crate::places::Revocable;
 use crate::reserve::{Reserve, Room};
 
 /// A contract file.
@@ -14,12 +19,14 @@ pub(super) struct ContractFile {
     path: PathBuf,
 }
 
-/// A new text on disk that has not taken the file's place yet. Dropped, it is gone.
+/// A new text on disk, beside the file or in its place; what it has replaced is beside it then. Dropping it takes it back.
 #[derive(Debug)]
 pub(super) struct Pending<'a> {
     file: &'a ContractFile,
     target: PathBuf,
     fresh: PathBuf,
+    text: String,
+    is_in_place: bool,
 }
 
 impl ContractFile {
@@ -43,36 +50,98 @@ impl ContractFile {
     pub(super) fn read(&self) -> io::Result<String> {
         read_text(&self.path)
     }
-    /// Writes a new text beside the file, durably, with the file's own mode.
+    /// Writes a new text beside the file, durably, with the file's own mode, and its owner as far as the server may.
     pub(super) fn prepare(&self, text: &str, room: Room) -> io::Result<Pending<'_>> {
         let target = self.target()?;
         let mut name = target.as_os_str().to_os_string();
         name.push(".new");
-        let pending = Pending { file: self, target, fresh: name.into() };
+        let (fresh, text, is_in_place) = (name.into(), text.to_string(), false);
+        let pending = Pending { file: self, target, fresh, text, is_in_place };
         let reserve = Reserve::beside(&pending.target);
-        let fresh = reserve.create(&pending.fresh, text.as_bytes(), room)?;
-        fresh.set_permissions(fs::metadata(&pending.target)?.permissions())?;
+        let fresh = reserve.create(&pending.fresh, pending.text.as_bytes(), room)?;
+        let own = fs::metadata(&pending.target)?;
+        let _ = fchown(&fresh, Some(own.uid()), Some(own.gid()))
+            .or_else(|_| fchown(&fresh, None, Some(own.gid())));
+        fresh.set_permissions(own.permissions())?;
         fresh.sync_all()?;
         Ok(pending)
     }
 }
 
 impl Pending<'_> {
-    /// Takes the file's place.
-    pub(super) fn commit(self) -> io::Result<()> {
-        fs::rename(&self.fresh, &self.target)?;
-        self.file.reserve();
-        let directory = self.target.parent().unwrap_or(Path::new("/"));
-        // The new text is in force; whether the directory knows it after a power cut is the disk's word.
-        File::open(directory).and_then(|directory| directory.sync_all())
+    /// Takes the file's place. `None`: the file was not `before` any more, and stays what somebody has made it meanwhile.
+    pub(super) fn commit(mut self, before: &str) -> io::Result<Option<Self>> {
+        exchange(&self.fresh, &self.target)?;
+        self.is_in_place = true;
+        // Or a link leads to another file now.
+        if read_text(&self.fresh)? != before || self.file.target()? != self.target {
+            return Ok(None);
+        }
+        self.sync();
+        Ok(Some(self))
+    }
+    /// The new text is in force; whether the directory knows it after a power cut is the disk's word.
+    fn sync(&self) {
+        let _ = sync_parent(&self.target);
+    }
+    /// Puts back what it has replaced, unless somebody has saved an edit since.
+    fn take_back(&self) -> io::Result<()> {
+        exchange(&self.fresh, &self.target)?;
+        if read_text(&self.fresh).ok().as_ref() != Some(&self.text) {
+            exchange(&self.fresh, &self.target)?;
+        }
+        self.sync();
+        Ok(())
+    }
+}
+
+impl Revocable for Pending<'_> {
+    fn keep(mut self) {
+        self.is_in_place = false;
+        let file = self.file;
+        drop(self);
+        file.reserve();
     }
 }
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        // After the commit it is not there any more.
+        if self.is_in_place
+            && let Err(error) = self.take_back()
+        {
+            let (target, fresh) = (self.target.display(), self.fresh.display());
+            log::tell("control", &format!("{target} could not be put back from {fresh}: {error}"));
+            return;
+        }
         let _ = fs::remove_file(&self.fresh);
     }
+}
+
+/// Gives two files each other's names, so that nothing which is saved under one of them meanwhile is lost.
+fn exchange(fresh: &Path, target: &Path) -> io::Result<()> {
+    let path = |path: &Path| CString::new(path.as_os_str().as_bytes());
+    let (from, to) = (path(fresh)?, path(target)?);
+    let (here, flags) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
+    // SAFETY: a plain system call with paths that outlive it.
+    if unsafe { libc::renameat2(here, from.as_ptr(), here, to.as_ptr(), flags) } == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        // Its file system cannot do that at once (NFS).
+        error if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+            exchange_by_links(fresh, target)
+        }
+        error => Err(error),
+    }
+}
+
+/// The same in three steps, none of which leaves `target` without a file.
+fn exchange_by_links(fresh: &Path, target: &Path) -> io::Result<()> {
+    let mut old = fresh.as_os_str().to_os_string();
+    old.push(".old");
+    let _ = fs::remove_file(&old);
+    fs::hard_link(target, &old).or_else(|_| fs::copy(target, &old).map(drop))?;
+    fs::rename(fresh, target).and_then(|()| fs::rename(&old, fresh))
 }
 
 /// A text's revision: FNV-1a of 64 bits, so that equal texts have equal revisions after a restart, too.
@@ -85,7 +154,7 @@ pub(super) fn revision(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -105,9 +174,69 @@ mod tests {
         symlink("two", at("next")).unwrap();
         fs::rename(at("next"), at("current")).unwrap();
         assert_eq!(file.read().unwrap(), "two");
-        file.prepare("three", Room::Free).unwrap().commit().unwrap();
+        file.prepare("three", Room::Free).unwrap().commit("two").unwrap().unwrap().keep();
         let found = ["one", "two"].map(|name| fs::read_to_string(at(name).join("c.toml")).unwrap());
         assert_eq!((found, at("current").is_symlink()), (["one".into(), "three".into()], true));
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    /// Goal: an edit that somebody saves while a change is made is never overwritten. Method: saved before the new text takes the
+    /// file's place, and before it is taken back, over the file and into it; no edit; a file
+    /// system that cannot exchange files.
+    #[test]
+    fn edits_that_are_saved_meanwhile_stay() {
+        let directory = std::env::temp_dir().join(format!("iofair-edited-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("c.toml");
+        let save = |text: &str, over: bool| {
+            let to = if over { directory.join("saved") } else { path.clone() };
+            fs::write(&to, text).unwrap();
+            fs::rename(&to, &path).unwrap();
+        };
+        save("before", true);
+        let file = ContractFile::new(&path).unwrap();
+        let read = || fs::read_to_string(&path).unwrap();
+        for over in [false, true] {
+            save("before", over);
+            let pending = file.prepare("after", Room::Free).unwrap();
+            save("edited", over);
+            assert!(pending.commit("before").unwrap().is_none());
+            assert_eq!(read(), "edited");
+            let pending = file.prepare("after", Room::Free).unwrap();
+            let pending = pending.commit("edited").unwrap().unwrap();
+            assert_eq!(read(), "after");
+            save("again", over);
+            drop(pending);
+            assert_eq!(read(), "again");
+            drop(file.prepare("after", Room::Free).unwrap().commit("again").unwrap().unwrap());
+            assert_eq!(read(), "again");
+            file.prepare("after", Room::Free).unwrap().commit("again").unwrap().unwrap().keep();
+            assert_eq!((read().as_str(), directory.join("c.toml.new").exists()), ("after", false));
+        }
+        let fresh = directory.join("fresh");
+        fs::write(&fresh, "fresh").unwrap();
+        exchange_by_links(&fresh, &path).unwrap();
+        assert_eq!(
+            (read().as_str(), fs::read_to_string(&fresh).unwrap().as_str()),
+            ("fresh", "after")
+        );
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    /// Goal: a change leaves the file to its owner. Method: a server of another user, who may give files away.
+    #[test]
+    #[ignore = "needs root: chown"]
+    fn needs_root_a_change_keeps_owner_and_mode() {
+        let directory = std::env::temp_dir().join(format!("iofair-owner-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("c.toml");
+        fs::write(&path, "before").unwrap();
+        std::os::unix::fs::chown(&path, Some(1000), Some(1001)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let file = ContractFile::new(&path).unwrap();
+        file.prepare("after", Room::Free).unwrap().commit("before").unwrap().unwrap().keep();
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (1000, 1001, 0o640));
         fs::remove_dir_all(directory).unwrap();
     }
 }

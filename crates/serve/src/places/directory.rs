@@ -14,6 +14,7 @@ use iofair_config::contracts::{Contracts, Volume};
 use iofair_core::unit::Count;
 
 use super::kept::Kept;
+use super::made::Made;
 use super::owners::{Files, Home, Owner, Owners};
 use super::{Consent, Damaged, Need, Needs, check, ctl};
 use crate::back::uring::claim::{Around, identity_of, layers_of};
@@ -23,6 +24,7 @@ use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated, has_data};
 use crate::layout::sync_parent;
 use crate::log;
+use crate::pool::medium::{FileMedium, Medium};
 use crate::reserve::{Room, is_full};
 use crate::trial::Mode;
 
@@ -34,6 +36,8 @@ pub(super) struct Own {
     pub(super) slot: u64,
     /// What clients see of it.
     size: u64,
+    /// What it had before the change that is being made.
+    had: u64,
     /// Alive as long as a request may refer to it: until then, no other volume gets the slot.
     pub(super) storage: Weak<Storage>,
     /// Whether the contracts have it. If not, it is there for requests of clients that stayed.
@@ -88,47 +92,6 @@ pub(crate) struct Directory {
     mode: Mode,
     /// Requests of clients are served beside changes.
     is_running: bool,
-}
-
-/// Files that were made, opened or lengthened for contracts that are not in force yet. Dropping it removes those that
-/// were made, and cuts those that were lengthened.
-#[derive(Debug, Default)]
-pub(crate) struct Made {
-    opened: Vec<Arc<Storage>>,
-    created: Vec<PathBuf>,
-    /// Files that are longer than before, and how long they were.
-    grown: Vec<(Arc<Storage>, u64)>,
-    /// Whose files were before.
-    owners: Option<(Arc<Home>, Owners)>,
-}
-
-impl Made {
-    /// The contracts are in force.
-    pub(crate) fn keep(mut self) {
-        self.created.clear();
-        self.grown.clear();
-        self.owners = None;
-    }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        // The list first: what it has must be there.
-        if let Some((home, owners)) = &self.owners
-            && home.save(owners, Room::Reserved).is_err()
-        {
-            return;
-        }
-        for path in &self.created {
-            // It is empty, and what cannot be removed harms nobody.
-            let _ = fs::remove_file(path);
-        }
-        for (storage, bytes) in &self.grown {
-            if let Err(error) = storage.shorten(*bytes) {
-                log::tell("pool", &format!("{} stays longer: {error}", storage.path().display()));
-            }
-        }
-    }
 }
 
 impl Directory {
@@ -247,8 +210,10 @@ impl Directory {
             let listed = listed.filter(|one| !one.deleting);
             let bytes = listed.map(|owner| owner.bytes);
             needs.extend(self.missing(volume, bytes)?);
-            needs.extend(self.shorter(volume, bytes));
-            if self.find(volume).is_some() {
+            let had = self.has(volume, bytes);
+            needs.extend((had > volume.size_bytes).then(|| Need::shrink(volume, had)));
+            if let Some(index) = self.position(volume) {
+                self.own[index].had = had;
                 continue;
             }
             let Some(slot) = free.next() else {
@@ -258,7 +223,7 @@ impl Directory {
             let size = volume.size_bytes;
             self.index.insert((name.clone(), path.clone()), self.own.len());
             let (storage, listed, removed) = (Weak::new(), true, false);
-            self.own.push(Own { name, path, slot, size, storage, listed, removed });
+            self.own.push(Own { name, path, slot, size, had, storage, listed, removed });
         }
         check(needs, contracts, consent, self.is_running)
     }
@@ -298,9 +263,10 @@ impl Directory {
                     (Arc::new(created.map_err(what())?.keeping(around)), length)
                 }
             };
-            let is_longer = length.is_some_and(|length| length < volume.size_bytes);
-            if is_longer && !storage.is_device() && !self.mode.is_check() {
-                made.grown.push((Arc::clone(&storage), length.unwrap_or(0)));
+            let bytes = volume.size_bytes;
+            let shorter = length.filter(|length| *length < bytes && !storage.is_device());
+            if let Some(length) = shorter.filter(|_| !self.mode.is_check()) {
+                made.grown.push((Arc::clone(&storage), length, bytes));
             }
             identities.insert(storage.identity(), own.name.clone());
             let own = &mut self.own[index];
@@ -312,21 +278,32 @@ impl Directory {
         for path in parents.into_iter().flatten().map(|parent| parent.join(".")) {
             sync_parent(&path).map_err(ServeError::system(path.display().to_string()))?;
         }
-        let owners = self.owners_of(volumes, consent);
-        self.list = Arc::new(owners.clone());
-        let is_saved = self.home.is_saved(&owners);
-        if let Some(trial) = self.mode.trial().filter(|_| !is_saved) {
-            drop(trial.stand_in(&self.home.fresh()).map_err(self.home.system())?);
+        self.list = Arc::new(self.owners_of(volumes, consent));
+        let first = self.list.not_larger(&self.home.owners());
+        made.owners = self.save(&first)?;
+        Ok(made)
+    }
+    /// Lists volumes as larger that are.
+    pub(super) fn enlarge(&self) -> Result<Made, ServeError> {
+        let mut made = Made::default();
+        made.owners = self.save(&self.list)?;
+        Ok(made)
+    }
+    /// Replaces the list. Returns what it was, if it changed.
+    fn save(&self, owners: &Owners) -> Result<Option<(Arc<Home>, Owners)>, ServeError> {
+        let is_saved = self.home.is_saved(owners);
+        if let Some(trial) = self.mode.trial() {
+            if !is_saved {
+                drop(trial.stand_in(&self.home.fresh()).map_err(self.home.system())?);
+            }
+            return Ok(None);
         }
-        if self.mode.is_check() {
-            return Ok(made);
-        }
+        let mut before = None;
         if !is_saved {
-            let before = self.home.owners();
-            let room = Room::for_change(owners.live(), before.live());
-            match self.home.save(&owners, room) {
-                Ok(()) => made.owners = Some((Arc::clone(&self.home), before)),
-                Err(error) if is_full(&error) && owners.only_completes(&before) => {
+            let old = self.home.owners();
+            match self.home.save(owners, Room::for_change(owners.live(), old.live())) {
+                Ok(()) => before = Some((Arc::clone(&self.home), old)),
+                Err(error) if is_full(&error) && owners.only_completes(&old) => {
                     let message =
                         format!("the list of volumes stays that of an earlier version: {error}");
                     log::tell("pool", &message);
@@ -336,7 +313,13 @@ impl Directory {
         }
         self.home.mark();
         self.home.reserve();
-        Ok(made)
+        Ok(before)
+    }
+    /// It is in force again after `other`: slots of volumes that only the other one has stay taken while requests use them.
+    pub(super) fn remember(&mut self, other: &Self) {
+        let known: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
+        let more = other.own.iter().filter(|own| !known.contains(&own.slot));
+        self.own.extend(more.map(|own| Own { listed: false, ..own.clone() }));
     }
     /// The list for these volumes.
     fn owners_of(&self, volumes: &[Volume], consent: &Consent) -> Owners {
@@ -484,26 +467,27 @@ impl Directory {
         let place = self.home.check_place();
         place.map_err(ServeError::system(self.path.display().to_string()))
     }
-    /// Whether a change or a start would truncate data. What others have appended to a file is not the volume's.
-    fn shorter(&self, volume: &Volume, listed: Option<u64>) -> Option<Need> {
+    /// How much a volume has. What others have appended to a file is not the volume's.
+    fn has(&self, volume: &Volume, listed: Option<u64>) -> u64 {
         let stored = || {
             let metadata = fs::metadata(self.file(volume)).ok()?;
             (volume.path.is_none() && metadata.is_file()).then_some(metadata.len())
         };
         let known = self.find(volume).map(|own| own.size).or(listed.filter(|bytes| *bytes > 0));
-        let has = known.or_else(stored).unwrap_or(0);
-        (has > volume.size_bytes).then(|| Need::shrink(volume, has))
+        known.or_else(stored).unwrap_or(0)
     }
-    /// Cuts files of volumes that shall be shorter, and removes those of deleted ones.
-    pub(super) fn finish(&mut self, new: &[Volume], consent: &Consent) -> Result<(), ServeError> {
-        for volume in new.iter().filter(|volume| consent.shrink.contains(&volume.name)) {
-            let Some(own) = self.find(volume) else { continue };
+    /// Cuts off what volumes have that are shorter now, and removes files of deleted ones.
+    pub(super) fn finish(&mut self, new: &[Volume], delete: &[String]) -> Result<(), ServeError> {
+        for volume in new {
+            let Some(own) = self.find(volume).filter(|own| own.had > volume.size_bytes) else {
+                continue;
+            };
             if let Some(storage) = own.storage.upgrade() {
-                let cut = storage.shorten(volume.size_bytes);
+                let cut = cut_off(&storage, volume.size_bytes, own.had);
                 cut.map_err(ServeError::system(own.path.display().to_string()))?;
             }
         }
-        consent.delete.iter().try_for_each(|name| self.remove(name))
+        delete.iter().try_for_each(|name| self.remove(name))
     }
     fn remove(&mut self, name: &str) -> Result<(), ServeError> {
         self.check_place()?;
@@ -530,6 +514,16 @@ impl Directory {
         }
         Ok(())
     }
+}
+
+/// Takes the end off a volume that had so many bytes. What is behind it in a longer file stays, and a device stays as it is.
+fn cut_off(storage: &Storage, bytes: u64, had: u64) -> io::Result<()> {
+    if storage.is_device() || storage.length()? <= had {
+        return storage.shorten(bytes);
+    }
+    let mut file = FileMedium::new(storage.file().try_clone()?, false);
+    file.zero(bytes, had - bytes)?;
+    file.sync()
 }
 
 /// Refuses a link in the place of a volume's own file: what it leads to may be anybody's, and would not be deleted with it.

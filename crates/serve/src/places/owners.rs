@@ -107,6 +107,18 @@ impl Owners {
         }
         completed == *self
     }
+    /// This list, with no volume larger than in an earlier one.
+    pub(super) fn not_larger(&self, earlier: &Self) -> Self {
+        let mut list = self.clone();
+        let own = list.volumes.iter_mut().map(|(name, now)| (earlier.volumes.get(name), now));
+        let elsewhere = list.paths.iter_mut().map(|(path, now)| (earlier.paths.get(path), now));
+        for (was, now) in own.chain(elsewhere) {
+            // An earlier version did not list sizes.
+            let bytes = was.map(|was| was.bytes).filter(|bytes| *bytes > 0);
+            now.bytes = now.bytes.min(bytes.unwrap_or(u64::MAX));
+        }
+        list
+    }
     /// What the files are that it has.
     pub(super) fn files(&self) -> Files<'_> {
         let mut files = Files::default();

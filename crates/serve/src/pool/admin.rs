@@ -405,7 +405,7 @@ pub fn delete(
         check_unused(path, name, contracts)?;
         found.state = State::Kept;
     }
-    let table = table.cut(&[], &[name.to_string()]);
+    let table = table.cut(&[name.to_string()]);
     pool.commit(table, &mut |_, _| {}).map_err(|error| pool_error(path, error))?;
     Ok(summary(pool.superblock(), pool.table()))
 }

@@ -30,7 +30,7 @@
 //! | | 2, 2, 2, 2 | state (0 live, 1 kept), bytes of name, bytes of group, zero |
 //! | | 4 | number of extents |
 //! | | | name, group |
-//! | | 8, 8 each | extents, in the order of the volume: first block, number of blocks |
+//! | | 8, 8 each | extents, in the order of the volume: first block, number of blocks; too many while a change makes it shorter |
 
 use uuid::Uuid;
 
@@ -345,7 +345,8 @@ impl Table {
                 return wrong("a name of impossible length");
             }
             let blocks = extents.iter().try_fold(0_u64, |sum, one| sum.checked_add(one.blocks));
-            if blocks != Some(size.div_ceil(BLOCK)) || *size == 0 {
+            // A change that makes it shorter takes extents from it at its end.
+            if blocks.is_none_or(|blocks| blocks < size.div_ceil(BLOCK)) || *size == 0 {
                 return wrong(format!("volume \"{name}\" has another size than its extents"));
             }
         }

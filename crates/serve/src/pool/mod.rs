@@ -286,7 +286,7 @@ impl<M: Medium> Pool<M> {
             let now = known.find(Some(old.id), &old.name).map(|index| &new.volumes[index]);
             let grown = now.is_some_and(|now| now.size > old.size);
             let (tail, last) = (old.size % BLOCK, old.extents.last().map_or(0, Extent::end));
-            if grown && tail > 0 {
+            if grown && tail > 0 && !old.is_cut_short() {
                 self.medium.zero((last - 1) * BLOCK + tail, BLOCK - tail)?;
             }
         }

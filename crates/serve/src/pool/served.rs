@@ -1,6 +1,6 @@
 //! A pool in service: the extents of the volumes in the contracts, before, during and after a change.
 //!
-//! A change has three steps. [`Served::place`] decides without changing anything. [`Served::make`] makes new and
+//! A change has these steps. [`Served::place`] decides without changing anything. [`Served::make`] makes new, then
 //! larger volumes durable before the engine knows of them; dropping its result reverts that. [`Served::finish`]
 //! truncates and deletes; what requests in flight may still touch is given to nobody until they are done.
 
@@ -248,12 +248,14 @@ impl Served {
         }
         Ok(demands)
     }
-    /// Makes it durable.
-    pub(crate) fn make(&self) -> Result<Made, ServeError> {
+    /// Makes it durable, with volumes that are larger than before only if this is said.
+    pub(crate) fn make(&self, larger: bool) -> Result<Made, ServeError> {
         let mut room = self.shared.lock();
-        let before = Some(room.pool.table().clone());
-        self.commit(&mut room, self.table.clone())?;
-        Ok(Made { shared: Arc::clone(&self.shared), before })
+        let before = room.pool.table().clone();
+        let table =
+            if larger { self.table.clone() } else { self.table.clone().not_larger(&before) };
+        self.commit(&mut room, table)?;
+        Ok(Made { shared: Arc::clone(&self.shared), before: Some(before) })
     }
     fn commit(&self, room: &mut Room, table: Table) -> Result<(), ServeError> {
         let mut told = 0;
@@ -291,14 +293,10 @@ impl Served {
         self.table.volumes.get(index)
     }
     /// The engine has taken the contracts over: cuts volumes that shall be shorter, and forgets deleted ones.
-    pub(crate) fn finish(
-        &mut self,
-        volumes: &[Volume],
-        consent: &Consent,
-    ) -> Result<(), ServeError> {
+    pub(crate) fn finish(&mut self, delete: &[String]) -> Result<(), ServeError> {
         let mut room = self.shared.lock();
         let before = room.pool.table().clone();
-        let table = before.cut(&wanted(volumes, consent), &consent.delete);
+        let table = before.cut(delete);
         self.commit(&mut room, table)?;
         self.table = room.pool.table().clone();
         self.index = Index::new(&self.table);

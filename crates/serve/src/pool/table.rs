@@ -239,7 +239,7 @@ impl Table {
         joined(self.volumes.iter().flat_map(|volume| volume.extents.iter().copied()).collect())
     }
     /// This table with all volumes that are wanted; others become kept ones. Volumes that shall be shorter keep their
-    /// size until [`Table::cut`]. All volumes are refused together that need consent.
+    /// extents until [`Table::cut`]. All volumes are refused together that need consent.
     pub(crate) fn with(&self, wanted: &[Wanted<'_>], mut free: Free) -> Result<Self, Vec<Refused>> {
         let (mut new, mut refused) = (self.clone(), Vec::new());
         new.volumes.iter_mut().for_each(|volume| volume.state = State::Kept);
@@ -287,16 +287,22 @@ impl Table {
         }
         Ok(())
     }
-    /// Cuts volumes that shall be shorter, and forgets those of these names.
-    pub(crate) fn cut(&self, wanted: &[Wanted<'_>], delete: &[String]) -> Self {
-        let (mut new, known) = (self.clone(), Index::new(self));
-        for one in wanted {
-            let found = known.find(one.id, one.name);
-            let volume = found.map(|index| &mut new.volumes[index]);
-            if let Some(volume) = volume.filter(|volume| volume.size > one.size) {
-                volume.size = one.size;
-                volume.extents = split(&volume.extents, one.size.div_ceil(BLOCK)).0;
+    /// This table, with no volume larger than in an earlier one.
+    pub(super) fn not_larger(mut self, earlier: &Self) -> Self {
+        let known = Index::new(earlier);
+        for volume in &mut self.volumes {
+            let was = known.find(Some(volume.id), "").map(|index| &earlier.volumes[index]);
+            if let Some(was) = was.filter(|was| was.size < volume.size) {
+                (volume.size, volume.extents) = (was.size, was.extents.clone());
             }
+        }
+        self
+    }
+    /// Takes extents from volumes that have become shorter, and forgets those of these names.
+    pub(crate) fn cut(&self, delete: &[String]) -> Self {
+        let mut new = self.clone();
+        for volume in new.volumes.iter_mut().filter(|volume| volume.is_cut_short()) {
+            volume.extents = split(&volume.extents, volume.size.div_ceil(BLOCK)).0;
         }
         let goes = |volume: &Record| volume.state == State::Kept && delete.contains(&volume.name);
         new.volumes.retain(|volume| !goes(volume));
@@ -348,9 +354,13 @@ impl Record {
         }
         refused.into_iter()
     }
-    /// Becomes what is wanted, except shorter.
+    /// Whether it has more extents than its size needs, since a change that makes it shorter has not come to its end.
+    pub(super) fn is_cut_short(&self) -> bool {
+        total(&self.extents) > self.size.div_ceil(BLOCK)
+    }
+    /// Becomes what is wanted, and keeps its extents if that is shorter.
     fn adapt(&mut self, wanted: &Wanted<'_>, free: &mut Free) -> Result<(), Refused> {
-        let (has, wants) = (self.size.div_ceil(BLOCK), wanted.size.div_ceil(BLOCK));
+        let (has, wants) = (total(&self.extents), wanted.size.div_ceil(BLOCK));
         if wants > has {
             let after = self.extents.last().map(Extent::end);
             let Some(more) = free.take(wants - has, after) else {
@@ -359,7 +369,7 @@ impl Record {
             self.extents.extend(more);
             self.extents = merged(&self.extents);
         }
-        self.size = self.size.max(wanted.size);
+        self.size = wanted.size;
         self.state = State::Live;
         self.name = wanted.name.to_string();
         self.group = wanted.group.to_string();

@@ -12,7 +12,7 @@ use super::{ApiResponse, App, Arc, Call, Problem, Result, Served, Server, Shown,
 use crate::clock::moment;
 use crate::confine;
 use crate::consent::Consent;
-use crate::control::file::{Pending, revision};
+use crate::control::file::revision;
 use crate::control::gate::Gate;
 use crate::control::turns::Turn;
 use crate::control::{diff, limits, resources};
@@ -60,8 +60,9 @@ impl App {
     fn turn(&self) -> Result<Turn<'_, Served>, ServeError> {
         self.served.take(limits::CHANGE_WAIT).ok_or(ServeError::Busy(limits::CHANGE_WAIT))
     }
-    /// From now on calls that only read see the server as it is after a change.
-    fn show_change(&self, served: &Served) -> Result<(), ServeError> {
+    /// From now on all calls see the server as it is after a change, or after an error: some of the change may be in force.
+    fn show_change(&self, served: &mut Served) -> Result<(), ServeError> {
+        served.revision = revision(served.server()?.contracts().text());
         *lock(&self.view) = Arc::new(Shown::new(served.server()?, served.revision.clone()));
         Ok(())
     }
@@ -99,15 +100,9 @@ impl App {
             return Ok(Tried::Lacks(demands));
         }
         let server = served.server.as_mut().ok_or(ServeError::Gone)?;
-        let reloaded = server.reload_at_once(contracts, consent);
-        let removal = server.removal.take();
-        if let Err(error) = reloaded {
-            // Some of the change may be in force.
-            self.show_change(&served)?;
-            return Err(error);
-        }
-        served.revision = revision(&text);
-        self.show_change(&served)?;
+        let removal = server.reload_at_once(contracts, consent, || Ok::<_, ServeError>(()));
+        self.show_change(&mut served)?;
+        let removal = removal?;
         *lock(&self.gate) = Arc::new(gate);
         Ok(Tried::Done(served.revision.clone(), removal))
     }
@@ -138,46 +133,21 @@ impl App {
         if !demands.is_empty() {
             return Ok(Tried::Lacks(demands));
         }
-        let fresh = revision(after.text());
         let room = Room::for_change(after.volumes.len(), before.volumes.len());
         let pending = self.file.prepare(after.text(), room).map_err(self.system())?;
-        let mut removal = None;
         let server = served.server.as_mut().ok_or(ServeError::Gone)?;
-        if consent.delete.is_empty() && consent.shrink.is_empty() {
-            let made = server.reload_with(after, consent).map_err(Problem::from);
-            let made = made.and_then(|()| {
-                let committed = self.commit(pending, before.text());
-                committed.or_else(|error| {
-                    let undo = server.undo(&before);
-                    server.reload_with(before, &undo).map_err(Problem::from).and(Err(error))
-                })
-            });
-            if let Err(error) = made {
-                // Some of the change may be in force.
-                self.show_change(&served)?;
-                return Err(error);
-            }
-        } else {
-            // The file first: a server that starts over it must not miss data that is gone.
-            self.commit(pending, before.text())?;
-            let reloaded = server.reload_at_once(after, consent);
-            removal = server.removal.take();
-            if let Err(error) = reloaded {
-                if server.contracts().text() == before.text() {
-                    let back =
-                        self.file.prepare(before.text(), Room::Reserved).map_err(self.system())?;
-                    self.commit(back, "")?;
-                } else {
-                    // The change was made, and some data that should go is still there.
-                    served.revision = fresh;
-                    self.show_change(&served)?;
-                }
-                return Err(error.into());
-            }
-        }
-        served.revision = fresh.clone();
-        self.show_change(&served)?;
-        Ok(Tried::Done(fresh, removal))
+        let removal = server.reload_at_once(after, consent, || {
+            let committed = pending.commit(before.text()).map_err(self.system())?;
+            committed.ok_or_else(|| self.edited(&before))
+        });
+        self.show_change(&mut served)?;
+        Ok(Tried::Done(served.revision.clone(), removal?))
+    }
+    /// Somebody has edited the file since the server read it.
+    fn edited(&self, before: &Contracts) -> Problem {
+        let (file, ctl) = (self.file.path().display(), ctl(before));
+        Problem::conflict(format!("{file} was edited since the server read it"))
+            .allowed(format!("apply the edit first: `{ctl} reload` (POST /v1/reload, or SIGHUP)"))
     }
     /// The contracts in force, if the caller knows them and the file has them.
     fn current(&self, served: &Served, call: &Call) -> Result<Contracts> {
@@ -189,12 +159,7 @@ impl App {
         }
         let before = served.server()?.contracts().clone();
         if self.file.read().map_err(self.system())? != before.text() {
-            let file = self.file.path().display();
-            let ctl = ctl(&before);
-            return Err(Problem::conflict(format!("{file} was edited since the server read it"))
-                .allowed(format!(
-                    "apply the edit first: `{ctl} reload` (POST /v1/reload, or SIGHUP)"
-                )));
+            return Err(self.edited(&before));
         }
         Ok(before)
     }
@@ -242,14 +207,6 @@ impl App {
             notes: server.warnings(&after),
         };
         Ok(ApiResponse::json(200, Some(effect.revision.clone()), &effect))
-    }
-    /// The new text takes the file's place. An error only if it did not: then `before` is still there.
-    fn commit(&self, pending: Pending<'_>, before: &str) -> Result<()> {
-        match pending.commit().map_err(self.system()) {
-            Err(error) if self.file.read().is_ok_and(|text| text == before) => Err(error.into()),
-            // The new text is in its place; at most the directory could not be synced.
-            _ => Ok(()),
-        }
     }
 }
 
