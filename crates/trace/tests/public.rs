@@ -177,8 +177,8 @@ fn errors_have_lines() {
             "broken:1: the process or error in [] is missing",
         ),
         ("blkparse", "8,0 0 1 0.1 7 Q R 5 8 [a]\n", "broken:1: `8` behind the sector: not `+`"),
-        ("disksim", "1.5 0 8 8 write\n", "broken:1: flags `write`: bit 0 is a read"),
-        ("mqsim", "15 0 8 8 2\n", "broken:1: flags `2`: bit 0 is a read"),
+        ("disksim", "1.5 0 8 8 write\n", "broken:1: flags `write`: allowed are hexadecimal"),
+        ("mqsim", "15 0 8 8 2\n", "broken:1: flags `2`: allowed are 0 for a write, 1 for a read"),
         ("csv", "time_s,op,lba,len\n1,R,0\n", "broken:2: 3 fields; the header has 4"),
         ("csv", "time,op,lba,len\n1,R,0,8\n", "broken:2: time `1`: its unit is not known"),
         ("csv", "time_s,op,lba,len\n1,up,0,8\n", "broken:2: operation `up`: allowed are read"),
@@ -278,11 +278,11 @@ fn broken_samples_are_errors() {
 }
 
 /// Goal: a hostile trace is played within bounds, and everything that is done to it is counted. Method: times that go
-/// back, no bytes, 4 GiB, addresses beyond the drive.
+/// back, no bytes, 4 GiB, addresses beyond the drive, a time in another millennium.
 #[test]
 fn hostile_requests_are_repaired_or_skipped() {
     let text = "1,R,0,4096,100\n1,R,8192,4096,50\n1,W,0,0,200\n1,R,0,4294967296,300\n\
-        1,W,1099511627776,4096,400\n2,R,1000,1,18446744073709551\n";
+        1,W,1099511627776,4096,400\n2,R,0,4096,18446744073709551\n2,R,1000,1,500\n";
     let input = Input::new(Box::new(text.as_bytes()), "hostile").unwrap();
     let source = formats::find("alibaba").unwrap().open(vec![input]).unwrap();
     let capacity = Sectors(1 << 21);
@@ -295,6 +295,6 @@ fn hostile_requests_are_repaired_or_skipped() {
     assert_eq!(played[..3], [(0, 8), (0, 8), (300_000, 8)]);
     assert_eq!(played[3].1, 1, "one byte is in one sector");
     let notes = clean.notes();
-    let counts = [clean::BACKWARDS, clean::EMPTY, clean::LONG, clean::BEYOND];
-    assert_eq!(counts.map(|note| notes.count_of(note)), [1, 1, 1, 1]);
+    let counts = [clean::BACKWARDS, clean::EMPTY, clean::LONG, clean::BEYOND, clean::TOO_LATE];
+    assert_eq!(counts.map(|note| notes.count_of(note)), [1, 1, 1, 1, 1]);
 }

@@ -1,5 +1,5 @@
 //! DiskSim's ASCII traces (DiskSim 4.0 reference manual, section 3.5), and those of MQSim, which look the same: arrival time,
-//! device, first sector, sectors, flags. DiskSim's times are milliseconds, and bit 0 of its flags, in hexadecimal_of, is a read;
+//! device, first sector, sectors, flags. DiskSim's times are milliseconds, and bit 0 of its flags, in hexadecimal, is a read;
 //! MQSim's times are nanoseconds unless its workload file says otherwise, and its last number is 1 for a read, 0 for a write.
 //! Times with a fraction are DiskSim's; a file with whole numbers only may be of either.
 
