@@ -1,10 +1,11 @@
 //! What clients are offered and allowed: TLS, from certificates and keys in files that are read at the start and at
 //! every reload; and limits.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use iofair_config::contracts::{Limits, Listen, Required, Tls};
+use iofair_config::contracts::{Group, Limits, Listen, Required, Tls, client_names};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
@@ -21,14 +22,34 @@ use crate::request::export::Peer;
 pub(crate) struct Security {
     pub(crate) limits: Limits,
     offer: Option<(Arc<ServerConfig>, Required)>,
+    /// The names of clients, by group.
+    clients: HashMap<String, Vec<String>>,
 }
 
 impl Security {
     /// Reads the files.
-    pub(crate) fn load(listen: &Listen) -> Result<Self, ServeError> {
+    pub(crate) fn load(listen: &Listen, groups: &[Group]) -> Result<Self, ServeError> {
         let offer =
             listen.tls.as_ref().map(|tls| Ok::<_, ServeError>((server_config(tls)?, tls.required)));
-        Ok(Self { limits: listen.limits, offer: offer.transpose()? })
+        let clients = |group: &Group| (group.name.clone(), group.clients.clone());
+        let clients = groups.iter().map(clients).collect();
+        Ok(Self { limits: listen.limits, offer: offer.transpose()?, clients })
+    }
+    /// Whether connected clients may stay with the one exactly if they may with the other, as far as volumes do not decide that.
+    pub(crate) fn admits_as(&self, other: &Self) -> bool {
+        let same = |peer| self.offer(peer) == other.offer(peer);
+        same(Peer::Tcp) && same(Peer::Unix(0)) && self.clients == other.clients
+    }
+    /// Names of clients that a group admits, which may be gone: then it names nobody, and its clients are only admitted without a
+    /// name if they were before.
+    pub(crate) fn names(&self, group: &str, was_named: bool) -> Option<Vec<String>> {
+        let names = client_names(group, |group| self.clients.get(group).map(Vec::as_slice));
+        let all_may = self.clients.values().all(Vec::is_empty);
+        match all_may {
+            true if was_named && !self.clients.contains_key(group) => Some(Vec::new()),
+            true => None,
+            false => names,
+        }
     }
     /// What a client with this kind of connection is offered.
     pub(crate) fn offer(&self, peer: Peer) -> session::Tls {
