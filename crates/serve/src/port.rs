@@ -46,7 +46,6 @@ use crate::request::entry::Entry;
 use crate::request::export::{Export, Exports, Offer};
 use crate::request::extent::Extent;
 use crate::request::op::{NewOp, Op};
-use crate::security::Security;
 pub(crate) use budget::Account;
 use budget::{Budget, Share};
 
@@ -309,12 +308,9 @@ impl Port {
     pub(crate) fn size(&self, volume: usize) -> u64 {
         self.engine.size(volume)
     }
-    /// A removed volume as these contracts would let clients see it.
-    pub(crate) fn removed(&self, volume: usize, security: &Security) -> Option<Export> {
-        let (mut export, group) = self.engine.removed(volume)?;
-        let was_named = export.entry.names.take();
-        export.entry.names = security.names(group, was_named.is_some());
-        Some(export)
+    /// A removed volume that still has clients, and its group.
+    pub(crate) fn removed(&self, volume: usize) -> Option<(Export, &str)> {
+        self.engine.removed(volume)
     }
     /// Removes what is idle of volumes and groups that are not in the contracts any more.
     pub(crate) fn settle(&mut self, now: Instant) {

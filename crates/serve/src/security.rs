@@ -15,7 +15,7 @@ use crate::error::ServeError;
 use crate::front::nbd::session;
 use crate::front::tls::names;
 use crate::layout::read_text;
-use crate::request::export::Peer;
+use crate::request::export::{Export, Peer};
 
 /// What clients are offered and allowed.
 #[derive(Clone, Debug)]
@@ -40,16 +40,16 @@ impl Security {
         let same = |peer| self.offer(peer) == other.offer(peer);
         same(Peer::Tcp) && same(Peer::Unix(0)) && self.clients == other.clients
     }
-    /// Names of clients that a group admits, which may be gone: then it names nobody, and its clients are only admitted without a
-    /// name if they were before.
-    pub(crate) fn names(&self, group: &str, was_named: bool) -> Option<Vec<String>> {
-        let names = client_names(group, |group| self.clients.get(group).map(Vec::as_slice));
-        let all_may = self.clients.values().all(Vec::is_empty);
-        match all_may {
-            true if was_named && !self.clients.contains_key(group) => Some(Vec::new()),
-            true => None,
-            false => names,
+    /// A removed volume with the clients whom its group admits now. A group that is gone names nobody.
+    pub(crate) fn admit(&self, mut export: Export, group: &str) -> Export {
+        let names = &mut export.entry.names;
+        if self.clients.values().any(|clients| !clients.is_empty()) {
+            *names = client_names(group, |group| self.clients.get(group).map(Vec::as_slice));
+        } else {
+            // Without any names everybody is admitted, but not to a group that had some and is gone.
+            *names = names.take().filter(|_| !self.clients.contains_key(group)).map(|_| Vec::new());
         }
+        export
     }
     /// What a client with this kind of connection is offered.
     pub(crate) fn offer(&self, peer: Peer) -> session::Tls {

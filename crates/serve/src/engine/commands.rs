@@ -64,7 +64,7 @@ impl Commands {
     }
     /// Counts the time since the last turn.
     pub(super) fn turn(&mut self, now: Instant) {
-        self.ran = self.ran + now.since(self.turned).min(self.gap());
+        self.ran += now.since(self.turned).min(self.gap());
         self.turned = self.turned.max(now);
     }
     /// Late ones.

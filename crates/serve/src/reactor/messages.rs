@@ -119,7 +119,8 @@ impl Reactor {
                 continue;
             }
             // A volume that is no export any more keeps the clients that it may have.
-            let removed = volume.and_then(|volume| port.removed(volume, &self.parts.security));
+            let removed = volume.and_then(|volume| port.removed(volume));
+            let removed = removed.map(|(export, group)| self.parts.security.admit(export, group));
             let export = volume.and_then(|volume| port.exports.get(volume as u32));
             let export = export.or(removed.as_ref());
             let mut changed = !endpoint.is_allowed(export, &self.parts.security);
