@@ -93,7 +93,7 @@ use crate::{ConfigError, Source};
 
 pub use access::Access;
 pub use check::{Refused, check_alone, check_burst};
-pub use contents::{Back, Contracts, Drive, Group, Ublk, Volume};
+pub use contents::{Back, Contracts, Drive, Group, Ublk, Volume, client_names};
 pub use control::{Admin, Control, ControlTls, Detail, Metrics, Who};
 pub use guests::GuestMemory;
 pub use listen::{Entry, Limits, Listen, Required, Tls, is_reserved, user};

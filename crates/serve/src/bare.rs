@@ -37,7 +37,7 @@ impl Bare {
         let (connections, handshakes, in_flight) = (u32::MAX, u32::MAX, u32::MAX);
         let limits = Limits { connections, handshakes, in_flight, ..Limits::default() };
         let limits = Limits { memory_bytes: u64::MAX, ..limits };
-        let security = Security::load(&Listen { limits, ..Listen::default() })?;
+        let security = Security::load(&Listen { limits, ..Listen::default() }, &[])?;
         let lock = PathLock::take(socket);
         let bound = lock.and_then(|lock| socket::listen_locked(socket, Allowed::OWNER, lock));
         let (file, socket) = bound.map_err(ServeError::system(socket.display().to_string()))?;

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 use iofair_config::ConfigError;
@@ -177,8 +177,9 @@ struct OwnFiles {
     identities: BTreeMap<Identity, PathBuf>,
     /// Files in the pool directory.
     pool: BTreeSet<Identity>,
-    /// Where the server mounts its volumes.
+    /// Where the server mounts its volumes, and the device that is mounted there.
     mount: Option<PathBuf>,
+    mounted: Option<u64>,
 }
 
 type Identity = (u64, u64);
@@ -209,7 +210,9 @@ impl OwnFiles {
             identities: BTreeMap::new(),
             pool: entries.filter_map(|file| identity(&file.path())).collect(),
             mount: contracts.mount.as_ref().and_then(|mount| fs::canonicalize(mount).ok()),
+            mounted: None,
         };
+        this.mounted = this.mount.as_deref().and_then(mounted);
         for file in files {
             let Ok(real) = resolved(&file) else { continue };
             if let Some(identity) = identity(&real) {
@@ -226,11 +229,22 @@ impl OwnFiles {
     }
     /// The one that it is.
     fn same(&self, real: &Path) -> Option<&Path> {
-        let mut layers = layers(real).into_iter();
-        let by_layer = || layers.find_map(|layer| self.identities.get(&layer.identity));
+        let layers = layers(real);
+        let by_layer = || layers.iter().find_map(|layer| self.identities.get(&layer.identity));
         let found = self.paths.get(real).or_else(by_layer);
-        found.or(self.mount.as_ref().filter(|mount| real.starts_with(mount))).map(|own| &**own)
+        let is_volume = |mount: &&PathBuf| {
+            let mut layers = layers.iter();
+            real.starts_with(mount) || layers.any(|layer| Some(layer.identity.0) == self.mounted)
+        };
+        found.or(self.mount.as_ref().filter(is_volume)).map(|own| &**own)
     }
+}
+
+/// The device that is mounted at a path, if one is.
+fn mounted(mount: &Path) -> Option<u64> {
+    let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());
+    let above = mount.parent().and_then(device);
+    device(mount).filter(|device| Some(*device) != above)
 }
 
 fn identity(path: &Path) -> Option<Identity> {

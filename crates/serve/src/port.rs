@@ -25,6 +25,7 @@
 
 pub(crate) mod budget;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ pub(crate) use crate::engine::{Change, Changed, Engine};
 use crate::error::ServeError;
 use crate::request::buffer::Pool;
 use crate::request::entry::Entry;
-use crate::request::export::{Exports, Offer};
+use crate::request::export::{Export, Exports, Offer};
 use crate::request::extent::Extent;
 use crate::request::op::{NewOp, Op};
 pub(crate) use budget::Account;
@@ -61,6 +62,8 @@ pub(crate) struct Client {
     pub(crate) held: usize,
     /// A flush has failed, and its reply was not handed over yet.
     is_untold: bool,
+    /// It is the only machine that its volume may have.
+    is_machine: bool,
     /// Memory that is charged to its group.
     pub(crate) share: Share,
 }
@@ -88,6 +91,8 @@ pub(crate) struct Port {
     /// The volumes that clients can open.
     pub(crate) exports: Exports,
     connections: u32,
+    /// Volumes that a virtual machine has: one at a time, whichever socket it came through.
+    machines: BTreeSet<usize>,
     /// The memory of clients.
     pub(crate) budget: Budget,
     stats_since: Instant,
@@ -125,6 +130,14 @@ impl Port {
         self.engine.attach(volume);
         self.engine.join(volume, client.key as u64);
     }
+    /// A virtual machine opened a volume; `false` if another one has it.
+    pub(crate) fn attach_machine(&mut self, client: &mut Client, volume: usize) -> bool {
+        client.is_machine = self.machines.insert(volume);
+        if client.is_machine {
+            self.attach(client, volume);
+        }
+        client.is_machine
+    }
     /// All replies to a client were handed over.
     pub(crate) fn replied(&mut self, client: &mut Client) {
         if std::mem::take(&mut client.is_untold)
@@ -137,6 +150,9 @@ impl Port {
     pub(crate) fn detach(&mut self, client: &mut Client) {
         assert!(client.in_flight == 0, "a client leaves with requests in flight");
         if let Some(volume) = client.volume.take() {
+            if std::mem::take(&mut client.is_machine) {
+                self.machines.remove(&volume);
+            }
             self.engine.leave(volume, client.key as u64);
             self.engine.detach(volume);
         }
@@ -253,7 +269,9 @@ impl Port {
         let (exports, connections) = (Exports::default(), limits.connections);
         let budget = Budget::new(limits.memory_bytes);
         let (stats_since, busy_before) = (now, Nanos::ZERO);
-        let mut this = Self { engine, exports, connections, budget, stats_since, busy_before };
+        let machines = BTreeSet::new();
+        let mut this =
+            Self { engine, exports, connections, machines, budget, stats_since, busy_before };
         this.offer_volumes(connections);
         this
     }
@@ -279,6 +297,7 @@ impl Port {
         }
         let mut changed = self.engine.change(now, change);
         changed.exports.sort_unstable();
+        changed.closed.sort_unstable();
         if !changed.exports.is_empty() || limits.connections != self.connections {
             self.offer_volumes(limits.connections);
         }
@@ -289,9 +308,9 @@ impl Port {
     pub(crate) fn size(&self, volume: usize) -> u64 {
         self.engine.size(volume)
     }
-    /// Whether a volume was removed, and its clients must be disconnected.
-    pub(crate) fn is_closed(&self, volume: usize) -> bool {
-        self.engine.is_closed(volume)
+    /// A removed volume that still has clients, and its group.
+    pub(crate) fn removed(&self, volume: usize) -> Option<(Export, &str)> {
+        self.engine.removed(volume)
     }
     /// Removes what is idle of volumes and groups that are not in the contracts any more.
     pub(crate) fn settle(&mut self, now: Instant) {

@@ -1,10 +1,11 @@
 //! What clients are offered and allowed: TLS, from certificates and keys in files that are read at the start and at
 //! every reload; and limits.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use iofair_config::contracts::{Limits, Listen, Required, Tls};
+use iofair_config::contracts::{Group, Limits, Listen, Required, Tls, client_names};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
@@ -14,21 +15,41 @@ use crate::error::ServeError;
 use crate::front::nbd::session;
 use crate::front::tls::names;
 use crate::layout::read_text;
-use crate::request::export::Peer;
+use crate::request::export::{Export, Peer};
 
 /// What clients are offered and allowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Security {
     pub(crate) limits: Limits,
     offer: Option<(Arc<ServerConfig>, Required)>,
+    /// The names of clients, by group.
+    clients: HashMap<String, Vec<String>>,
 }
 
 impl Security {
     /// Reads the files.
-    pub(crate) fn load(listen: &Listen) -> Result<Self, ServeError> {
+    pub(crate) fn load(listen: &Listen, groups: &[Group]) -> Result<Self, ServeError> {
         let offer =
             listen.tls.as_ref().map(|tls| Ok::<_, ServeError>((server_config(tls)?, tls.required)));
-        Ok(Self { limits: listen.limits, offer: offer.transpose()? })
+        let clients = |group: &Group| (group.name.clone(), group.clients.clone());
+        let clients = groups.iter().map(clients).collect();
+        Ok(Self { limits: listen.limits, offer: offer.transpose()?, clients })
+    }
+    /// Whether connected clients may stay with the one exactly if they may with the other, as far as volumes do not decide that.
+    pub(crate) fn admits_as(&self, other: &Self) -> bool {
+        let same = |peer| self.offer(peer) == other.offer(peer);
+        same(Peer::Tcp) && same(Peer::Unix(0)) && self.clients == other.clients
+    }
+    /// A removed volume with the clients whom its group admits now. A group that is gone names nobody.
+    pub(crate) fn admit(&self, mut export: Export, group: &str) -> Export {
+        let names = &mut export.entry.names;
+        if self.clients.values().any(|clients| !clients.is_empty()) {
+            *names = client_names(group, |group| self.clients.get(group).map(Vec::as_slice));
+        } else {
+            // Without any names everybody is admitted, but not to a group that had some and is gone.
+            *names = names.take().filter(|_| !self.clients.contains_key(group)).map(|_| Vec::new());
+        }
+        export
     }
     /// What a client with this kind of connection is offered.
     pub(crate) fn offer(&self, peer: Peer) -> session::Tls {

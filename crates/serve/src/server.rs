@@ -105,7 +105,7 @@ impl Prepared {
         mode: &Mode,
     ) -> Result<Self, ServeError> {
         socket::raise_limit();
-        let security = Security::load(&contracts.listen)?;
+        let security = Security::load(&contracts.listen, &contracts.groups)?;
         confine::check(&contracts, None)?;
         let mut places = Places::open(&contracts, mode)?;
         let before = places.kept();
@@ -313,7 +313,7 @@ impl Server {
         let remove = consent.delete.as_slice();
         self.check_change(&contracts, consent)?;
         confine::check(&contracts, Some(&self.contracts))?;
-        let security = Security::load(&contracts.listen)?;
+        let security = Security::load(&contracts.listen, &contracts.groups)?;
         self.places.check_removal(&self.contracts.volumes, &contracts.volumes, remove)?;
         self.places.check_files(&self.contracts.volumes, &contracts.volumes)?;
         self.zero_room(&contracts, consent)?;

@@ -354,3 +354,26 @@ fn needs_root_a_stop_does_not_wait_for_open_files() {
     drop((file, looped));
     fs::remove_dir(scene.directory.path("mnt")).unwrap();
 }
+
+/// Goal: a volume is no storage of another volume of its server, whatever is between: requests would go round in a circle. Method: the
+/// file itself, a loop device over it, and one over that.
+#[test]
+#[ignore = "needs root: mount, loop device"]
+fn needs_root_files_are_no_storage_of_volumes() {
+    let mut scene = Scene::start("directory", &[("a", 4, false)]);
+    let paths = format!("[drive]\npaths = ['/dev', '{}']\n", scene.directory.path("mnt"));
+    let volumes = scene.text(&[("a", 4, false)]).replace("[drive]\n", &paths);
+    let looped = Looped::over(&scene.file("a"));
+    let above = Looped::over(&looped.0);
+    for path in [scene.file("a"), looped.0.clone(), above.0.clone()] {
+        let volume =
+            format!("[[volume]]\nname = 'b'\ngroup = 'g'\nsize = '4MiB'\npath = '{path}'\n");
+        let server = scene.server.as_mut().unwrap();
+        let refused =
+            server.reload(parse(&format!("{volumes}{volume}"))).map_err(|e| e.to_string());
+        assert!(refused.is_err_and(|told| told.contains("the server's own")), "{path}");
+    }
+    drop(above);
+    drop(looped);
+    scene.stop();
+}

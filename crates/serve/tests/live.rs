@@ -213,3 +213,64 @@ fn emulated_drives_keep_bytes_and_order() {
         second.stop().unwrap();
     }
 }
+
+/// A file system of 16 MiB in a file; goes with its owner.
+struct Small(String);
+
+impl Small {
+    fn mount(directory: &Directory) -> Self {
+        let (image, place) = (directory.path("disk"), directory.path("small"));
+        fs::create_dir(&place).unwrap();
+        File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        rig::run("mkfs.ext4", &["-q", "-m", "0", &image]);
+        rig::run("mount", &["-o", "loop", &image, &place]);
+        Self(place)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        rig::run("umount", &[&self.0]);
+    }
+}
+
+/// Goal: if there is no space for the file of an emulated drive, only what needs some fails, and only as long as there is none. Method:
+/// a full file system; writes and zeroes to where nothing is, beside writes to what is there, in the same server and in the next one.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_a_full_disk_below_an_emulated_drive() {
+    const ENOSPC: u32 = 28;
+    let _beside = beside_others();
+    let directory = Directory::new();
+    let small = Small::mount(&directory);
+    let back = format!("emulated:samsung-970-pro@{}/drive", small.0);
+    let text = contracts(&directory, &back, "none-none", "");
+    let (socket, fill) = (directory.path("socket"), format!("{}/fill", small.0));
+    let page = [5; 4096];
+    let server = Server::start(parse(&text)).unwrap();
+    let mut wire = Wire::connect(&socket);
+    assert_eq!(wire.write(FUA, 0, &page), 0);
+    let mut filling = File::create(&fill).unwrap();
+    while filling.write_all(&[1; 4096]).is_ok() {}
+    filling.sync_all().unwrap();
+    drop(filling);
+    let full = |wire: &mut Wire| {
+        assert_eq!(wire.write(0, 1 << 20, &[6; MIB]), ENOSPC);
+        let zeroes = wire.request(6, 0, (3 << 20) + 1, 100);
+        wire.stream.write_all(&zeroes).unwrap();
+        assert!([0, ENOSPC].contains(&wire.receive().unwrap().error));
+        assert_eq!(wire.write(FUA, 0, &page), 0, "what is there can be written");
+        assert_eq!(wire.read(0, 4096).data, page);
+    };
+    full(&mut wire);
+    drop(wire);
+    server.stop().unwrap();
+    let server = Server::start(parse(&text)).unwrap();
+    let mut wire = Wire::connect(&socket);
+    full(&mut wire);
+    fs::remove_file(&fill).unwrap();
+    assert_eq!(wire.write(FUA, 1 << 20, &[6; MIB]), 0, "there is space again");
+    assert_eq!(wire.read(1 << 20, 1 << 20).data, [6; MIB]);
+    drop(wire);
+    server.stop().unwrap();
+}

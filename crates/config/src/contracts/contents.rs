@@ -211,13 +211,20 @@ impl Contracts {
         let clients: HashMap<&str, &[String]> =
             groups.iter().map(|group| (group.name.as_str(), group.clients.as_slice())).collect();
         for volume in volumes {
-            let path = ancestors(&volume.group).chain([volume.group.as_str()]);
-            let named = path.filter_map(|group| clients.get(group));
-            let mut names: Vec<String> = named.copied().flatten().cloned().collect();
-            names.sort_unstable();
-            names.dedup();
-            let everybody = names.iter().any(|name| name == ANY_CLIENT);
-            volume.entry.names = (!everybody).then_some(names);
+            volume.entry.names = client_names(&volume.group, |group| clients.get(group).copied());
         }
     }
+}
+
+/// Names of clients that a group and those above it admit; `None`: all that may connect.
+pub fn client_names<'a>(
+    group: &'a str,
+    clients: impl Fn(&'a str) -> Option<&'a [String]>,
+) -> Option<Vec<String>> {
+    let path = ancestors(group).chain([group]);
+    let mut names: Vec<String> = path.filter_map(clients).flatten().cloned().collect();
+    names.sort_unstable();
+    names.dedup();
+    let everybody = names.iter().any(|name| name == ANY_CLIENT);
+    (!everybody).then_some(names)
 }

@@ -5,8 +5,8 @@
 //! between the drive and its users takes time that [`Timing`] compensates. How late they
 //! are depends on the reactor, which polls for the last microseconds before [`Back::next_event`]. Over a file,
 //! commands that must be durable (a flush, a write with FUA) also wait for `fdatasync`, because the host's drive may
-//! be slower than the model. If a part of the file becomes unavailable (the file was truncated, or its file system is
-//! full), every request fails from then on.
+//! be slower than the model. A write that finds no space in the file fails. If a part of the file becomes unavailable (the file
+//! was truncated), every request fails from then on.
 
 mod timing;
 
@@ -128,7 +128,7 @@ impl Emulated {
         if !std::mem::replace(&mut self.told, true) {
             crate::log::tell(
                 &self.describe(),
-                "its file is too short or its disk is full; start again",
+                "a part of its file cannot be read or written: it was truncated, or its disk has failed; start again",
             );
         }
         libc::EIO
@@ -275,6 +275,33 @@ mod tests {
                 }
                 assert_eq!(scene.finished(), [(cookie, -result)]);
             }
+        }
+    }
+
+    /// Goal: a pause of the server is not the drive's time. Method: one of twice the timeout after the file was asked, and one
+    /// before; the completion is there after it, and counts. One that never comes is late in the end.
+    #[test]
+    fn a_pause_makes_no_command_late() {
+        let (mut scene, _file) = over_a_file("paused");
+        let pause = Nanos::from_secs(60);
+        for completes in [true, false] {
+            let cookie = scene.write(0, 4096, true);
+            assert!(scene.turn().is_empty());
+            scene.pause(pause);
+            let asked = scene.turn();
+            assert_eq!((asked.len(), scene.finished().len()), (1, 0), "the model is done with it");
+            scene.pause(pause);
+            scene.turn();
+            assert_eq!(scene.finished(), [], "it may be there, and was not taken yet");
+            if completes {
+                scene.complete(asked[0], 0);
+                scene.turn();
+                assert_eq!(scene.finished(), [(cookie, 0)]);
+                continue;
+            }
+            scene.pass(Nanos::from_secs(30));
+            scene.turn();
+            assert_eq!(scene.finished(), [(cookie, libc::EIO)]);
         }
     }
 

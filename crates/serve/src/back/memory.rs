@@ -57,10 +57,23 @@ pub(super) fn apply(store: &mut Store, job: &Job<'_>, ops: &mut Ops) {
             Operation::Read => {
                 op.places_mut(piece).for_each(|mut place| at = store.read(at, &mut place));
             }
-            Operation::Write => op.places(piece).for_each(|place| at = store.write(at, &place)),
-            Operation::Discard | Operation::WriteZeroes => store.zero(at, piece.length.into()),
+            Operation::Write => {
+                let written = store.write_all(at, piece.length.into(), op.places(piece));
+                fail(ops, part.tag, written);
+            }
+            Operation::Discard | Operation::WriteZeroes => {
+                let zeroed = store.zero(at, piece.length.into());
+                fail(ops, part.tag, zeroed);
+            }
             Operation::Flush => {}
         }
+    }
+}
+
+/// A piece for which the store has no space fails, and nothing else.
+fn fail(ops: &mut Ops, tag: u64, done: io::Result<()>) {
+    if let Err(error) = done {
+        ops.fail_piece(tag, error.raw_os_error().unwrap_or(libc::EIO));
     }
 }
 

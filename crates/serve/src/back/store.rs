@@ -113,6 +113,21 @@ fn run_end(mut word: impl FnMut(u64) -> u64, from: u64, end: u64) -> u64 {
     (at * 64 + u64::from(others.trailing_zeros())).min(end)
 }
 
+/// Gives a range of a file its space. The file keeps its length: one that somebody has cut stays as it is.
+fn allocate(file: &File, start: u64, end: u64) -> io::Result<()> {
+    let (descriptor, flags) = (file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE);
+    loop {
+        // SAFETY: a plain system call on a descriptor of ours.
+        if unsafe { libc::fallocate(descriptor, flags, start as i64, (end - start) as i64) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.watch = None;
@@ -130,6 +145,8 @@ pub struct Store {
     written: Vec<u64>,
     /// The file that is mapped, if any.
     file: Option<File>,
+    /// Its chunks that have their space. Empty if its file system does not tell.
+    reserved: Vec<u64>,
 }
 
 impl Store {
@@ -153,6 +170,7 @@ impl Store {
         let mut store = Self::map(bytes, libc::MAP_SHARED, file.as_raw_fd())?;
         store.written.fill(u64::MAX);
         store.file = Some(file.try_clone()?);
+        store.reserved = vec![0; store.written.len()];
         Arc::get_mut(&mut store.mapping).expect("it is new").watch()?;
         Ok(store)
     }
@@ -160,7 +178,29 @@ impl Store {
         let length = usize::try_from(bytes).expect("64-bit machines only").max(PAGE as usize);
         let mapping = Arc::new(Mapping::new(length, flags, file)?);
         let words = bytes.div_ceil(CHUNK).div_ceil(64) as usize;
-        Ok(Self { mapping, bytes, fold: u64::MAX, written: vec![0; words], file: None })
+        let (written, file, reserved) = (vec![0; words], None, Vec::new());
+        Ok(Self { mapping, bytes, fold: u64::MAX, written, file, reserved })
+    }
+    /// Makes sure that a range of the file has its space: a write to a mapped hole of a full file system would lose the mapping.
+    fn reserve(&mut self, offset: u64, length: u64) -> io::Result<()> {
+        let Some(file) = self.file.as_ref().filter(|_| length > 0) else { return Ok(()) };
+        let end = offset + length;
+        let chunks = offset / CHUNK..end.div_ceil(CHUNK);
+        let has = |chunk: u64| {
+            self.reserved.get(chunk as usize / 64).is_none_or(|word| word >> (chunk % 64) & 1 == 1)
+        };
+        if chunks.clone().all(has) {
+            return Ok(());
+        }
+        match allocate(file, chunks.start * CHUNK, (chunks.end * CHUNK).min(self.bytes)) {
+            Ok(()) => {
+                chunks.for_each(|chunk| self.reserved[chunk as usize / 64] |= 1 << (chunk % 64))
+            }
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => self.reserved.clear(),
+            // What is written may have its space though the rest of the chunks has not.
+            Err(_) => return allocate(file, offset / PAGE * PAGE, end.next_multiple_of(PAGE)),
+        }
+        Ok(())
     }
     /// Its size.
     pub fn bytes(&self) -> u64 {
@@ -199,6 +239,17 @@ impl Store {
         unsafe { into.write_from_shared(self.span(offset, length)) };
         offset + length
     }
+    /// [`Self::write`] of all of these places, or none.
+    pub(super) fn write_all<'a>(
+        &mut self,
+        offset: u64,
+        length: u64,
+        from: impl Iterator<Item = Place<'a>>,
+    ) -> io::Result<()> {
+        self.reserve(offset, length)?;
+        from.fold(offset, |at, place| self.write(at, &place));
+        Ok(())
+    }
     /// Writes from a place; returns the end of the range.
     pub fn write(&mut self, offset: u64, from: &Place<'_>) -> u64 {
         let length = from.len() as u64;
@@ -214,23 +265,33 @@ impl Store {
         offset + length
     }
     /// Zeroes a range, and frees the memory of whole pages.
-    pub fn zero(&mut self, offset: u64, length: u64) {
+    pub fn zero(&mut self, offset: u64, length: u64) -> io::Result<()> {
         if self.forgets() {
-            return;
+            return Ok(());
         }
         let all = self.span(offset, length);
         let end = offset + length;
         let (first, last) = (offset.next_multiple_of(PAGE), end / PAGE * PAGE);
         if first >= last {
+            self.reserve(offset, length)?;
             // SAFETY: inside the mapping (`span` checks it), which is writable.
-            return unsafe { shared::clear(all) };
+            unsafe { shared::clear(all) };
+            return Ok(());
         }
+        self.reserve(offset, first - offset)?;
+        self.reserve(last, end - last)?;
         let whole = self.span(first, last - first);
         let edges = [self.span(offset, first - offset), self.span(last, end - last)];
         // SAFETY: as above.
         edges.into_iter().for_each(|edge| unsafe { shared::clear(edge) });
         let advice = if self.file.is_some() { libc::MADV_REMOVE } else { libc::MADV_DONTNEED };
-        if !Mapping::discard(whole, advice) {
+        if Mapping::discard(whole, advice) {
+            for chunk in first / CHUNK..last.div_ceil(CHUNK) {
+                let word = self.reserved.get_mut(chunk as usize / 64);
+                word.into_iter().for_each(|word| *word &= !(1 << (chunk % 64)));
+            }
+        } else {
+            self.reserve(first, last - first)?;
             // SAFETY: as above.
             unsafe { shared::clear(whole) };
         }
@@ -242,6 +303,7 @@ impl Store {
             self.written[chunk as usize / 64] &= !(rest << (chunk % 64));
             chunk = next;
         }
+        Ok(())
     }
     /// The written parts of a range, at most `limit` extents.
     pub fn extents(&self, offset: u64, length: u64, limit: usize) -> Vec<Extent> {
@@ -296,7 +358,7 @@ mod tests {
         let expected = [(2 * CHUNK, false), ((1 << 20) - 2 * CHUNK, true)];
         assert_eq!(found.iter().map(|e| (e.length, e.hole)).collect::<Vec<_>>(), expected);
         write(&mut store, 0, &vec![9; 100_000]);
-        store.zero(10, 99_000);
+        store.zero(10, 99_000).unwrap();
         assert_eq!(bytes(&store, 8, 4), [9, 9, 0, 0]);
         assert_eq!(bytes(&store, 99_008, 4), [0, 0, 9, 9]);
         assert!(bytes(&store, 10, 99_000).iter().all(|b| *b == 0));
@@ -321,7 +383,7 @@ mod tests {
                     write(&mut store, chunk * CHUNK, &[1]);
                 }
             } else {
-                store.zero(from * CHUNK, (to - from) * CHUNK);
+                store.zero(from * CHUNK, (to - from) * CHUNK).unwrap();
             }
             model[from as usize..to as usize].fill(is_written);
             let (first, last) = (random.below(chunks), random.below(chunks));
@@ -372,7 +434,7 @@ mod tests {
             assert_eq!(end, offset + length);
             assert_eq!(bytes(&store, offset, length).len() as u64, length);
         }
-        store.zero(0, 1 << 30);
+        store.zero(0, 1 << 30).unwrap();
         assert_eq!(store.extents(5, 10, 1), [Extent { length: 10, hole: false }]);
     }
     /// Goal: data read from a store may be sent after the store is dropped. Method: a store is dropped and another one is
@@ -402,7 +464,7 @@ mod tests {
                 for place in data.places(0, length) {
                     store.write(offset, &place);
                 }
-                store.zero(offset, length as u64);
+                store.zero(offset, length as u64).unwrap();
             });
             std::panic::catch_unwind(all).is_ok()
         };

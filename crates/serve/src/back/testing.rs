@@ -130,8 +130,19 @@ impl Scene {
     pub(super) fn engine(&mut self) -> &mut Engine {
         &mut self.engine
     }
-    /// Time passes.
+    /// Time passes, with turns of the engine in it.
     pub(super) fn pass(&mut self, time: Nanos) {
+        const SECOND: Nanos = Nanos::from_secs(1);
+        let until = self.now + time;
+        while until.since(self.now) >= SECOND {
+            self.pause(SECOND);
+            self.engine.turn(self.now);
+            self.engine.keep_lent();
+        }
+        self.now = until;
+    }
+    /// Time passes in which the server does not run.
+    pub(super) fn pause(&mut self, time: Nanos) {
         self.now += time;
     }
     /// The kernel completes an entry.

@@ -41,6 +41,8 @@ pub struct Changed {
     pub exports: Vec<usize>,
     /// Groups that are new or have a new contract; groups above a new one may be new, too.
     pub groups: Vec<GroupId>,
+    /// Keys of volumes whose present clients must be disconnected.
+    pub closed: Vec<usize>,
 }
 
 impl Change {

@@ -17,7 +17,7 @@ impl Engine {
     /// they are over, so that nothing else waits for them.
     pub(super) fn expire(&mut self, now: Instant) {
         let mut fenced = false;
-        while let Some((key, command)) = self.commands.take_late(now) {
+        while let Some((key, command)) = self.commands.take_late() {
             self.parts.clear();
             self.parts.extend(self.controller.parts(command));
             for at in 0..self.parts.len() {
@@ -42,6 +42,7 @@ impl Engine {
         if fenced {
             self.fail_fenced();
         }
+        self.commands.turn(now);
     }
     /// Abandons a request of a late command, unless its data are in a client's own memory: that cannot be taken back from
     /// the kernel, so such a request waits on. Returns whether the abandoned request may still write.

@@ -63,15 +63,13 @@ impl Engine {
         }
         for volume in &change.volumes {
             self.back.place(volume);
-            let (key, is_resized) = self.apply_volume(now, volume);
-            changed.resized.extend(is_resized.then_some(key));
-            changed.exports.push(key);
+            self.apply_volume(now, volume, &mut changed);
         }
         for id in &change.gone_volumes {
             let Some(key) = self.index.volumes.get(id).copied() else { continue };
             let volume = &mut self.volumes[key];
             volume.retired = true;
-            volume.closed |= change.closed.contains(&volume.plan.name);
+            changed.closed.extend(change.closed.contains(&volume.plan.name).then_some(key));
             if volume.connections == 0 {
                 self.leaving.volumes.push(key);
             }
@@ -107,8 +105,8 @@ impl Engine {
         self.index.groups.insert(path.to_string(), id);
         id
     }
-    /// Returns the volume, and whether it was there with another size.
-    fn apply_volume(&mut self, now: Instant, plan: &PlannedVolume) -> (usize, bool) {
+    /// Clients of a volume that was removed and comes again in another group are those of the group before.
+    fn apply_volume(&mut self, now: Instant, plan: &PlannedVolume, changed: &mut Changed) {
         let group = self.index.groups.get(&plan.group);
         let group = *group.expect("every volume's group is in the plan");
         if let Some(key) = self.index.volumes.get(&plan.id).copied() {
@@ -119,10 +117,13 @@ impl Engine {
                 moved.expect("a volume's client lives as long as the volume");
             }
             volume.group = group;
-            let is_resized = volume.plan.size != plan.size;
+            let is_given = volume.retired && volume.plan.group != plan.group;
+            changed.closed.extend(is_given.then_some(key));
+            changed.resized.extend((volume.plan.size != plan.size).then_some(key));
+            changed.exports.push(key);
             volume.plan = plan.clone();
-            (volume.retired, volume.closed) = (false, false);
-            return (key, is_resized);
+            volume.retired = false;
+            return;
         }
         let client = self.controller.add_client(now, group, plan.stamp.priority);
         let client = client.expect("the group was just found");
@@ -132,7 +133,6 @@ impl Engine {
             group,
             connections: 0,
             retired: false,
-            closed: false,
             is_drive: false,
             losses: Losses::default(),
             full: None,
@@ -140,7 +140,7 @@ impl Engine {
         });
         self.index.volumes.insert(plan.id, key);
         self.index.set_client(client, key);
-        (key, false)
+        changed.exports.push(key);
     }
 
     /// Lets go what is idle of volumes and groups that are not in the contracts any more. What is still busy is looked
@@ -203,21 +203,18 @@ impl Engine {
     }
     /// All volumes as clients see them, in the order of their ids, with their groups.
     pub fn exports(&self) -> Vec<(Export, GroupId)> {
-        let rotational = self.rotational;
         let open = self.volumes.iter().filter(|(_, volume)| !volume.retired);
-        let export = |(key, volume): (usize, &Volume)| {
-            let export = Export {
-                id: key as u32,
-                name: volume.plan.name.clone(),
-                size: volume.plan.size,
-                read_only: volume.plan.read_only,
-                rotational,
-                entry: volume.plan.entry.clone(),
-                connections: 0,
-            };
-            (export, volume.group)
-        };
-        open.map(export).collect()
+        open.map(|(key, volume)| (self.export(key), volume.group)).collect()
+    }
+    fn export(&self, key: usize) -> Export {
+        let PlannedVolume { name, size, read_only, entry, .. } = self.volumes[key].plan.clone();
+        let (id, rotational, connections) = (key as u32, self.rotational, 0);
+        Export { id, name, size, read_only, rotational, entry, connections }
+    }
+    /// A volume that was removed and still has clients, as they see it, and its group.
+    pub(crate) fn removed(&self, key: usize) -> Option<(Export, &str)> {
+        let volume = self.volumes.get(key).filter(|volume| volume.retired)?;
+        Some((self.export(key), &volume.plan.group))
     }
     /// Records that a client opened a volume.
     pub fn attach(&mut self, volume: usize) {
@@ -272,10 +269,6 @@ impl Engine {
     /// Its size in bytes.
     pub fn size(&self, volume: usize) -> u64 {
         self.volumes[volume].plan.size
-    }
-    /// Whether a volume's clients must be disconnected.
-    pub fn is_closed(&self, volume: usize) -> bool {
-        self.volumes[volume].closed
     }
 
     /// The counters; `since` is when counting began.

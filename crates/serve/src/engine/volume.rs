@@ -29,8 +29,6 @@ pub struct Volume {
     pub(super) connections: u32,
     /// Not in the contracts any more: no new connection.
     pub(super) retired: bool,
-    /// Its clients are sent away.
-    pub(super) closed: bool,
     /// It is the whole drive, for the server's own requests: no client sees it.
     pub(super) is_drive: bool,
     pub(super) losses: Losses,
@@ -42,9 +40,9 @@ pub struct Volume {
 impl Volume {
     /// The whole drive for one request after the other of the server's own; it goes when the last who has it open does.
     pub(super) fn drive(plan: PlannedVolume, client: ClientId, group: GroupId) -> Self {
-        let (connections, retired, closed, is_drive) = (0, true, false, true);
+        let (connections, retired, is_drive) = (0, true, true);
         let (losses, full, stats) = Default::default();
-        Self { plan, client, group, connections, retired, closed, is_drive, losses, full, stats }
+        Self { plan, client, group, connections, retired, is_drive, losses, full, stats }
     }
     /// Where its bytes lie.
     pub(super) fn map(&self) -> &Map {

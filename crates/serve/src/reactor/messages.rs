@@ -11,7 +11,6 @@ use super::zeroing::{ZeroJob, Zeroing};
 use super::{ENDPOINTS_MAX, MakeEndpoint, Message, Reactor, Seen, Slot};
 use crate::error::ServeError;
 use crate::port::{Cancel, Change, Changed};
-use crate::request::export::Peer;
 use crate::security::Security;
 
 impl Reactor {
@@ -95,21 +94,19 @@ impl Reactor {
         let groups = self.parts.port.groups();
         self.fair.set_groups(groups, &changed_volumes.groups);
         self.to_reply.set_groups(groups, &changed_volumes.groups);
-        let offers =
-            |security: &Security| [Peer::Tcp, Peer::Unix(0)].map(|peer| security.offer(peer));
-        let same_offers = offers(&self.parts.security) == offers(&security);
+        let same_security = self.parts.security.admits_as(&security);
         self.parts.security = security;
-        if same_offers && changed_volumes.exports.is_empty() {
+        if same_security && changed_volumes.exports.is_empty() {
             // Nothing that endpoints know of.
             self.fair.wake_all();
             return Ok(());
         }
-        self.tell_endpoints(now, &changed_volumes, same_offers);
+        self.tell_endpoints(now, &changed_volumes, same_security);
         self.fair.wake_all();
         Ok(())
     }
-    /// Tells endpoints what has changed for them. The clients of removed volumes are disconnected.
-    fn tell_endpoints(&mut self, now: Instant, changed_volumes: &Changed, same_offers: bool) {
+    /// Tells endpoints what has changed for them. The clients of closed volumes are disconnected.
+    fn tell_endpoints(&mut self, now: Instant, changed_volumes: &Changed, same_security: bool) {
         let port = &mut self.parts.port;
         let mut ejected_keys = Vec::new();
         for (key, Slot { endpoint, client, is_touched, account, ejected, .. }) in
@@ -118,11 +115,14 @@ impl Reactor {
             let volume = client.volume;
             let is_theirs =
                 volume.is_some_and(|key| changed_volumes.exports.binary_search(&key).is_ok());
-            if same_offers && !is_theirs {
+            if same_security && !is_theirs {
                 continue;
             }
-            // A volume that is no export any more keeps the clients that it has.
+            // A volume that is no export any more keeps the clients that it may have.
+            let removed = volume.and_then(|volume| port.removed(volume));
+            let removed = removed.map(|(export, group)| self.parts.security.admit(export, group));
             let export = volume.and_then(|volume| port.exports.get(volume as u32));
+            let export = export.or(removed.as_ref());
             let mut changed = !endpoint.is_allowed(export, &self.parts.security);
             if changed {
                 endpoint.close();
@@ -132,7 +132,7 @@ impl Reactor {
                     endpoint.resized(port.size(volume));
                     changed = true;
                 }
-                if port.is_closed(volume) {
+                if changed_volumes.closed.binary_search(&volume).is_ok() {
                     port.cancel(now, client, Cancel::All);
                     endpoint.close();
                     if ejected.is_none() {

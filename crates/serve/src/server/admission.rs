@@ -55,7 +55,7 @@ impl Server {
     ) -> Result<(Admitted, Vec<Need>), ServeError> {
         self.check_change(contracts, consent)?;
         confine::check(contracts, Some(&self.contracts))?;
-        Security::load(&contracts.listen)?;
+        Security::load(&contracts.listen, &contracts.groups)?;
         let (old, remove) = (&self.contracts.volumes, consent.delete.as_slice());
         self.places.check_removal(old, &contracts.volumes, remove)?;
         self.places.check_files(old, &contracts.volumes)?;

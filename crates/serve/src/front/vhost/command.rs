@@ -51,7 +51,7 @@ pub(crate) enum Command {
 }
 
 /// The reply to a command.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) enum Reply {
     /// It is done.
     Done,
@@ -61,6 +61,8 @@ pub(crate) enum Reply {
     Position(u16),
     /// It cannot be done.
     Refused(String),
+    /// Another client has the volume; this is the socket again.
+    Waits(UnixStream),
 }
 
 /// A command, and the channel for its reply.

@@ -192,7 +192,7 @@ async fn serve(socket: Socket) {
                 }
                 state.client = Some(second);
             }
-            let goes_on = converse(client, hook, &line).await;
+            let goes_on = converse(client, hook, &shared, &line).await;
             shared.state().client = None;
             if !goes_on {
                 break;
@@ -261,16 +261,31 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     spawn_blocking(work).await.ok()
 }
 
-/// Speaks with one client until it goes. `false`: the device has gone.
-async fn converse(client: UnixStream, hook: UnixStream, line: &Arc<DeviceHandle>) -> bool {
-    let hello = line.clone();
-    match blocking(move || hello.ask(Command::Hello(hook))).await.flatten() {
-        Some(Reply::Refused(reason)) => {
-            refuse(line, &reason).await;
-            return true;
+/// Speaks with one client until it goes. `false`: the device has gone. A client that came through an earlier socket of the
+/// volume has it first.
+async fn converse(
+    client: UnixStream,
+    mut hook: UnixStream,
+    shared: &Shared,
+    line: &Arc<DeviceHandle>,
+) -> bool {
+    let mut is_told = false;
+    loop {
+        let hello = line.clone();
+        match blocking(move || hello.ask(Command::Hello(hook))).await.flatten() {
+            Some(Reply::Waits(same)) if !shared.state().closed => hook = same,
+            Some(Reply::Waits(_)) => return true,
+            Some(Reply::Refused(reason)) => {
+                refuse(line, &reason).await;
+                return true;
+            }
+            Some(_) => break,
+            None => return false,
         }
-        Some(_) => {}
-        None => return false,
+        if !std::mem::replace(&mut is_told, true) {
+            tell(&line.volume, "a client waits until the one of an earlier socket has gone");
+        }
+        let _ = tokio::time::timeout(PAUSE, shared.end.notified()).await;
     }
     let handler = Arc::new(Mutex::new(Handler::new(line.clone())));
     if let Err(error) = messages(client, line, handler.clone()).await

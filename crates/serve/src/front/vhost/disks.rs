@@ -117,7 +117,7 @@ impl FrontEnd for Disks {
         Ok(())
     }
     /// Sockets that no volume asks for any more let no further client come. The present ones stay as long as they like,
-    /// unless their volume is deleted.
+    /// unless their volume is deleted or goes to another group.
     fn reconcile(&mut self, reload: &Reload<'_>) {
         self.allowance.set_limits(reload.after.guests);
         let socket = |volume: &'_ Volume| Some((volume.name.clone(), volume.vhost.clone()?));
@@ -128,7 +128,12 @@ impl FrontEnd for Disks {
         self.disks = kept;
         for Disk { volume, file, mut control, .. } in gone {
             drop(file);
-            control.close(reload.removed.contains(&volume));
+            let group = |contracts: &'_ Contracts| {
+                let found = contracts.volumes.iter().find(|found| found.name == volume);
+                found.map(|found| found.group.clone())
+            };
+            let is_given = group(reload.after).is_some_and(|new| group(reload.before) != Some(new));
+            control.close(is_given || reload.removed.contains(&volume));
         }
     }
     fn sockets(&self) -> Vec<SocketPlace> {

@@ -105,10 +105,12 @@ impl Device {
         let Some(export) = found.filter(|_| !self.closing) else {
             return Reply::Refused("there is no such volume any more".into());
         };
-        self.facts = Facts { bytes: export.size, read_only: export.read_only };
+        let facts = Facts { bytes: export.size, read_only: export.read_only };
         let volume = export.id as usize;
-        self.client = Some(client);
-        cx.port.attach(cx.client, volume);
+        if !cx.port.attach_machine(cx.client, volume) {
+            return Reply::Waits(client);
+        }
+        (self.facts, self.client) = (facts, Some(client));
         Reply::Done
     }
     /// How to call the driver about a queue from now on.

@@ -449,6 +449,10 @@ impl Endpoint for Device {
         if ending || std::mem::take(&mut self.rewire) {
             self.settle_entries(ending, cx)?;
         }
+        if let Some(client) = self.client.take_if(|_| ending) {
+            // A failure means that it has already disconnected.
+            let _ = client.shutdown(Shutdown::Both);
+        }
         if std::mem::take(&mut self.again) && !ending {
             cx.push(Entry::nop(), AGAIN)?;
         }
