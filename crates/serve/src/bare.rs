@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use iofair_config::contracts::{Limits, Listen};
 
 use crate::clock::Clock;
+use crate::descriptors;
 use crate::engine::stats::Snapshot;
 use crate::engine::{Engine, Plan};
 use crate::error::ServeError;
@@ -31,7 +32,7 @@ pub struct Bare {
 impl Bare {
     /// Listens on a Unix socket for clients of the plan's volumes, with any number of requests in flight each.
     pub fn start(mut engine: Engine, plan: &Plan, socket: &Path) -> Result<Self, ServeError> {
-        socket::raise_limit();
+        descriptors::raise_limit();
         let clock = Clock::start();
         engine.apply(clock.now(), plan);
         let (connections, handshakes, in_flight) = (u32::MAX, u32::MAX, u32::MAX);

@@ -3,17 +3,37 @@
 //! The kernel gives the lowest free descriptor. So if that of a new client is high, all below are in use.
 
 use std::io;
+use std::mem;
 use std::os::fd::AsRawFd;
-
-use crate::socket;
 
 /// Descriptors that clients leave free: those of all control connections, and some files for changes.
 pub(crate) const RESERVED: u64 = 320;
 
+/// Raises the soft limit on open files to the hard limit: the usual soft limit would allow about a thousand connections.
+pub(crate) fn raise_limit() {
+    // SAFETY: reads and writes two numbers; a refusal leaves the limit as it is, which accepting bears.
+    unsafe {
+        let mut limit: libc::rlimit = mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// The limit on open files of this process.
+pub(crate) fn limit() -> Option<u64> {
+    // SAFETY: fills the local.
+    unsafe {
+        let mut limit: libc::rlimit = mem::zeroed();
+        (libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0).then_some(limit.rlim_cur)
+    }
+}
+
 /// Whether a client's new descriptor leaves enough for control; half of them, if there are few.
 pub(crate) fn has_room(new: &impl AsRawFd) -> bool {
     let reserved = |limit: u64| limit - RESERVED.min(limit / 2);
-    socket::limit().is_none_or(|limit| (new.as_raw_fd() as u64) < reserved(limit))
+    limit().is_none_or(|limit| (new.as_raw_fd() as u64) < reserved(limit))
 }
 
 /// A client's new descriptor, unless those that are left are for control.

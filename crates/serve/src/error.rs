@@ -9,7 +9,7 @@ use iofair_core::contract::Refusal;
 use iofair_core::unit::Count;
 
 use crate::consent::Unagreed;
-use crate::socket;
+use crate::descriptors;
 
 /// Why a server did not start or did not apply new contracts.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,7 @@ fn counted(bytes: &u64) -> Count<'static, u64> {
 impl ServeError {
     pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
-        move |error| match (error.raw_os_error(), socket::limit()) {
+        move |error| match (error.raw_os_error(), descriptors::limit()) {
             (Some(libc::EMFILE), Some(limit)) => Self::Descriptors(format!(
                 "{what}: {error}: this process may open {} (RLIMIT_NOFILE)",
                 Count(limit, "file")

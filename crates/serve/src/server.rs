@@ -21,6 +21,7 @@ use crate::back::emulated::Timing;
 use crate::clock::Clock;
 use crate::confine;
 use crate::consent::Consent;
+use crate::descriptors;
 use crate::engine::stats::Snapshot;
 use crate::engine::{Change, Engine, Plan};
 use crate::error::ServeError;
@@ -32,7 +33,6 @@ use crate::pool::zeroing::Zeroing;
 use crate::reactor::Message;
 use crate::reactor::handle::{ReactorHandle, Removal};
 use crate::security::Security;
-use crate::socket;
 use crate::supervisor::Passed;
 use crate::trial::{Mode, Trial};
 use backs::open_back;
@@ -104,7 +104,7 @@ impl Prepared {
         around: impl FnOnce(Box<dyn Back>) -> Box<dyn Back>,
         mode: &Mode,
     ) -> Result<Self, ServeError> {
-        socket::raise_limit();
+        descriptors::raise_limit();
         let security = Security::load(&contracts.listen, &contracts.groups)?;
         confine::check(&contracts, None)?;
         let mut places = Places::open(&contracts, mode)?;
@@ -347,7 +347,7 @@ impl Server {
     }
     /// Goes back to what was in force before a change.
     fn back_to(&mut self, mut before: Placed, plan: Plan) -> Result<(), ServeError> {
-        let security = Security::load(&before.contracts.listen)?;
+        let security = Security::load(&before.contracts.listen, &before.contracts.groups)?;
         self.front_ends.prepare(&before.contracts, &Mode::Serve)?;
         self.apply(plan, security).inspect_err(|_| self.front_ends.undo())?;
         before.places.remember(&self.places);

@@ -231,27 +231,6 @@ fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
     Ok(address)
 }
 
-/// Raises the soft limit on open files to the hard limit: the usual soft limit would allow about a thousand connections.
-pub(crate) fn raise_limit() {
-    // SAFETY: reads and writes two numbers; a refusal leaves the limit as it is, which accepting bears.
-    unsafe {
-        let mut limit: libc::rlimit = mem::zeroed();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
-}
-
-/// The limit on open files of this process.
-pub(crate) fn limit() -> Option<u64> {
-    // SAFETY: fills the local.
-    unsafe {
-        let mut limit: libc::rlimit = mem::zeroed();
-        (libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0).then_some(limit.rlim_cur)
-    }
-}
-
 /// Kinds of sockets that clients connect to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {

@@ -11,7 +11,6 @@ use crate::descriptors;
 use crate::error::ServeError;
 use crate::front::tls;
 use crate::security;
-use crate::socket;
 
 /// Descriptors that a server needs besides those of connections and volumes: its rings, files and sockets, and those that are
 /// kept for control.
@@ -24,8 +23,8 @@ const DAY: u64 = 24 * 60 * 60;
 
 /// Refuses a start with so few descriptors that it would fail half way.
 pub(super) fn check_descriptors(contracts: &Contracts) -> Result<(), ServeError> {
-    socket::raise_limit();
-    let Some(limit) = socket::limit().filter(|limit| *limit < LEAST) else { return Ok(()) };
+    descriptors::raise_limit();
+    let Some(limit) = descriptors::limit().filter(|limit| *limit < LEAST) else { return Ok(()) };
     let message = format!(
         "{}; a server needs at least {LEAST} (`ulimit -n`, or LimitNOFILE= of systemd)",
         may_need(contracts, limit)
@@ -56,7 +55,7 @@ pub(super) fn notes(contracts: &Contracts) -> Vec<String> {
     let tls = tls.chain(contracts.control.tls.iter().map(|control| &control.files));
     let now = clock::unix_millis() / 1000;
     let mut notes: Vec<String> = tls.filter_map(|tls| dates(&tls.certificate, now)).collect();
-    let limit = socket::limit().filter(|limit| *limit < needed(contracts));
+    let limit = descriptors::limit().filter(|limit| *limit < needed(contracts));
     notes.extend(limit.map(|limit| may_need(contracts, limit)));
     notes.dedup();
     notes
