@@ -87,6 +87,8 @@ struct Prepared {
     places: Places,
     facts: Facts,
     description: String,
+    /// What the back end has found out about the drive.
+    found: Option<&'static str>,
     launch: Launch,
     /// Not started yet.
     front_ends: FrontEnds,
@@ -123,7 +125,7 @@ impl Prepared {
         let made = [places.enlarge()?, made];
         let kept = kept::notes(places.kept(), &before, &contracts);
         plan.volumes = places.plan(&contracts.volumes);
-        let description = back.describe();
+        let (description, found) = (back.describe(), back.found());
         let mut front_ends = FrontEnds::new(&contracts, passed.nbd, back.facts().rotational);
         let clock = Clock::start();
         let mut engine = Engine::new(back, plan.stack.clone());
@@ -133,7 +135,18 @@ impl Prepared {
         let watchdog = passed.watchdog;
         let launch = Launch { engine, clock, drain, security, watchdog };
         let plan = remembered(&plan);
-        Ok(Self { contracts, plan, places, facts, description, launch, front_ends, made, kept })
+        Ok(Self {
+            contracts,
+            plan,
+            places,
+            facts,
+            description,
+            found,
+            launch,
+            front_ends,
+            made,
+            kept,
+        })
     }
 }
 
@@ -190,7 +203,7 @@ impl Server {
         around: impl FnOnce(Box<dyn Back>) -> Box<dyn Back>,
     ) -> Result<Self, ServeError> {
         let prepared = Prepared::new(contracts, passed, consent, around, &Mode::Serve)?;
-        let Prepared { contracts, plan, places, facts, description, .. } = prepared;
+        let Prepared { contracts, plan, places, facts, description, found, .. } = prepared;
         let Prepared { launch, front_ends, made, kept, .. } = prepared;
         let (line, reactor, ended) = launch.reactor()?;
         let (reactor, facts) = (Some(reactor), Arc::new(facts));
@@ -216,6 +229,7 @@ impl Server {
         if let Some(pool) = this.places.pool() {
             this.zeroing = Some(Zeroing::start(pool.shared(), this.line.clone())?);
         }
+        found.iter().for_each(|found| log::tell("drive", found));
         kept.iter().for_each(|note| log::tell("pool", note));
         this.tell_warnings(None);
         Ok(this)

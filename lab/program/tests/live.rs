@@ -103,7 +103,7 @@ fn what_cannot_run_live_is_refused() {
         ),
         (
             &[FIGURE, "--variant", "none"],
-            "no variant \"none\"; there are: \"random target, readers\"",
+            "no variant \"none\"\n  allowed: \"random target, readers\"",
         ),
     ];
     for (args, says) in mistakes {

@@ -129,7 +129,7 @@ class Runs(unittest.TestCase):
     def test_errors_say_what_is_wrong_and_where(self):
         """Goal: errors are those of the program. Method: a misspelt stack, drive, variant, time and key."""
         for change, words in [
-            ({"stacks": ["promis"]}, r'experiment:\d+:\d+: "promis" is no stack'),
+            ({"stacks": ["promis"]}, r'experiment:\d+:\d+: there is no stack "promis"'),
             ({"drive": "nix"}, 'no drive profile "nix"'),
             ({"clients": []}, "clients"),
         ]:

@@ -166,6 +166,10 @@ pub trait Back: Send {
     }
     /// Makes everything durable before the server leaves.
     fn close(&mut self) -> std::io::Result<()>;
+    /// What was found out about the drive at the start, for the log.
+    fn found(&self) -> Option<&'static str> {
+        None
+    }
     /// One line on what it is, for people.
     fn describe(&self) -> String;
 }

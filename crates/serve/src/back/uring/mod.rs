@@ -89,7 +89,7 @@ impl Uring {
         Self {
             files,
             directory: None,
-            queue: Queue { rotational: false, depth: None },
+            queue: Queue { rotational: false, depth: None, found: None },
             bytes: files::SLOTS_MAX * files::VOLUME_BYTES_MAX,
             running: Slab::new(),
             order: Order::default(),
@@ -300,6 +300,9 @@ impl Back for Uring {
             result = result.and(synced);
         }
         result
+    }
+    fn found(&self) -> Option<&'static str> {
+        self.queue.found
     }
     fn describe(&self) -> String {
         let place = match (&self.directory, self.files.all().next()) {

@@ -24,7 +24,6 @@ use iofair_core::time::Nanos;
 use iofair_drive::random::Random;
 
 use crate::clock::{self, Clock};
-use crate::log;
 
 /// Reads that count, and how many of them may be slow on flash: others may use the drive.
 const READS: usize = 16;
@@ -53,6 +52,8 @@ pub(crate) struct Queue {
     pub(crate) rotational: bool,
     /// Commands that it takes at once; `None` where the kernel does not tell (a network file system).
     pub(crate) depth: Option<u32>,
+    /// What its reads have shown, if it is reported as rotational.
+    pub(crate) found: Option<&'static str>,
 }
 
 impl Queue {
@@ -73,11 +74,10 @@ impl Queue {
                 Some(None) => (
                     false,
                     "reported as rotational; served as flash until the next start, since it has too little data to \
-                    tell; `rotational = true` in [drive] says that it is a disk",
+                    tell; rotational = true in [drive] says that it is a disk",
                 ),
             };
-            queue.rotational = rotational;
-            log::tell(&place.display().to_string(), found);
+            (queue.rotational, queue.found) = (rotational, Some(found));
         }
         queue
     }
@@ -96,7 +96,7 @@ impl Queue {
         let scheduled = read("queue/scheduler").is_some_and(|text| !text.contains("[none]"));
         let requests = || Some(number("queue/nr_requests")? / if scheduled { 2 } else { 1 });
         let depth = number("device/queue_depth").or_else(requests);
-        Self { rotational, depth: depth.filter(|depth| *depth > 0) }
+        Self { rotational, depth: depth.filter(|depth| *depth > 0), found: None }
     }
 }
 

@@ -17,7 +17,7 @@ fn queues_tell_their_depth() {
         let find = |path: &str| files.iter().find(|(name, _)| *name == path);
         Queue::from_attributes(|path| find(path).map(|(_, text)| (*text).to_string()))
     };
-    let queue = |rotational, depth| Queue { rotational, depth };
+    let queue = |rotational, depth| Queue { rotational, depth, found: None };
     let (requests, scheduler) = ("queue/nr_requests", "queue/scheduler");
     let sata = [("queue/rotational", "1\n"), (requests, "64\n"), ("device/queue_depth", "32\n")];
     assert_eq!(told(&sata), queue(true, Some(32)));
