@@ -31,7 +31,8 @@ fn contracts(directory: &Path, back: &str, volumes: &[(&str, &str, &str)]) -> Co
 
 fn names(server: &Server) -> Vec<(String, String)> {
     let told = server.stats(false).unwrap();
-    told.volumes.into_iter().map(|volume| (volume.name, volume.group)).collect()
+    let names = told.volumes.into_iter().map(|volume| (volume.name, volume.group));
+    names.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
 }
 
 /// All files, the lengths of those with data, and what lists of volumes say.
