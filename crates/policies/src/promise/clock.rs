@@ -11,9 +11,9 @@
 //! ```
 //!
 //! *Between two requests.* A client that sends its next request at each completion needs a moment for it. The gate stays
-//! closed for that moment, the `slack`: a quarter of the increments of what was sent since the last pause, the whole pause of a
-//! slower client, and at most 2 ms. If the client's pauses do not fit into the rest of these increments, it cannot reach its
-//! minimum at its own pace, and there is no slack. From the rest of a longer pause no claim arises.
+//! closed for that moment, the `slack`: a quarter of the increments of what was sent since the last pause, up to a half for a
+//! slower client, and at most 2 ms. If the client's pauses usually fit into the rest of these increments, the client
+//! could reach its minimum, and the gate stays closed for the whole pause. From the rest of a longer pause no claim arises.
 //!
 //! *Gathered writes.* On flash, a read waits for what the drive is programming. Writes at an even pace delay every read, and
 //! as many of them one after the other delay few. While reads of a minimum were far behind beside writes, and for

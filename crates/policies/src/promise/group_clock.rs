@@ -174,10 +174,9 @@ impl Clock {
         let learned = Nanos(self.pause.0.saturating_mul(2));
         // How long its pauses may be if it is to reach its minimum at its own pace.
         let room = Nanos(self.burst.0 / BUSY_WHOLE * (BUSY_WHOLE - self.busy_part));
-        if self.pause + self.pause / 4 > room {
-            return Nanos::ZERO;
-        }
-        learned.max(self.burst / 4).min(room).min(SLACK_MAX)
+        let fits = self.pause + self.pause / 4 <= room;
+        let most = if fits { room } else { self.burst / 2 };
+        learned.max(self.burst / 4).min(most).min(SLACK_MAX)
     }
     /// The group has nothing queued or in flight any more: updates `busy_part`, and begins a pause.
     pub(super) fn rest(&mut self, now: Instant) {
