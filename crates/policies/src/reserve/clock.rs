@@ -411,7 +411,14 @@ impl Clocks {
         if clock.queued == 0 && clock.in_flight == 0 {
             clock.rest(now);
         }
-        clock.end_period(now, took);
+        let counts = match clock.reservation {
+            Reservation::None => false,
+            Reservation::Floor => self.floors,
+            Reservation::Minimum(..) => true,
+        };
+        if counts {
+            clock.end_period(now, took);
+        }
         self.put(id);
     }
 

@@ -160,6 +160,30 @@ fn no_claim_arises_from_pauses_that_are_too_long() {
     assert!(lag < US(1000), "{lag:?}");
 }
 
+/// Goal: a floor that holds nothing, since nobody writes, is not cut as one that cannot be kept. Method: reads of 60 ms for two seconds
+/// without writes; then with writes, the worth of the floor counts as a whole.
+#[test]
+fn floors_are_not_judged_without_writes() {
+    let (mut clocks, id) = (Clocks::default(), EntityId::client(ClientId::from_bits(0)));
+    let at = |millis: u64| Instant(1_000_000_000 + millis * 1_000_000);
+    clocks.set(at(0), id, Reservation::Floor);
+    let worth = Nanos::from_millis(2);
+    let amount = Amount::of(4096);
+    let command = Command { amount, kind: Kind::Read, worth, is_last: true };
+    let read = |clocks: &mut Clocks, begin: u64| {
+        clocks.arrive(at(begin), id, Kind::Read);
+        clocks.dispatch(at(begin), id, command);
+        let due = clocks.next_due(at(begin));
+        clocks.complete(at(begin + 60), id, amount, Nanos::from_millis(60));
+        due
+    };
+    (0..34).for_each(|count| _ = read(&mut clocks, count * 60));
+    clocks.floors = true;
+    read(&mut clocks, 34 * 60);
+    clocks.arrive(at(35 * 60), id, Kind::Read);
+    assert!(matches!(clocks.gate_of_floors(at(35 * 60)), Gate::Due(..)), "2 ms later, not never");
+}
+
 /// Goal: clients get drive time by weight, whatever their requests cost. Method: weights 1 and 3, costs of 4 and 1 us.
 #[test]
 fn shares_are_drive_time() {

@@ -14,8 +14,8 @@
 //! Of the groups that are due, the most urgent class goes first, and in a class the smallest clock: if not all minimums can be
 //! kept, those of the least urgent class are missed first, and within a class all in proportion.
 //!
-//! *Infeasible minimums.* A minimum that is behind throughout a [`PERIOD`], and is not catching up, is cut to 13/16 of what it reached in it. After
-//! [`CUT`] it grows by 1/16 in each period in which it is kept.
+//! *Infeasible minimums.* A minimum that is behind throughout a [`PERIOD`], and is not catching up, is cut to 13/16 of what it reached
+//! in it. After [`CUT`] it grows by 1/16 in each period in which it is kept.
 //!
 //! Source: Zhang, "VirtualClock" (1990).
 
