@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use iofair_drive::profile;
 use iofair_experiments::experiment::Runner;
-use iofair_reproduction::{stacks_csv, stacks_picture, stacks_tables};
+use iofair_reproduction::{STACKS, stacks_csv, stacks_picture, stacks_tables};
 use iofair_simulator::scenario::Scenario;
 
 const EVIDENCE: &str = "evidence/stacks.csv";
@@ -25,7 +25,7 @@ fn lines(drives: &[String]) -> String {
     };
     let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let runner = Runner { jobs, simulate: &simulate, finished: &|_| {} };
-    stacks_csv(drives, &runner).unwrap_or_else(|error| panic!("{error}"))
+    stacks_csv(drives, &STACKS, &runner).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The page with fresh tables, and its picture.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// The states of a drive.
 pub(super) const STATES: [&str; 2] = ["fresh", "overwritten"];
-/// The stacks; the first one is what the others are compared with.
-pub(super) const STACKS: [&str; 4] = ["none-none", "none-mq-deadline", "prop-bfq", "promise"];
+/// The stacks of `make stacks`; the first one is what the others are compared with.
+pub const STACKS: [&str; 4] = ["none-none", "none-mq-deadline", "prop-bfq", "promise"];
 pub(super) const BASE: &str = STACKS[0];
 /// The stack whose losses are explained.
 pub(super) const OURS: &str = STACKS[3];

@@ -16,9 +16,10 @@ mod picture;
 mod run;
 mod table;
 
+pub use line::STACKS;
 pub use picture::stacks_picture;
 pub use run::stacks_csv;
-pub use table::stacks_tables;
+pub use table::{stacks_kept, stacks_tables};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use iofair_experiments::experiment::quantity::jains_index;
 use iofair_experiments::experiment::{self, Overrides, Runner};
 use iofair_simulator::outcome::{ClientOutcome, Outcome};
 
-use super::line::{Line, STACKS, STATES};
+use super::line::{Line, STATES};
 use super::load::{LOADS, Load, Promised};
 
 /// Warm-up and measured time of a run: several batches of collection.
@@ -21,11 +21,18 @@ struct Case<'a> {
     promised: Promised,
 }
 
-/// Runs all loads on these drives, and returns a line for each run.
+/// Runs all loads on these drives, and returns a line for each run. The first stack is what the others are compared with, and the last
+/// one is told of the minimum itself, not as a weight.
 ///
 /// # Errors
 /// A drive that does not exist, or a run that fails.
-pub fn stacks_csv(drives: &[String], runner: &Runner<'_>) -> Result<String, String> {
+pub fn stacks_csv(
+    drives: &[String],
+    stacks: &[&str],
+    runner: &Runner<'_>,
+) -> Result<String, String> {
+    let (weights, minimum) = stacks.split_at(stacks.len() - 1);
+    let told_apart = [weights, minimum];
     let (mut cases, mut experiments) = (Vec::new(), Vec::new());
     for drive in drives {
         let profile = profile::read(drive).map_err(|error| error.to_string())?;
@@ -34,7 +41,7 @@ pub fn stacks_csv(drives: &[String], runner: &Runner<'_>) -> Result<String, Stri
             STATES.iter().flat_map(|state| LOADS.iter().map(move |load| (state, load)))
         {
             let name = format!("{drive}:{state}");
-            for stacks in told_apart() {
+            for stacks in told_apart {
                 let text = load.text(&name, &promised, TIMES, stacks);
                 let parsed = experiment::parse("stacks.toml", &text, &Overrides::default());
                 experiments.push(parsed.map_err(|error| error.to_string())?);
@@ -44,7 +51,7 @@ pub fn stacks_csv(drives: &[String], runner: &Runner<'_>) -> Result<String, Stri
     }
     let results = experiment::run(experiments, runner)?;
     let mut writer = csv::Writer::from_writer(Vec::new());
-    for (case, results) in cases.iter().zip(results.chunks(told_apart().len())) {
+    for (case, results) in cases.iter().zip(results.chunks(told_apart.len())) {
         let base =
             rate(results[0].repeats(0, 0)[0].clients.iter().map(|client| client.bytes).sum());
         for results in results {
@@ -56,12 +63,6 @@ pub fn stacks_csv(drives: &[String], runner: &Runner<'_>) -> Result<String, Stri
     }
     let bytes = writer.into_inner().map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|error| error.to_string())
-}
-
-/// The stacks that are told of a minimum as a weight, and the one that is told of the minimum itself.
-fn told_apart() -> [&'static [&'static str]; 2] {
-    let (weights, minimum) = STACKS.split_at(STACKS.len() - 1);
-    [weights, minimum]
 }
 
 impl Case<'_> {

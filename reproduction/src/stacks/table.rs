@@ -16,7 +16,15 @@ const EVEN: f64 = 0.15;
 /// A table in another format.
 pub fn stacks_tables(csv: &str) -> Result<[(&'static str, String); 3], String> {
     let lines = read(csv)?;
-    Ok([("kept", kept(&lines)), ("loads", loads(&lines)), ("worst", worst(&lines))])
+    Ok([("kept", kept(&lines)), ("loads", loads(&lines, OURS)), ("worst", worst(&lines))])
+}
+
+/// On how many drives a stack keeps what of each load, and the drive that is farthest from it.
+///
+/// # Errors
+/// A table in another format.
+pub fn stacks_kept(csv: &str, stack: &str) -> Result<String, String> {
+    Ok(loads(&read(csv)?, stack))
 }
 
 /// On how many drives nothing of this is broken in these lines.
@@ -47,12 +55,11 @@ fn kept(lines: &[Line]) -> String {
     text
 }
 
-/// On how many drives our stack keeps what of each load, and the drive that is farthest from it.
-fn loads(lines: &[Line]) -> String {
+fn loads(lines: &[Line], stack: &str) -> String {
     let head = "| load | state | asked | kept | the worst drive |\n|---|---|---|---|---|\n";
     let mut text = head.to_owned();
     for (load, state) in LOADS.iter().flat_map(|load| STATES.map(|state| (load.name, state))) {
-        let is_its = |line: &Line| line.state == state && line.stack == OURS && line.load == load;
+        let is_its = |line: &Line| line.state == state && line.stack == stack && line.load == load;
         for aspect in Aspect::ALL {
             let parts = lines.iter().filter(|line| is_its(line));
             let parts = parts.filter_map(|line| Some((aspect.part(line)?, line)));

@@ -5,18 +5,14 @@
 //! (on a volume from 1,000,000 on; then there are no others), and `IOFAIR_KEEP` names a folder for the experiment files of cases with findings, or of the only case; `IOFAIR_FOUND` names a file for a table of all
 //! findings; `IOFAIR_STACK` is another stack than `promise`. Cases that were looked into are kept under `reproduction/experiments/search`.
 
-mod draw;
-mod judge;
-mod keep;
 mod known;
 
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use iofair_reproduction::SEARCHED;
-
-use draw::Case;
-use judge::{Finding, Kind, Verdict};
+use iofair_reproduction::search::{
+    self, Case, Finding, Kind, Question, VOLUMES, Verdict, broken_by_latencies,
+};
 
 /// Findings among the first cases that reproduction/promise.md documents as limits.
 const KNOWN: &[(u64, Kind)] = &[
@@ -44,27 +40,13 @@ fn setting(name: &str) -> Option<u64> {
 
 /// Judges so many cases; `quick`: beside fewer stacks.
 fn search(first: u64, cases: u64, stack: &str, quick: bool) -> Vec<Verdict> {
-    let next = AtomicU64::new(first);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let work = || {
-        let mut verdicts = Vec::new();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + cases {
-                return verdicts;
-            }
-            if cases > SMOKE && (seed - first).is_multiple_of(100) {
-                println!("case {seed} of {}", first + cases - 1);
-            }
-            verdicts.push(judge::judge(&Case::draw(seed), stack, quick));
+    let begins = |seed: u64| {
+        if cases > SMOKE && (seed - first).is_multiple_of(100) {
+            println!("case {seed} of {}", first + cases - 1);
         }
     };
-    let mut all: Vec<Verdict> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
-    });
-    all.sort_by_key(|verdict| verdict.seed);
-    all
+    let seeds: Vec<u64> = (first..first + cases).collect();
+    search::search(&seeds, &Question { stack, quick, slicing: false }, &begins)
 }
 
 fn report(verdicts: &[Verdict]) {
@@ -83,7 +65,7 @@ fn report(verdicts: &[Verdict]) {
     let found = verdicts.iter().filter(|verdict| !verdict.findings.is_empty()).count();
     let count = |kind| {
         let all = verdicts.iter().flat_map(|verdict| &verdict.findings);
-        all.filter(|finding| finding.kind() == kind).count()
+        all.filter(|finding| finding.kind == kind).count()
     };
     println!(
         "{} cases, {found} with findings: promises broken {}, in a second {}, starved {}, beaten {}",
@@ -100,8 +82,8 @@ fn csv(verdicts: &[Verdict]) -> String {
     let mut text = "case,on,drive,finding,of,expected,got\n".to_owned();
     for verdict in verdicts {
         for finding in &verdict.findings {
-            let ((of, expected, got), kind) = (finding.row(), finding.kind().name());
-            let [expected, got] = [expected, got].map(|rate| rate as f64 / 1e6);
+            let (of, kind) = (&finding.of, finding.kind.name());
+            let [expected, got] = [finding.expected, finding.got].map(|rate| rate as f64 / 1e6);
             let Verdict { seed, on, drive, .. } = verdict;
             let _ = writeln!(text, "{seed},{on},{drive},{kind},{of},{expected:.3},{got:.3}");
         }
@@ -127,15 +109,15 @@ fn long_run_random_cases_find_nothing_new() {
     let mut verdicts = search(setting("IOFAIR_SEED").unwrap_or(1), cases, &stack, smoke);
     if setting("IOFAIR_SEED").is_none() {
         let volumes = if smoke { SMOKE_VOLUMES } else { cases / 5 };
-        verdicts.extend(search(draw::VOLUMES, volumes, &stack, smoke));
+        verdicts.extend(search(VOLUMES, volumes, &stack, smoke));
     }
     report(&verdicts);
     if let Ok(path) = std::env::var("IOFAIR_FOUND") {
         std::fs::write(&path, csv(&verdicts)).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
     let new = |verdict: &Verdict, finding: &Finding| match smoke {
-        true => !KNOWN.contains(&(verdict.seed, finding.kind())),
-        false => finding.kind() == Kind::Broken,
+        true => !KNOWN.contains(&(verdict.seed, finding.kind)),
+        false => finding.kind == Kind::Broken,
     };
     let new: Vec<String> = verdicts
         .iter()
@@ -160,7 +142,7 @@ fn long_run_random_cases_with_latencies_keep_minimums() {
         let case = Case::draw(seed);
         let runs = seed - first < if case.disk { disks } else { flash };
         if runs && case.with_latencies().has_latencies() {
-            let findings = judge::broken_by_latencies(&case);
+            let findings = broken_by_latencies(&case);
             broken.extend(findings.iter().map(|finding| format!("case {seed}: {finding}")));
         }
     }
@@ -172,7 +154,7 @@ fn long_run_random_cases_with_latencies_keep_minimums() {
 fn the_search_finds_broken_promises() {
     let verdicts = search(1, 8, "none-none", false);
     let broken =
-        |verdict: &Verdict| verdict.findings.iter().any(|finding| finding.kind() == Kind::Broken);
+        |verdict: &Verdict| verdict.findings.iter().any(|finding| finding.kind == Kind::Broken);
     let broken = verdicts.iter().filter(|verdict| broken(verdict)).count();
     assert!(broken >= 4, "{broken} of 8");
 }

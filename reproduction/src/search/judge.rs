@@ -1,21 +1,13 @@
 //! Runs a case under a stack, and under others, and says what is wrong.
 
-use std::fmt;
-
 use iofair_experiments::experiment::{self, Overrides};
 use iofair_simulator::RunError;
 use iofair_simulator::outcome::{ClientOutcome, Outcome};
 
-use crate::draw::{Case, Client};
-use crate::keep;
+use super::draw::{Case, Client};
+use super::finding::{BEATEN, Finding, KEPT, KEPT_SECOND, Kind, SLICED, STARVED};
+use super::keep;
 
-/// A promise counts as kept with this much of it, in hundredths: all of the time measured, and each second.
-pub(crate) const KEPT: u64 = 97;
-pub(crate) const KEPT_SECOND: u64 = 90;
-/// A client without a minimum starves below this part of its share of what promises leave, in hundredths.
-pub(crate) const STARVED: u64 = 25;
-/// Another stack beats `promise` by more than this, in hundredths of its total.
-pub(crate) const BEATEN: u64 = 108;
 /// Stacks that share fairly or keep promises, after the one without control.
 const OTHERS: &[&str] = &["none-none", "prop-bfq", "low+prop-bfq", "complete"];
 
@@ -26,90 +18,32 @@ fn others(case: &Case, quick: bool) -> impl Iterator<Item = &'static str> {
     OTHERS.iter().enumerate().filter(move |(index, _)| chosen(*index)).map(|(_, stack)| *stack)
 }
 
-/// What can be wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Broken,
-    Second,
-    Starved,
-    Beaten,
-}
-
-impl Kind {
-    /// Its name in reproduction/evidence/search.csv.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Broken => "broken",
-            Self::Second => "second",
-            Self::Starved => "starved",
-            Self::Beaten => "beaten",
-        }
-    }
-}
-
-/// What is wrong.
-#[derive(Clone, Debug)]
-pub(crate) enum Finding {
-    /// Promised and got, bytes a second.
-    Broken { client: String, promised: u64, got: u64 },
-    /// The same in the worst second.
-    Second { client: String, promised: u64, got: u64 },
-    /// What its share would give and what it got.
-    Starved { client: String, share: u64, got: u64 },
-    /// A stack that keeps all promises and starves nobody has a larger total.
-    Beaten { stack: String, total: u64, ours: u64 },
-}
-
-impl Finding {
-    pub(crate) fn kind(&self) -> Kind {
-        match self {
-            Self::Broken { .. } => Kind::Broken,
-            Self::Second { .. } => Kind::Second,
-            Self::Starved { .. } => Kind::Starved,
-            Self::Beaten { .. } => Kind::Beaten,
-        }
-    }
-    /// The client or the stack, what was expected, and what it got, bytes a second.
-    pub(crate) fn row(&self) -> (&str, u64, u64) {
-        match self {
-            Self::Broken { client, promised, got } | Self::Second { client, promised, got } => {
-                (client, *promised, *got)
-            }
-            Self::Starved { client, share, got } => (client, *share, *got),
-            Self::Beaten { stack, total, ours } => (stack, *total, *ours),
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mb = |rate: &u64| *rate as f64 / 1e6;
-        match self {
-            Self::Broken { client, promised, got } => {
-                write!(f, "broken: {client} {:.2} of {:.2} MB/s", mb(got), mb(promised))
-            }
-            Self::Second { client, promised, got } => {
-                write!(f, "second: {client} {:.2} of {:.2} MB/s", mb(got), mb(promised))
-            }
-            Self::Starved { client, share, got } => {
-                write!(f, "starved: {client} {:.3} of {:.3} MB/s", mb(got), mb(share))
-            }
-            Self::Beaten { stack, total, ours } => {
-                write!(f, "beaten: {stack} {:.1}, promise {:.1} MB/s", mb(total), mb(ours))
-            }
-        }
-    }
+/// How cases are judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The stack that is judged.
+    pub stack: &'a str,
+    /// Beside two other stacks, not all of them.
+    pub quick: bool,
+    /// Whether all together must have what time slicing leaves.
+    pub slicing: bool,
 }
 
 /// A case as an experiment, and what was found.
 #[derive(Clone, Debug)]
-pub(crate) struct Verdict {
-    pub(crate) seed: u64,
+pub struct Verdict {
+    /// Its seed.
+    pub seed: u64,
     /// The kind of drive.
-    pub(crate) on: &'static str,
-    pub(crate) drive: String,
-    pub(crate) text: String,
-    pub(crate) findings: Vec<Finding>,
+    pub on: &'static str,
+    /// The drive.
+    pub drive: String,
+    /// The experiment.
+    pub text: String,
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// Bytes a second of the drive.
+    pub total: u64,
 }
 
 fn run(text: &str, stack: &str) -> Outcome {
@@ -159,37 +93,59 @@ fn measure(case: &Case) -> (Vec<u64>, Vec<u64>) {
 }
 
 /// The minimums that are kept, but not if readers have latency contracts.
-pub(crate) fn broken_by_latencies(case: &Case) -> Vec<Finding> {
+pub fn broken_by_latencies(case: &Case) -> Vec<Finding> {
     let (alone, minimums) = measure(case);
     let broken = |case: &Case| {
         let text = case.experiment(&["promise"], "", &minimums);
         let mut findings = faults(case, &alone, &minimums, &run(&text, "promise"));
-        findings.retain(|finding| finding.kind() == Kind::Broken);
+        findings.retain(|finding| finding.kind == Kind::Broken);
         findings
     };
     let hasty = case.with_latencies();
     if broken(case).is_empty() { broken(&hasty) } else { Vec::new() }
 }
 
-/// Runs a case under `stack`, and under others to compare: all of them, or two if it is to be `quick`.
-pub(crate) fn judge(case: &Case, stack: &str, quick: bool) -> Verdict {
+/// Runs a case under a stack, and under others to compare: all of them, or two if it is to be quick.
+pub(super) fn judge(case: &Case, question: &Question<'_>) -> Verdict {
     let (alone, minimums) = measure(case);
-    let text = case.experiment(&[stack], "", &minimums);
-    let ours = run(&text, stack);
+    let text = case.experiment(&[question.stack], "", &minimums);
+    let ours = run(&text, question.stack);
     let mut findings = faults(case, &alone, &minimums, &ours);
+    if question.slicing {
+        findings.extend(less_than_slices(case, &alone, &minimums, [&run(&text, OTHERS[0]), &ours]));
+    }
     if findings.is_empty() {
-        for stack in others(case, quick) {
+        for stack in others(case, question.quick) {
             let Ok(theirs) = try_run(&text, stack) else { continue };
             let better = total(&theirs) * 100 > total(&ours) * BEATEN
                 && progress(case, &alone, &theirs) * 100 > progress(case, &alone, &ours) * BEATEN;
             if better && faults(case, &alone, &minimums, &theirs).is_empty() {
-                let (total, ours) = (total(&theirs), total(&ours));
-                findings.push(Finding::Beaten { stack: stack.to_owned(), total, ours });
+                let (of, expected, got) = (stack.to_owned(), total(&theirs), total(&ours));
+                findings.push(Finding { kind: Kind::Beaten, of, expected, got });
             }
         }
     }
     let text = keep::experiment(case, &minimums, &findings);
-    Verdict { seed: case.seed, on: case.drive_kind(), drive: case.drive.clone(), text, findings }
+    let (on, drive, total) = (case.drive_kind(), case.drive.clone(), total(&ours));
+    Verdict { seed: case.seed, on, drive, text, findings, total }
+}
+
+/// Slices of time for the minimums, each as long as its client needs alone, leave no control the rest of the time. Both in bytes and
+/// in what each client reaches alone, or a stack that serves short requests would count as slow.
+fn less_than_slices(
+    case: &Case,
+    alone: &[u64],
+    minimums: &[u64],
+    [none, ours]: [&Outcome; 2],
+) -> Option<Finding> {
+    let slices: u64 = case.parts.iter().sum();
+    let left = |whole: u64| whole * (1000 - slices) / 1000;
+    let sliced = left(total(none)) + minimums.iter().sum::<u64>();
+    let of_progress = left(progress(case, alone, none)) + slices;
+    let is_less = total(ours) * 100 < sliced * SLICED
+        && progress(case, alone, ours) * 100 < of_progress * SLICED;
+    let of = "all".to_owned();
+    is_less.then(|| Finding { kind: Kind::Sliced, of, expected: sliced, got: total(ours) })
 }
 
 fn faults(case: &Case, alone: &[u64], minimums: &[u64], outcome: &Outcome) -> Vec<Finding> {
@@ -203,23 +159,23 @@ fn faults(case: &Case, alone: &[u64], minimums: &[u64], outcome: &Outcome) -> Ve
         for _ in 0..client.count {
             let process = processes.next().expect("an outcome for each process");
             let got = a_second(process.bytes, outcome);
-            let name = process.name.clone();
+            let of = process.name.clone();
             if client.promised {
                 let promised = minimums[index];
                 // The measured time may end just before a request.
                 let request = a_second(client.unit, outcome);
                 if (got + request) * 100 < promised * KEPT {
-                    findings.push(Finding::Broken { client: name, promised, got });
+                    findings.push(Finding { kind: Kind::Broken, of, expected: promised, got });
                 } else if let Some(got) = worst_second(process)
                     && got + 2 * client.unit < promised * KEPT_SECOND / 100
                 {
-                    findings.push(Finding::Second { client: name, promised, got });
+                    findings.push(Finding { kind: Kind::Second, of, expected: promised, got });
                 }
             } else {
                 let share = alone[index] * left / 1000 * client.weight / weights;
                 let turns = !case.disk || left * client.weight * 20 / weights > 1000;
                 if got * 100 < share * STARVED && !is_small(client, share) && turns {
-                    findings.push(Finding::Starved { client: name, share, got });
+                    findings.push(Finding { kind: Kind::Starved, of, expected: share, got });
                 }
             }
         }

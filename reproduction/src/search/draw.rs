@@ -7,31 +7,32 @@ use std::fmt::Write as _;
 use iofair_drive::random::Random;
 
 /// The first case on a volume.
-pub(crate) const VOLUMES: u64 = 1_000_000;
+pub const VOLUMES: u64 = 1_000_000;
 
 /// One or several equal clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
-    pub(crate) name: String,
-    pub(crate) count: u64,
-    pub(crate) promised: bool,
-    pub(crate) weight: u64,
-    pub(crate) block: u64,
+pub(super) struct Client {
+    pub(super) name: String,
+    pub(super) count: u64,
+    pub(super) promised: bool,
+    pub(super) weight: u64,
+    pub(super) block: u64,
     /// How many bytes it gets at once: a block, or what the host reads ahead.
-    pub(crate) unit: u64,
+    pub(super) unit: u64,
     /// The keys that say what it does, as an experiment writes them.
-    pub(crate) keys: String,
+    pub(super) keys: String,
 }
 
 /// A case without its minimums, which are parts of what each client reaches alone.
 #[derive(Clone, Debug)]
-pub(crate) struct Case {
-    pub(crate) seed: u64,
-    pub(crate) drive: String,
-    pub(crate) disk: bool,
-    pub(crate) clients: Vec<Client>,
+pub struct Case {
+    pub(super) seed: u64,
+    pub(super) drive: String,
+    /// Whether it is on a disk.
+    pub disk: bool,
+    pub(super) clients: Vec<Client>,
     /// Parts of the drive's time in thousandths, a promised client each.
-    pub(crate) parts: Vec<u64>,
+    pub(super) parts: Vec<u64>,
 }
 
 /// What all promised clients ask for together at most, in thousandths of the drive's time: on flash less if some of them
@@ -43,7 +44,8 @@ const PARTS_DISK: u64 = 400;
 const READ_AHEAD: u64 = 128 << 10;
 
 impl Case {
-    pub(crate) fn draw(seed: u64) -> Self {
+    /// The case of a seed.
+    pub fn draw(seed: u64) -> Self {
         let mut random = Random::new(seed, 7);
         let disk = random.chance(15) && seed < VOLUMES;
         let known = ["plextor-px256m5s", "plextor-px256m5s:b", "samsung-970-pro", "nvme-2015"];
@@ -78,7 +80,7 @@ impl Case {
     }
 
     /// The same case, but readers without a minimum have latency contracts.
-    pub(crate) fn with_latencies(&self) -> Self {
+    pub fn with_latencies(&self) -> Self {
         let mut random = Random::new(self.seed, 8);
         let mut case = self.clone();
         let readers = case
@@ -95,11 +97,12 @@ impl Case {
         }
         case
     }
-    pub(crate) fn has_latencies(&self) -> bool {
+    /// Whether a client has a latency contract.
+    pub fn has_latencies(&self) -> bool {
         self.clients.iter().any(|client| client.keys.contains("latency"))
     }
     /// What kind of drive it has, as in reproduction/evidence/search.csv.
-    pub(crate) fn drive_kind(&self) -> &'static str {
+    pub fn drive_kind(&self) -> &'static str {
         match self.disk {
             true => "disk",
             false if self.seed >= VOLUMES => "volume",
@@ -107,7 +110,7 @@ impl Case {
         }
     }
     /// Seconds that are measured.
-    pub(crate) fn seconds(&self) -> u64 {
+    pub(super) fn seconds(&self) -> u64 {
         if self.disk { 20 } else { 3 }
     }
     fn head(&self, stacks: &[&str], note: &str) -> String {
@@ -120,12 +123,12 @@ impl Case {
         )
     }
     /// An experiment with one process of this client.
-    pub(crate) fn alone(&self, client: &Client) -> String {
+    pub(super) fn alone(&self, client: &Client) -> String {
         let one = Client { count: 1, ..client.clone() };
         self.head(&["promise"], "") + &one.text(None)
     }
     /// The experiment, with these minimums in bytes a second.
-    pub(crate) fn experiment(&self, stacks: &[&str], note: &str, minimums: &[u64]) -> String {
+    pub(super) fn experiment(&self, stacks: &[&str], note: &str, minimums: &[u64]) -> String {
         let mut text = self.head(stacks, note);
         let mut minimums = minimums.iter();
         for client in &self.clients {

@@ -1,41 +1,46 @@
 //! A case with findings as an experiment: what was found is its note, what is expected are claims.
 
-use crate::draw::{Case, Client};
-use crate::judge::{BEATEN, Finding, KEPT, KEPT_SECOND, STARVED};
+use super::draw::{Case, Client};
+use super::finding::{BEATEN, Finding, KEPT, KEPT_SECOND, Kind, SLICED, STARVED};
 
 /// The experiment. Claims that do not hold are not hard.
-pub(crate) fn experiment(case: &Case, minimums: &[u64], findings: &[Finding]) -> String {
+pub(super) fn experiment(case: &Case, minimums: &[u64], findings: &[Finding]) -> String {
     let mut stacks = vec!["promise"];
     let mut claims = String::new();
     let promised = case.clients.iter().filter(|client| client.promised);
     for (client, minimum) in promised.zip(minimums) {
-        let is_broken = |finding: &Finding| matches!(finding, Finding::Broken { client: process, .. } if *process == client.name);
+        let is_broken =
+            |finding: &Finding| finding.kind == Kind::Broken && finding.of == client.name;
         let (name, holds) = (&client.name, !findings.iter().any(is_broken));
         let least = (minimum * KEPT / 100).saturating_sub(client.unit / case.seconds());
         let reference = format!("{KEPT} % of its minimum, but for one request");
         claims += &at_least(name, least, holds, &reference);
     }
-    for finding in findings {
-        match finding {
+    for Finding { kind, of, expected, .. } in findings {
+        match kind {
             // Among the claims above.
-            Finding::Broken { .. } => {}
-            Finding::Second { client, promised, .. } => {
-                let client = client_of(case, client);
-                let least = (promised * KEPT_SECOND / 100).saturating_sub(2 * client.unit);
+            Kind::Broken => {}
+            Kind::Second => {
+                let client = client_of(case, of);
+                let least = (expected * KEPT_SECOND / 100).saturating_sub(2 * client.unit);
                 let reference =
                     format!("{KEPT_SECOND} % of its minimum in each second, but for two requests");
                 claims += &at_least(&format!("{} least", client.name), least, false, &reference);
             }
-            Finding::Starved { client, share, .. } => {
-                let client = client_of(case, client);
-                let least = share * STARVED / 100 * client.count;
+            Kind::Starved => {
+                let client = client_of(case, of);
+                let least = expected * STARVED / 100 * client.count;
                 let reference = format!("{STARVED} % of its share of what the minimums leave");
                 claims += &at_least(&client.name, least, false, &reference);
             }
-            Finding::Beaten { stack, .. } => {
-                stacks.push(stack);
+            Kind::Sliced => {
+                let reference = format!("{SLICED} % of what time slicing leaves");
+                claims += &at_least("total", expected * SLICED / 100, false, &reference);
+            }
+            Kind::Beaten => {
+                stacks.push(of);
                 claims += &expect(&format!(
-                    "kind = \"ratio\"\nof = \"total\"\nto = {{ stack = \"{stack}\" }}\nlow = {:.3}\nhard = false\n\
+                    "kind = \"ratio\"\nof = \"total\"\nto = {{ stack = \"{of}\" }}\nlow = {:.3}\nhard = false\n\
                      reference = \"all that a stack carries that keeps the same promises, less {} %\"\n",
                     100.0 / BEATEN as f64,
                     BEATEN - 100
@@ -75,11 +80,13 @@ fn cases_are_experiments() {
         client.expect("every case has both").name.clone()
     };
     let (promised, other) = (name(true), name(false));
+    let finding = |kind, of: &str| Finding { kind, of: of.to_owned(), expected: 9_000_000, got: 1 };
     let findings = [
-        Finding::Broken { client: promised.clone(), promised: 9_000_000, got: 1 },
-        Finding::Second { client: promised, promised: 9_000_000, got: 1 },
-        Finding::Starved { client: other + ".1", share: 9_000_000, got: 1 },
-        Finding::Beaten { stack: "prop-bfq".to_owned(), total: 2, ours: 1 },
+        finding(Kind::Broken, &promised),
+        finding(Kind::Second, &promised),
+        finding(Kind::Starved, &(other + ".1")),
+        finding(Kind::Sliced, "all"),
+        finding(Kind::Beaten, "prop-bfq"),
     ];
     let text = experiment(&case, &minimums, &findings);
     let read = iofair_experiments::experiment::parse("case.toml", &text, &Default::default());
@@ -87,8 +94,8 @@ fn cases_are_experiments() {
     assert!(read.note.contains("broken: ") && read.note.contains("beaten: prop-bfq"), "{text}");
     let stacks: Vec<&str> = read.stacks.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(stacks, ["promise", "prop-bfq"]);
-    assert_eq!(read.claims.len(), minimums.len() + 3);
-    assert_eq!(read.claims.iter().filter(|claim| !claim.hard).count(), 4, "one a finding");
+    assert_eq!(read.claims.len(), minimums.len() + 4);
+    assert_eq!(read.claims.iter().filter(|claim| !claim.hard).count(), 5, "one a finding");
     let ratio = read.claims.last().expect("as many as findings");
     assert_eq!((ratio.places.len(), ratio.low), (2, Some(0.926)));
 }
