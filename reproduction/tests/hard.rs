@@ -32,8 +32,7 @@ const HARD: &[&str] = &[
 ];
 
 /// Policies without a hard claim: no source says of them what must hold. Goldens and the law of the engine cover them.
-const WITHOUT: &[&str] =
-    &["kyber", "bfq-6.18", "cfq-group", "ioband-range-bw", "io-throttle", "reserve"];
+const WITHOUT: &[&str] = &["kyber", "bfq-6.18", "cfq-group", "ioband-range-bw", "io-throttle"];
 
 /// Hard claims that do not hold; reproduction/reproduction.md has the reasons. One that holds again leaves this list.
 const KNOWN: &[&str] = &[

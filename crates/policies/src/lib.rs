@@ -20,7 +20,6 @@ pub mod mq_deadline;
 pub mod none;
 pub mod parts;
 pub mod promise;
-pub mod reserve;
 pub mod throttle_max;
 
 use iofair_core::policy::{Named, Table};
@@ -62,7 +61,7 @@ const STACKS: &[Named] = &[
     },
 ];
 
-/// All of this crate but [`reserve`], which is under development: the laboratory has it.
+/// All of this crate.
 pub static TABLE: Table = Table {
     policies: &[&none::ROW, &mq_deadline::ROW, &bfq::ROW, &throttle_max::ROW, &promise::ROW],
     stacks: STACKS,

@@ -25,7 +25,7 @@ pub mod throttle_low;
 pub mod wbt;
 
 use iofair_core::policy::Table;
-use iofair_policies::{bfq, mq_deadline, none, promise, reserve, throttle_max};
+use iofair_policies::{bfq, mq_deadline, none, promise, throttle_max};
 
 /// All policies of this crate and of `iofair-policies`, and its stacks.
 pub static TABLE: Table = Table {
@@ -55,7 +55,6 @@ pub static TABLE: Table = Table {
         &io_throttle::ROW,
         &io_cost::ROW,
         &promise::ROW,
-        &reserve::ROW,
         &proportional::ROW,
         &wbt::ROW,
     ],

@@ -16,16 +16,18 @@ use iofair_reproduction::search::{
 
 /// Findings among the first cases that reproduction/promise.md documents as limits.
 const KNOWN: &[(u64, Kind)] = &[
+    (1, Kind::Starved),
     (35, Kind::Starved),
+    (89, Kind::Starved),
     (96, Kind::Starved),
-    (108, Kind::Beaten),
     (109, Kind::Beaten),
     (129, Kind::Starved),
     (180, Kind::Beaten),
     (186, Kind::Beaten),
     (1_000_000, Kind::Beaten),
-    (1_000_001, Kind::Beaten),
     (1_000_005, Kind::Beaten),
+    (1_000_008, Kind::Starved),
+    (1_000_009, Kind::Starved),
     (1_000_014, Kind::Beaten),
     (1_000_017, Kind::Beaten),
 ];

@@ -35,16 +35,6 @@ impl Side {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct EntityId(u32);
 
-/// The index of a group or of a client ([`GroupId::index`], [`ClientId::index`]).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Index(u32);
-
-impl Index {
-    pub(crate) const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 impl EntityId {
     pub(crate) const ROOT: Self = Self::group(GroupId::ROOT);
 
@@ -60,22 +50,6 @@ impl EntityId {
     /// The index of the group or the client, whichever it is.
     pub(crate) const fn member(self) -> usize {
         self.0 as usize / 2
-    }
-    /// Its index, if it is a client.
-    pub(crate) const fn as_client(self) -> Option<Index> {
-        if self.is_client() { Some(Index(self.0 / 2)) } else { None }
-    }
-    /// Its index, if it is a group.
-    pub(crate) const fn as_group(self) -> Option<Index> {
-        if self.is_client() { None } else { Some(Index(self.0 / 2)) }
-    }
-    /// As a number.
-    pub(crate) const fn bits(self) -> u32 {
-        self.0
-    }
-    /// From [`Self::bits`].
-    pub(crate) const fn from_bits(bits: u32) -> Self {
-        Self(bits)
     }
     /// Its index among groups and clients together.
     pub(crate) const fn index(self) -> usize {
@@ -95,25 +69,14 @@ impl Summary for EntityId {
 pub(crate) struct Key(u128);
 
 impl Key {
-    /// Larger than all others.
-    pub(crate) const NONE: Self = Self(u128::MAX);
-
     pub(crate) const fn new(class: Class, vtime: u64, id: EntityId) -> Self {
         Self((class as u128) << 96 | (vtime as u128) << 32 | id.0 as u128)
     }
     pub(crate) const fn id(self) -> EntityId {
         EntityId(self.0 as u32)
     }
-    /// The class as a number.
-    pub(crate) const fn class(self) -> u32 {
-        (self.0 >> 96) as u32
-    }
     /// The virtual time.
     pub(crate) const fn vtime(self) -> u64 {
         (self.0 >> 32) as u64
-    }
-    /// Whether it is of a less urgent class than the first one in order, or more than `most` after it in virtual time.
-    pub(crate) const fn is_far(self, first: Self, most: u64) -> bool {
-        self.class() > first.class() || self.vtime() > first.vtime().saturating_add(most)
     }
 }

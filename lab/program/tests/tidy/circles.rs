@@ -8,7 +8,7 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree};
 use crate::files::{File, all, assert_none};
 
 /// Files in circles, by crate. These numbers only become smaller.
-const LEFT: &[(&str, usize)] = &[("baselines", 17), ("policies", 21)];
+const LEFT: &[(&str, usize)] = &[("baselines", 17), ("policies", 16)];
 
 type Path = Vec<String>;
 

@@ -75,7 +75,7 @@ fn a_limit_on_commands_is_used_by_long_ones() {
     let (free, in_drive, read) = (Instant::ZERO, Vec::new(), Vec::from([0; 9]));
     let mut load = Load { rig, clients, free, in_drive, place: 0, read };
     (0..9).for_each(|client| (0..4).for_each(|_| load.submit(client)));
-    for second in 1..5 {
+    for second in 1..6 {
         load.read.fill(0);
         while load.rig.now < at(second * 1000) {
             load.step();
@@ -83,6 +83,6 @@ fn a_limit_on_commands_is_used_by_long_ones() {
         let (own, total) = (load.read[0], load.read.iter().sum::<u64>());
         let least = all / 4 - all / 100;
         assert!(own >= least, "{own} of {least} in second {second}");
-        assert!(second < 3 || total > all - all / 50, "{total} of {all} in second {second}");
+        assert!(second < 5 || total > all - all / 50, "{total} of {all} in second {second}");
     }
 }

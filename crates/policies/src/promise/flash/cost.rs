@@ -64,6 +64,9 @@ impl Work {
         self.commands = [0, 1].map(|side| self.commands[side] + other.commands[side]);
         self.flushes += other.flushes;
     }
+    fn fade(&mut self) {
+        self.amounts.iter_mut().for_each(|amount| *amount -= *amount / 8);
+    }
 }
 
 /// Prices, and what they are learned from.
@@ -82,6 +85,8 @@ pub(super) struct Costs {
     /// All that was completed, and before the sample.
     done: Work,
     before: Work,
+    /// What was completed recently: 1/8 of it fades with each sample.
+    recent: Work,
     /// Flushes in flight, since when, what was completed before, and how many flushes since.
     flushing: u32,
     flush_since: Instant,
@@ -101,6 +106,7 @@ impl Default for Costs {
             deep: Nanos::ZERO,
             done: Work::default(),
             before: Work::default(),
+            recent: Work::default(),
             flushing: 0,
             flush_since: Instant::ZERO,
             flush_done: Work::default(),
@@ -207,12 +213,14 @@ impl Costs {
             return None;
         }
         let work = self.done.since(&self.before);
-        let before = self.price(&work);
+        self.recent.fade();
+        self.recent.add(&work);
+        let before = self.price(&self.recent);
         self.learn(&work);
         self.bound_reads();
         (self.before, self.busy, self.deep) = (self.done, Nanos::ZERO, Nanos::ZERO);
         self.shortest.0 += self.shortest.0 / SHORTEST_GROWS;
-        Some([before, self.price(&work)])
+        Some([before, self.price(&self.recent)])
     }
     fn end_flush(&mut self, now: Instant) {
         self.flushing -= 1;

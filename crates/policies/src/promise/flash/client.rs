@@ -19,7 +19,7 @@ pub(super) struct Client {
 pub(super) fn kind(request: &Request) -> Kind {
     match request.operation {
         Operation::Read => Kind::Read,
-        Operation::Flush => Kind::Urgent,
+        Operation::Flush => Kind::Flush,
         _ if request.is_sync() => Kind::Urgent,
         _ => Kind::Buffered,
     }

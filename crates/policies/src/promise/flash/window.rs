@@ -18,8 +18,8 @@
 //! If one read in a hundred takes longer than its latency with a size, and not with all sizes, it has no more turns either.
 //! A size that is worse than the best one by more than three times the noise has no more turns. If there still is noise after
 //! the longest turns, the best size is taken, small or not, since otherwise W would drift to the smallest one, and with more than 3 % of
-//! noise nothing changes; in a scan, which cannot drift, the smallest one within the noise is taken. A round counts only
-//! if requests waited most of the time, or if it is about pieces.
+//! noise nothing changes unless one size is left; in a scan, which cannot drift, the smallest one within the noise, or 3 %, is taken. A
+//! round counts only if requests waited most of the time, or if it is about pieces.
 //!
 //! When prices change, W changes with them. Otherwise held requests would raise prices, and higher prices would hold more.
 //!
@@ -244,7 +244,7 @@ impl Adaptive {
     /// Sizes are compared.
     fn end_round(&mut self, now: Instant, costs: &Costs, best: u64, noise: u64) {
         let margin = match self.round {
-            Round::Scan => noise.clamp(GOOD, 1000),
+            Round::Scan => noise.clamp(GOOD, LOUD),
             Round::Fine | Round::Pieces if noise > GOOD => 0,
             Round::Fine | Round::Pieces => GOOD,
         };
@@ -255,7 +255,8 @@ impl Adaptive {
         let has_waited = self.shown.iter().any(Shown::has_waited);
         let found = (0..SIZES).filter(is_good).min_by_key(|turn| self.sizes[*turn]);
         let found = found.filter(|_| has_waited || self.round == Round::Pieces);
-        let found = found.filter(|_| self.round == Round::Scan || noise <= LOUD);
+        let is_sure = noise <= LOUD || self.shown.iter().filter(|shown| !shown.is_out).count() == 1;
+        let found = found.filter(|_| self.round == Round::Scan || is_sure);
         if let Some(turn) = found {
             (self.limit, self.doublings) = self.sizes[turn];
             // A window that holds nothing becomes one that holds what more clients send.

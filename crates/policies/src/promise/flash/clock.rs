@@ -61,8 +61,9 @@ const NOWHERE: NodeId = NodeId(u32::MAX);
 pub(super) enum Kind {
     /// A read.
     Read,
-    /// A write or flush that a program waits for.
+    /// A write that a program waits for.
     Urgent,
+    Flush,
     /// A program waits for it, but it waits for others of its group.
     Gathered,
     /// A write from a page cache.
@@ -71,7 +72,7 @@ pub(super) enum Kind {
 
 impl Kind {
     fn is_urgent(self) -> bool {
-        matches!(self, Self::Read | Self::Urgent)
+        matches!(self, Self::Read | Self::Urgent | Self::Flush)
     }
 }
 
@@ -82,6 +83,8 @@ pub(super) enum Gate {
     Due(EntityId, Nanos),
     /// None: somebody is behind by the lag and has nothing queued yet; until the time, unless something is in flight.
     Closed(Nanos, Option<Instant>),
+    /// A flush of this entity, since nobody is behind with data.
+    Flush(EntityId, Nanos),
     /// All.
     Open,
 }
@@ -102,7 +105,9 @@ struct Clock {
     queued: u32,
     urgent: u32,
     reads: u32,
+    flushes: u32,
     in_flight: u32,
+    flushing: u32,
     amount: Amount,
     /// Worth since the last pause, and when that ended.
     burst: Nanos,
@@ -118,9 +123,10 @@ struct Clock {
     awaited: bool,
     /// Whether a batch of buffered writes is being dispatched.
     batch: bool,
-    /// Its node in one of the trees of its rank, and which.
+    /// Its node in one of the trees of its rank, and which; its node among those with flushes queued.
     node: NodeId,
     has_queued: bool,
+    flush_node: NodeId,
     /// The part of the minimum that is kept now, in units of 1 / [`WHOLE`].
     kept: u64,
     cut_until: Instant,
@@ -139,7 +145,9 @@ impl Clock {
         queued: 0,
         urgent: 0,
         reads: 0,
+        flushes: 0,
         in_flight: 0,
+        flushing: 0,
         amount: Amount { bytes: 0, ios: 0 },
         burst: Nanos::ZERO,
         began: Instant::ZERO,
@@ -151,6 +159,7 @@ impl Clock {
         batch: false,
         node: NOWHERE,
         has_queued: false,
+        flush_node: NOWHERE,
         kept: WHOLE,
         cut_until: Instant::ZERO,
         period: Instant::ZERO,
@@ -163,6 +172,10 @@ impl Clock {
             Reservation::Minimum(_, class) => class as usize,
             _ => FLOOR,
         }
+    }
+    /// Requests with data that are queued, and in flight.
+    fn data(&self) -> [u32; 2] {
+        [self.queued - self.flushes, self.in_flight - self.flushing]
     }
     /// The time in which all of the minimum promises as much.
     fn worth(&self, amount: Amount) -> Nanos {
@@ -177,20 +190,21 @@ impl Clock {
     }
     /// When it closes the gate, if it can.
     fn due(&self) -> Option<Instant> {
+        let [queued, in_flight] = self.data();
         match self.reservation {
             Reservation::None => None,
             Reservation::Floor if self.reads > 0 => Some(self.at),
-            Reservation::Floor if self.queued > 0 => None,
-            _ if self.queued > 0 => {
+            Reservation::Floor if queued > 0 => None,
+            _ if queued > 0 => {
                 Some(if self.urgent > 0 || self.batch { self.at } else { self.at + BATCH_DELAY })
             }
             _ if !self.awaited => None,
-            _ => (self.in_flight > 0 || self.idle_until > self.idle_since).then_some(self.at),
+            _ => (in_flight > 0 || self.idle_until > self.idle_since).then_some(self.at),
         }
     }
-    /// A request arrives and there were none.
+    /// A request with data arrives and there were none.
     fn wake(&mut self, now: Instant) {
-        if now > self.idle_until && self.at <= now {
+        if self.flushes + self.flushing == 0 && now > self.idle_until && self.at <= now {
             let begins = if self.rank() == FLOOR { now + self.burst } else { now };
             self.at = (self.at + now.since(self.idle_until)).min(begins);
             (self.period, self.served, self.missed, self.reached) = (now, Nanos::ZERO, 0, 0);
@@ -201,7 +215,7 @@ impl Clock {
         }
         (self.burst, self.began) = (Nanos::ZERO, now);
     }
-    /// The last request was completed: until when the clock counts as between two. Only a client whose pauses fit into the worth of its
+    /// The last request with data was completed: until when the clock counts as between two. Only a client whose pauses fit into the worth of its
     /// requests can keep its minimum at its own pace.
     fn rest(&mut self, now: Instant) {
         let busy = scale(now.since(self.began).0, WHOLE, self.burst.0.max(1));
@@ -257,8 +271,9 @@ pub(super) struct Clocks {
     count: usize,
     /// Whether floors count: without writes, they hold nothing.
     pub(super) floors: bool,
-    /// By rank: clocks with requests queued, and without, by the time at which they are due.
+    /// By rank: clocks with data queued, and without, by the time at which they are due; and minimums with flushes queued.
     trees: [[Tree; 2]; RANKS],
+    flushes: [Tree; FLOOR],
     arena: Arena<(Instant, EntityId), EntityId>,
 }
 
@@ -268,6 +283,7 @@ impl Clocks {
             self.clocks.resize(id.index() + 1, Clock::NEW);
         }
         self.take_out(id);
+        self.take_out_flush(id);
         let is_minimum = |it: Reservation| usize::from(matches!(it, Reservation::Minimum(..)));
         let clock = &mut self.clocks[id.index()];
         self.count = self.count + is_minimum(reservation) - is_minimum(clock.reservation);
@@ -284,19 +300,24 @@ impl Clocks {
     }
     /// A client with its requests enters a group (`comes`), or leaves it.
     pub(super) fn move_requests(&mut self, client: EntityId, group: EntityId, comes: bool) {
-        let Clock { queued, urgent, reads, in_flight, amount, .. } = self.clocks[client.index()];
+        let Clock { queued, urgent, reads, flushes, in_flight, flushing, amount, .. } =
+            self.clocks[client.index()];
         let own = &mut self.clocks[group.index()];
         if comes {
             own.queued += queued;
             own.urgent += urgent;
             own.reads += reads;
+            own.flushes += flushes;
             own.in_flight += in_flight;
+            own.flushing += flushing;
             own.amount += amount;
         } else {
             own.queued -= queued;
             own.urgent -= urgent;
             own.reads -= reads;
+            own.flushes -= flushes;
             own.in_flight -= in_flight;
+            own.flushing -= flushing;
             own.amount -= amount;
         }
         self.put(group);
@@ -312,9 +333,13 @@ impl Clocks {
     /// Moves a clock to where it belongs now.
     fn put(&mut self, id: EntityId) {
         let clock = &mut self.clocks[id.index()];
+        if clock.flushes > 0 || clock.flush_node != NOWHERE {
+            self.put_flush(id);
+        }
+        let clock = &mut self.clocks[id.index()];
         let counts = self.floors || clock.reservation != Reservation::Floor;
         let Some(due) = clock.due().filter(|_| counts) else { return self.take_out(id) };
-        let has_queued = clock.queued > 0;
+        let has_queued = clock.data()[0] > 0;
         if clock.node != NOWHERE && clock.has_queued == has_queued {
             let tree = &mut self.trees[clock.rank()][usize::from(has_queued)];
             if self.arena.key(clock.node).0 != due {
@@ -327,6 +352,23 @@ impl Clocks {
         let tree = &mut self.trees[clock.rank()][usize::from(has_queued)];
         clock.node = self.arena.insert(tree, (due, id), id);
         clock.has_queued = has_queued;
+    }
+    fn take_out_flush(&mut self, id: EntityId) {
+        let clock = &mut self.clocks[id.index()];
+        let node = core::mem::replace(&mut clock.flush_node, NOWHERE);
+        if node != NOWHERE {
+            self.arena.remove(&mut self.flushes[clock.rank()], node);
+        }
+    }
+    /// Moves a clock to where it belongs among those with flushes queued.
+    fn put_flush(&mut self, id: EntityId) {
+        self.take_out_flush(id);
+        let clock = &mut self.clocks[id.index()];
+        if clock.flushes > 0
+            && let Some(tree) = self.flushes.get_mut(clock.rank())
+        {
+            clock.flush_node = self.arena.insert(tree, (clock.at, id), id);
+        }
     }
     /// Requests queued and commands in flight of a client.
     pub(super) fn outstanding(&self, client: EntityId) -> u64 {
@@ -351,12 +393,13 @@ impl Clocks {
 
     pub(super) fn arrive(&mut self, now: Instant, id: EntityId, kind: Kind) {
         let clock = &mut self.clocks[id.index()];
-        if clock.queued == 0 && clock.in_flight == 0 {
+        if kind != Kind::Flush && clock.data() == [0; 2] {
             clock.wake(now);
         }
         clock.queued += 1;
         clock.urgent += u32::from(kind.is_urgent());
         clock.reads += u32::from(kind == Kind::Read);
+        clock.flushes += u32::from(kind == Kind::Flush);
         clock.at = clock.at.max(now.saturating_sub(LAG_MAX));
         self.put(id);
     }
@@ -366,6 +409,7 @@ impl Clocks {
         clock.queued -= 1;
         clock.urgent -= u32::from(kind.is_urgent());
         clock.reads -= u32::from(kind == Kind::Read);
+        clock.flushes -= u32::from(kind == Kind::Flush);
         self.put(id);
     }
     pub(super) fn dispatch(&mut self, now: Instant, id: EntityId, command: Command) {
@@ -374,7 +418,9 @@ impl Clocks {
         clock.queued -= u32::from(is_last);
         clock.urgent -= u32::from(is_last && kind.is_urgent());
         clock.reads -= u32::from(is_last && kind == Kind::Read);
+        clock.flushes -= u32::from(is_last && kind == Kind::Flush);
         clock.in_flight += 1;
+        clock.flushing += u32::from(kind == Kind::Flush);
         clock.amount += amount;
         match clock.reservation {
             Reservation::None => return,
@@ -391,6 +437,7 @@ impl Clocks {
         let [worth, in_flight] = [whole, in_flight].map(|whole| clock.kept(whole));
         clock.awaited = match clock.reservation {
             Reservation::Floor => kind == Kind::Read,
+            _ if kind == Kind::Flush => clock.awaited,
             _ => kind != Kind::Buffered,
         };
         clock.served += whole;
@@ -404,12 +451,18 @@ impl Clocks {
         clock.batch = clock.at <= now;
         self.put(id);
     }
-    pub(super) fn complete(&mut self, now: Instant, id: EntityId, amount: Amount, took: Nanos) {
+    pub(super) fn complete(&mut self, now: Instant, id: EntityId, command: Command, took: Nanos) {
+        let Command { amount, kind, .. } = command;
         let clock = &mut self.clocks[id.index()];
         clock.in_flight -= 1;
+        clock.flushing -= u32::from(kind == Kind::Flush);
         clock.amount -= amount;
-        if clock.queued == 0 && clock.in_flight == 0 {
-            clock.rest(now);
+        if clock.data() == [0; 2] {
+            match kind {
+                // A flush is no pause of its client.
+                Kind::Flush => clock.idle_until = clock.idle_until.max(now),
+                _ => clock.rest(now),
+            }
         }
         let counts = match clock.reservation {
             Reservation::None => false,
@@ -427,7 +480,13 @@ impl Clocks {
         if self.count == 0 {
             return Gate::Open;
         }
-        let mut ranks = (0..FLOOR).map(|rank| self.gate_of(now, rank));
+        let mut ranks = (0..FLOOR).map(|rank| match self.gate_of(now, rank) {
+            Gate::Open => match self.arena.first_key(&self.flushes[rank]) {
+                Some((at, id)) if at <= now => Gate::Flush(id, now.since(at)),
+                _ => Gate::Open,
+            },
+            gate => gate,
+        });
         ranks.find(|gate| *gate != Gate::Open).unwrap_or(Gate::Open)
     }
     /// The gate by the floors.
@@ -445,7 +504,7 @@ impl Clocks {
                 break;
             }
             let clock = &self.clocks[id.index()];
-            let until = (clock.in_flight == 0).then_some(clock.idle_until);
+            let until = (clock.data()[1] == 0).then_some(clock.idle_until);
             if until.is_none_or(|until| until > now) {
                 return Gate::Closed(now.since(at), until);
             }
@@ -457,7 +516,8 @@ impl Clocks {
     /// When the next clock with requests queued is due, floors included.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         let first = |trees: &[Tree; 2]| self.arena.first_key(&trees[1]);
-        let due = self.trees.iter().filter_map(first).map(|(at, _)| at);
+        let flushes = self.flushes.iter().filter_map(|tree| self.arena.first_key(tree));
+        let due = self.trees.iter().filter_map(first).chain(flushes).map(|(at, _)| at);
         due.filter(|at| *at > now).min()
     }
 }

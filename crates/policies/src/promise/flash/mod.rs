@@ -1,4 +1,4 @@
-//! `reserve`: keeps every feasible minimum, and fills the drive. The flash half of `promise`, derived anew.
+//! `promise` on flash, which serves many requests at once: keeps every feasible minimum, and fills the drive.
 //!
 //! **Idea.** What a request costs is drive time, for which there is one estimate. Reservations (minimums, and floors that nobody
 //! falls below) have clocks, and a reservation that is behind goes first, alone. The rest of the drive is shared by weight in
@@ -38,12 +38,8 @@ use alloc::vec::Vec;
 use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::{ClientId, GroupId, RequestId};
-use iofair_core::key::Key;
 use iofair_core::minimum::Amount;
-use iofair_core::params::Parameter;
-use iofair_core::policy::{
-    Build, Claim, Context, Gauges, HoldInfo, Judgement, Policy, Role, Row, Tags,
-};
+use iofair_core::policy::{Build, Context, Gauges, HoldInfo, Policy};
 use iofair_core::priority::Class;
 use iofair_core::request::{Operation, Request, Requests};
 use iofair_core::time::{Instant, Nanos};
@@ -51,44 +47,11 @@ use iofair_core::time::{Instant, Nanos};
 use crate::parts::deadlines::{self, Deadlines};
 use crate::parts::shares::{self, EntityId, Shares, Side};
 use client::{Client, kind};
-use clock::{Clocks, Kind, Reservation};
+use clock::{Clocks, Command, Kind, Reservation};
 use cost::Costs;
 use dispatch::Basis;
 use pace::{Late, Pace};
 use window::{Adaptive, Fixed, Window};
-
-/// The row of this policy in the table.
-pub static ROW: Row = Row {
-    name: "reserve",
-    short: "reserve",
-    role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: true },
-    enforces: |key, _| {
-        matches!(key, Key::Min | Key::MinIops | Key::Weight | Key::Latency | Key::Class)
-    },
-    summary: "keeps minimums by reservation clocks and fills flash drives; under development",
-    file: "reserve/mod.rs",
-    parameters: PARAMETERS,
-    overrides: &[],
-    judgement: Judgement {
-        promises: &[Claim {
-            says: "A minimum in bytes or I/Os a second beside any number of readers and writers, on flash; with no minimum that binds, \
-                as much in total as without control.",
-            shown_by: "mixes/samsung-970-pro --stack max+prop-reserve",
-        }],
-        needs: "A flash drive, and minimums that the drive can keep; an infeasible one is lowered to what its group reaches.",
-        fails: &[Claim {
-            says: "On disks, requests of all clients mix, and each costs a movement of the head.",
-            shown_by: "",
-        }],
-    },
-    build,
-};
-
-static PARAMETERS: &[Parameter] = &[Parameter::time(
-    "window",
-    Nanos::ZERO,
-    "drive time in flight without a reservation; zero: as little as gives the best total",
-)];
 
 /// Clients share the drive while at least two have requests, and for this time afterwards: longer than the pause of a client that
 /// sends one request at a time.
@@ -103,12 +66,13 @@ const FLOOR_BURST: Nanos = Nanos::from_millis(100);
 /// writes at an even pace delay every read, and as many of them one after the other delay few.
 const GATHERS: Nanos = Nanos::from_secs(5);
 
-fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
+/// The scheduler of a drive that is not rotational.
+pub(super) fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
     let window: Box<dyn Window> = match build.values.time("window") {
         Nanos::ZERO => Box::new(Adaptive::new()),
         limit => Box::new(Fixed(limit)),
     };
-    Box::new(Reserve {
+    Box::new(Flash {
         groups: build.groups,
         clients: Vec::new(),
         shares: Shares::default(),
@@ -155,7 +119,7 @@ impl Sent {
     };
 }
 
-struct Reserve {
+struct Flash {
     /// Whether groups share the drive; otherwise all clients are in the root.
     groups: bool,
     clients: Vec<Client>,
@@ -191,7 +155,7 @@ struct Reserve {
     holder: Option<EntityId>,
 }
 
-impl Reserve {
+impl Flash {
     fn is_shared(&self, now: Instant) -> bool {
         self.active > 1 || now < self.shared_until
     }
@@ -312,7 +276,7 @@ impl Reserve {
     }
 }
 
-impl Policy for Reserve {
+impl Policy for Flash {
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let Request { client: index, .. } = cx.requests[id];
         let (side, mut kind) = (Side::of_request(&cx.requests[id]), kind(&cx.requests[id]));
@@ -356,10 +320,11 @@ impl Policy for Reserve {
         let Request { operation, client: index, length, dispatched, .. } = cx.requests[id];
         let (client, side, now) =
             (EntityId::client(index), Side::of_request(&cx.requests[id]), cx.now);
-        let Sent { amount, windowed, basis, .. } = self.sent[id.0 as usize];
+        let Sent { kind, amount, windowed, basis } = self.sent[id.0 as usize];
         let took = now.since(dispatched);
         self.windowed -= windowed;
-        self.each_clock(client, |clocks, id| clocks.complete(now, id, amount, took));
+        let command = Command { amount, kind, worth: Nanos::ZERO, is_last: false };
+        self.each_clock(client, |clocks, id| clocks.complete(now, id, command, took));
         match side {
             Side::Write => self.writes -= u32::from(basis != Basis::Minimum),
             Side::Read | Side::Flush => {}
@@ -433,10 +398,10 @@ impl Policy for Reserve {
         HoldInfo { until: self.wakeup, holder, ..HoldInfo::default() }
     }
     fn observe(&self, gauges: &mut dyn Gauges) {
-        gauges.gauge("reserve_window_nanoseconds", self.window.limit().0);
-        gauges.gauge("reserve_piece_bytes", self.window.piece(&self.costs));
-        gauges.gauge("reserve_write_limit_bytes_per_second", self.pace.limit());
-        gauges.gauge("reserve_read_cost_nanoseconds", self.costs.cost(Side::Read, 4096).0);
-        gauges.gauge("reserve_write_cost_nanoseconds", self.costs.cost(Side::Write, 4096).0);
+        gauges.gauge("promise_window_nanoseconds", self.window.limit().0);
+        gauges.gauge("promise_piece_bytes", self.window.piece(&self.costs));
+        gauges.gauge("promise_write_limit_bytes_per_second", self.pace.limit());
+        gauges.gauge("promise_read_cost_nanoseconds", self.costs.cost(Side::Read, 4096).0);
+        gauges.gauge("promise_write_cost_nanoseconds", self.costs.cost(Side::Write, 4096).0);
     }
 }

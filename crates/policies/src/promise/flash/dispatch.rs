@@ -2,7 +2,7 @@
 
 use super::clock::{Command, Gate};
 use super::shares::{EntityId, Key, Side};
-use super::{Reserve, Sent};
+use super::{Flash, Sent};
 use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
 use iofair_core::request::{Operation, Request};
@@ -26,7 +26,7 @@ pub(super) enum Basis {
     Share,
 }
 
-impl Reserve {
+impl Flash {
     pub(super) fn dispatch_next(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         let gate = self.clocks.gate(cx.now);
         self.floors_hold = false;
@@ -36,6 +36,11 @@ impl Reserve {
             Gate::Closed(_, until) => {
                 self.wakeup = until;
                 None
+            }
+            Gate::Flush(..) if self.writes > 0 => None,
+            Gate::Flush(group, _) => {
+                let (_, client) = self.shares.pick(group, Side::Flush)?;
+                self.send(cx, client, Side::Flush, Basis::Minimum)
             }
             Gate::Open => self.send_deadline(cx).or_else(|| self.send_open(cx)),
         }
@@ -48,7 +53,7 @@ impl Reserve {
             match gate {
                 Gate::Due(client, _) => return self.send(cx, client, Side::Read, Basis::Floor),
                 Gate::Closed(_, until) => self.wakeup = until,
-                Gate::Open => {}
+                Gate::Flush(..) | Gate::Open => {}
             }
         }
         if self.windowed >= self.window.limit() && self.is_shared(cx.now) {
@@ -73,6 +78,8 @@ impl Reserve {
             let held = match side {
                 Side::Read => false,
                 Side::Write => paced || flush.is_some_and(|flush| flush <= key),
+                // Data first: flushes for minimums have a gate of their own.
+                Side::Flush if basis == Basis::Minimum => true,
                 Side::Flush => {
                     flush = Some(key);
                     paced || self.writes > 0
@@ -173,7 +180,7 @@ impl Reserve {
     fn trace_gate(&mut self, cx: &mut Context<'_>, gate: Gate) {
         let holder = match gate {
             Gate::Open => None,
-            Gate::Due(id, _) => Some(id),
+            Gate::Due(id, _) | Gate::Flush(id, _) => Some(id),
             Gate::Closed(..) => self.clocks.first().map(|(id, _)| id),
         };
         if holder == self.holder {
@@ -183,7 +190,7 @@ impl Reserve {
         if !cx.trace.records() {
             return;
         }
-        let (Gate::Due(_, lag) | Gate::Closed(lag, _)) = gate else {
+        let (Gate::Due(_, lag) | Gate::Flush(_, lag) | Gate::Closed(lag, _)) = gate else {
             let rule = "gate: open; nobody is behind its minimum";
             return cx.decide(Subject::Drive, rule, [0; 2]);
         };

@@ -1,4 +1,4 @@
-//! Worked examples of the parts of `reserve`.
+//! Worked examples of its parts.
 
 use super::clock::{Clocks, Command, Gate, Kind, Reservation};
 use super::cost::Costs;
@@ -125,7 +125,7 @@ fn the_gate_waits_for_the_next_request() {
         let due = clocks.gate(at(begin));
         clocks.dispatch(at(begin), id, command);
         let sent = clocks.gate(at(begin));
-        clocks.complete(at(begin + 2500), id, amount, US(2500));
+        clocks.complete(at(begin + 2500), id, command, US(2500));
         (due, sent, clocks.gate(at(begin + 2600)))
     });
     // The first read takes longer than it is worth, and the clock is behind after it; the pause ends after a quarter of the worth.
@@ -152,7 +152,7 @@ fn no_claim_arises_from_pauses_that_are_too_long() {
         clocks.arrive(at(begin), id, Kind::Read);
         lag = clocks.lag(at(begin), id).expect("it has a minimum");
         clocks.dispatch(at(begin), id, command);
-        clocks.complete(at(begin + 500), id, amount, US(500));
+        clocks.complete(at(begin + 500), id, command, US(500));
         if begin > 50_000 {
             assert_eq!(clocks.gate(at(begin + 501)), Gate::Open, "in the pause at {begin} us");
         }
@@ -174,7 +174,7 @@ fn floors_are_not_judged_without_writes() {
         clocks.arrive(at(begin), id, Kind::Read);
         clocks.dispatch(at(begin), id, command);
         let due = clocks.next_due(at(begin));
-        clocks.complete(at(begin + 60), id, amount, Nanos::from_millis(60));
+        clocks.complete(at(begin + 60), id, command, Nanos::from_millis(60));
         due
     };
     (0..34).for_each(|count| _ = read(&mut clocks, count * 60));
