@@ -50,6 +50,10 @@ const STEPS: [usize; 2] = [400, 4000];
 /// Steps of a list for two stacks: some ten changes each way.
 const STEPS_OF_TWO: usize = 200;
 
+/// Lists for the stacks with a throttle, of which a table of servers has a handful and that of the laboratory hundreds: at most 30
+/// each, and at least ten, one of which is long.
+const THROTTLED: u64 = 2_500;
+
 fn seeds(usual: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("IOFAIR_SEED") {
@@ -266,7 +270,7 @@ impl Suite {
     pub fn verify_throttled(&self) {
         let mut names = self.throttled();
         names.retain(|name| !(self.is_elsewhere)(name));
-        self.verify_all(&names, &seeds(30));
+        self.verify_all(&names, &seeds(THROTTLED.div_ceil(names.len().max(1) as u64).clamp(10, 30)));
     }
 
     /// The law holds while stacks replace each other under load: every stack of the table with every other one, a change at
