@@ -270,7 +270,8 @@ impl Suite {
     pub fn verify_throttled(&self) {
         let mut names = self.throttled();
         names.retain(|name| !(self.is_elsewhere)(name));
-        self.verify_all(&names, &seeds(THROTTLED.div_ceil(names.len().max(1) as u64).clamp(10, 30)));
+        let each = THROTTLED.div_ceil(names.len().max(1) as u64).clamp(10, 30);
+        self.verify_all(&names, &seeds(each));
     }
 
     /// The law holds while stacks replace each other under load: every stack of the table with every other one, a change at
