@@ -1,5 +1,5 @@
 //! The protocol, message by message and byte by byte. What whole clients make of it is in
-//! `tests/clients.rs`.
+//! `tests/server/clients.rs`.
 
 use iofair_config::contracts::Entry;
 use iofair_core::group::Groups;

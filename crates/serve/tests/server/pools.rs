@@ -1,8 +1,5 @@
 //! Pools on devices and in files: volumes keep their data whatever happens to the contract file, and nobody's data
 //! becomes another's.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -10,10 +7,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::rig::wire::{FUA, Wire};
+use crate::rig::{Directory, parse, run, stored};
 use iofair_serve::pool::admin::{self, Creation};
 use iofair_serve::{Consent, Server};
-use rig::wire::{FUA, Wire};
-use rig::{Directory, parse, run, stored};
 
 const MIB: u64 = 1 << 20;
 

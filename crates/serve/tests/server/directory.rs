@@ -1,14 +1,11 @@
 //! A directory with a file a volume: made, resized and deleted under clients that see every byte.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
+use crate::rig::wire::{BLOCK, FUA, Wire, Workload};
+use crate::rig::{Directory, parse, run};
 use iofair_serve::{Consent, Server};
-use rig::wire::{BLOCK, FUA, Wire, Workload};
-use rig::{Directory, parse, run};
 
 const MIB: u64 = 1 << 20;
 /// Errors as the protocol numbers them.

@@ -1,10 +1,6 @@
 //! Clients that we did not write, against a live server: nbdinfo, nbdcopy, qemu-img, fio.
 
-#![allow(clippy::unwrap_used)]
-
-mod rig;
-
-use rig::{Rig, begin, contracts, fio, parse, report, run};
+use crate::rig::{Rig, begin, contracts, fio, parse, report, run};
 
 const BACKS: [&str; 3] = ["memory:64MiB", "file", "emulated:samsung-970-pro"];
 

@@ -1,8 +1,5 @@
 //! Attacks on control and metrics: callers who may not, callers who are slow, callers who are many, web pages; and what
 //! the audit log tells of them.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -13,10 +10,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::rig::Directory;
+use crate::rig::controlled::{Controlled, file};
+use crate::rig::pki::Pki;
 use iofair_serve::control::client::{Address, Call, Secured, call};
-use rig::Directory;
-use rig::controlled::{Controlled, file};
-use rig::pki::Pki;
 use serde_json::{Value as Json, json};
 
 /// Connections of a caller that wants to lock others out.
@@ -230,7 +227,8 @@ fn web_pages_get_nothing() {
 fn metrics_are_read_only() {
     let rig = start("", METRICS);
     let address = Address::Tcp(rig.control.metrics().unwrap().to_string());
-    let document: Json = serde_json::from_str(include_str!("../../../docs/openapi.json")).unwrap();
+    let document: Json =
+        serde_json::from_str(include_str!("../../../../docs/openapi.json")).unwrap();
     for path in document["paths"].as_object().unwrap().keys() {
         let path = path.replace("{name}", "batch");
         let shown = ["/metrics", "/healthz"].contains(&path.as_str());

@@ -1,18 +1,15 @@
 //! What a drive cannot keep is refused, with the value that it can, and nothing changes.
-#![allow(clippy::unwrap_used)]
 
-mod rig;
-
+use crate::rig::Directory;
+use crate::rig::controlled::Controlled;
 use iofair_config::contracts::Contracts;
 use iofair_serve::control::client::{Call, Reply};
 use iofair_serve::{Consent, Server};
-use rig::Directory;
-use rig::controlled::Controlled;
 use serde_json::json;
 
 /// The rig's contracts on this back end under the stack that keeps minimums.
 fn text(directory: &Directory, back: &str) -> String {
-    let text = rig::controlled::file(directory, back);
+    let text = crate::rig::controlled::file(directory, back);
     text.replace("stack = 'max+prop-bfq'\nworst_case = '100MB/s'\n", "")
         .replace("[drive.policy.bfq]\nlow_latency = false # as promised\n", "")
 }

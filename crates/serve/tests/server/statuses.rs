@@ -1,16 +1,13 @@
 //! Block status, which clients may ask as often as they like, is a request like others.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
+use crate::rig::Directory;
+use crate::rig::controlled::Controlled;
+use crate::rig::wire::{Options, REPLY_ACK};
 use iofair_serve::control::client::Call;
-use rig::Directory;
-use rig::controlled::Controlled;
-use rig::wire::{Options, REPLY_ACK};
 use serde_json::json;
 
 const BLOCK_STATUS: u16 = 7;
@@ -52,7 +49,7 @@ fn throttles_hold_block_status() {
             "file" => format!("file:{}", directory.path("pool")),
             back => back.to_string(),
         };
-        let text = rig::controlled::file(&directory, &at).replace("min = '10MB/s'\n", "");
+        let text = crate::rig::controlled::file(&directory, &at).replace("min = '10MB/s'\n", "");
         std::fs::write(directory.path("contracts.toml"), text).unwrap();
         let rig = Controlled::over(directory);
         let group = "/v1/groups/tenants%2Falice";

@@ -1,6 +1,5 @@
 //! What clients get of an emulated drive when it is the limit: the engine half of a server, as a contract file
 //! sets it up, turned in virtual time. So the numbers are the drive's and the policy's, not this machine's.
-#![allow(clippy::unwrap_used)]
 
 use iofair_config::contracts::{Contracts, faults::Faults};
 use iofair_core::request::Operation;

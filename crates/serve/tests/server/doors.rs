@@ -1,25 +1,17 @@
 //! Disks of virtual machines when the drive fails and when monitors mean no good, and groups beside a crowd: whatever
-//! door trouble comes through, it stays with whom it meets. (`faults.rs` and `limits.rs` have the same for NBD,
-//! `fuse.rs` for files, `vhost.rs` for what lies in a guest's memory.)
-#![allow(unsafe_code, clippy::unwrap_used)]
-
-#[path = "rig/disk.rs"]
-mod disk;
-#[path = "rig/faulty.rs"]
-mod faulty;
-#[path = "rig/guest.rs"]
-mod guest;
-mod rig;
+//! door trouble comes through, it stays with whom it meets. (`faults.rs` and `../limits.rs` have the same for NBD,
+//! `fuse.rs` for files, `../vhost.rs` for what lies in a guest's memory.)
+#![allow(unsafe_code)]
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use faulty::Scene;
-use guest::{BLOCK, Guest, SLOTS};
-use rig::wire::{READ, Wire, Workload};
-use rig::{Directory, Ending};
+use crate::faulty::Scene;
+use crate::guest::{BLOCK, Guest, SLOTS};
+use crate::rig::wire::{READ, Wire, Workload};
+use crate::rig::{Directory, Ending};
 use vmm_sys_util::eventfd::EventFd;
 
 /// A volume `v` of group `g` with a disk, and `w` of group `h`.

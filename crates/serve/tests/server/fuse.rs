@@ -1,16 +1,14 @@
 //! Volumes as files of a mounted directory: the files themselves, and a block device on one of them.
-#![allow(clippy::unwrap_used, unsafe_code)]
-
-mod rig;
+#![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use crate::rig::wire::Wire;
+use crate::rig::{Directory, parse, run};
 use iofair_serve::{Consent, Server};
-use rig::wire::Wire;
-use rig::{Directory, parse, run};
 
 const MIB: u64 = 1 << 20;
 

@@ -1,9 +1,4 @@
 //! What the server tells of itself: metrics, why, the dashboard.
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/prometheus.rs"]
-mod prometheus;
-mod rig;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -11,14 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use crate::prometheus::Page;
+use crate::rig::controlled::Controlled;
+use crate::rig::wire::{FLUSH, Options, READ, REPLY_ACK, Wire, Workload};
 use iofair_serve::control::client::Call;
-use prometheus::Page;
-use rig::controlled::Controlled;
-use rig::wire::{FLUSH, Options, READ, REPLY_ACK, Wire, Workload};
 use serde_json::{Value as Json, json};
 
-const DASHBOARD: &str = include_str!("../../../packaging/grafana/iofair.json");
-const TENANTS: &str = include_str!("../../../packaging/helm/iofair/files/iofair-tenants.json");
+const DASHBOARD: &str = include_str!("../../../../packaging/grafana/iofair.json");
+const TENANTS: &str = include_str!("../../../../packaging/helm/iofair/files/iofair-tenants.json");
 
 fn page(rig: &Controlled) -> Page {
     let reply = rig.ask(&Call::new("GET", "/metrics"));
@@ -122,12 +117,12 @@ const COUNTS: [(&str, &str, u64); 8] = [
 #[test]
 fn every_command_is_counted_once() {
     for back in ["memory:64MiB", "file"] {
-        let directory = rig::Directory::new();
+        let directory = crate::rig::Directory::new();
         let at = match back {
             "file" => format!("file:{}", directory.path("pool")),
             memory => memory.to_string(),
         };
-        let text = rig::controlled::file(&directory, &at);
+        let text = crate::rig::controlled::file(&directory, &at);
         std::fs::write(directory.path("contracts.toml"), text).unwrap();
         let rig = Controlled::over(directory);
         let mut client = asker(&rig.directory.path("socket"));
@@ -203,8 +198,8 @@ fn what_a_group_holds_is_shown() {
 /// volumes than are copied at once, in pages of seven.
 #[test]
 fn detail_and_pages_are_chosen() {
-    let directory = rig::Directory::new();
-    let mut text = rig::controlled::file(&directory, "memory:64MiB");
+    let directory = crate::rig::Directory::new();
+    let mut text = crate::rig::controlled::file(&directory, "memory:64MiB");
     for number in 0..600 {
         text += &format!("[[group]]\nname = 'many/{number}'\n");
         text +=
@@ -275,9 +270,9 @@ fn used(dashboard: &str, page: &Page) -> BTreeSet<String> {
     let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
     let queries = targets.map(|target| &target["expr"]).chain(variables.map(|v| &v["query"]));
     for query in queries.map(|query| query.as_str().unwrap()) {
-        for (name, labels) in prometheus::selectors(query) {
+        for (name, labels) in crate::prometheus::selectors(query) {
             page.check_use(&name, &labels, query);
-            used.insert(prometheus::family(&name).to_string());
+            used.insert(crate::prometheus::family(&name).to_string());
         }
     }
     used
@@ -424,8 +419,8 @@ fn read_on(socket: &str, volume: &str, done: &AtomicBool) {
 /// minimum. Method: a minimum that the drive cannot keep, and a group beside it, both with many requests all the time.
 #[test]
 fn why_explains_minimums() {
-    let directory = rig::Directory::new();
-    let text = rig::controlled::file(&directory, "emulated:plextor-px256m5s")
+    let directory = crate::rig::Directory::new();
+    let text = crate::rig::controlled::file(&directory, "emulated:plextor-px256m5s")
         .replace("stack = 'max+prop-bfq'\n", "")
         .replace("[drive.policy.bfq]\nlow_latency = false # as promised\n", "")
         .replace("min = '10MB/s'", "min = '500MB/s'\nalone = '600MB/s'");
@@ -455,8 +450,8 @@ fn why_explains_minimums() {
 /// requests all the time; the lighter group is asked until it has to wait for the heavier one.
 #[test]
 fn why_names_the_queue_in_service() {
-    let directory = rig::Directory::new();
-    let text = rig::controlled::file(&directory, "emulated:hitachi-hts727550a9e364");
+    let directory = crate::rig::Directory::new();
+    let text = crate::rig::controlled::file(&directory, "emulated:hitachi-hts727550a9e364");
     std::fs::write(directory.path("contracts.toml"), text.replace("min = '10MB/s'\n", "")).unwrap();
     let rig = Controlled::over(directory);
     let (socket, done) = (rig.directory.path("socket"), AtomicBool::new(false));

@@ -1,19 +1,16 @@
 //! The control socket: what the OpenAPI file says against real answers, changes that survive, drains, and
 //! callers that are not welcome.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use crate::rig::controlled::{Controlled, file};
+use crate::rig::schema::complaints;
+use crate::rig::wire::Wire;
+use crate::rig::{Directory, parse};
 use iofair_serve::control::Control;
 use iofair_serve::control::client::{Call, Reply, call};
-use rig::controlled::{Controlled, file};
-use rig::schema::complaints;
-use rig::wire::Wire;
-use rig::{Directory, parse};
 use serde_json::{Value as Json, json};
 
 /// Calls a path of the OpenAPI file and holds the answer against it.
@@ -24,7 +21,7 @@ struct Checker {
 
 impl Checker {
     fn new() -> Self {
-        let text = include_str!("../../../docs/openapi.json");
+        let text = include_str!("../../../../docs/openapi.json");
         Self { document: serde_json::from_str(text).unwrap(), seen: BTreeSet::new() }
     }
     fn check(&mut self, method: &str, template: &str, reply: &Reply) {

@@ -1,14 +1,11 @@
 //! Recordings of a server: every request of its clients is in the trace, whole and in order.
-#![allow(clippy::unwrap_used)]
 
-mod rig;
-
+use crate::rig::controlled::Controlled;
+use crate::rig::wire::{Wire, Workload};
 use iofair_core::request::Operation;
 use iofair_serve::control::client::Call;
 use iofair_trace::read::{DROPPED, Reader};
 use iofair_trace::{Metadata, Record, Source};
-use rig::controlled::Controlled;
-use rig::wire::{Wire, Workload};
 use serde_json::json;
 
 /// A recording that is in progress.

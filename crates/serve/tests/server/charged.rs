@@ -1,11 +1,4 @@
 //! What clients of virtual machines' disks and of mounted files make the server spend is counted in their group.
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/disk.rs"]
-mod disk;
-#[path = "rig/guest.rs"]
-mod guest;
-mod rig;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,11 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Instant;
 
-use guest::{BLOCK, Guest, SLOTS};
+use crate::guest::{BLOCK, Guest, SLOTS};
+use crate::rig::Directory;
+use crate::rig::controlled::Controlled;
+use crate::rig::wire::{WRITE, Wire};
 use iofair_serve::control::client::Call;
-use rig::Directory;
-use rig::controlled::Controlled;
-use rig::wire::{WRITE, Wire};
 use serde_json::{Value as Json, json};
 use vhost::VhostBackend;
 
@@ -28,7 +21,7 @@ const QUEUES: usize = 4;
 fn start(more: &str, server: &str) -> Controlled {
     let directory = Directory::new();
     let place = |text: &str| text.replace("DIR", directory.0.to_str().unwrap());
-    let mut text = rig::controlled::file(&directory, "memory:64MiB");
+    let mut text = crate::rig::controlled::file(&directory, "memory:64MiB");
     for (size, name) in [("size = '16MiB'\n", "v"), ("size = '1MiB' # spare\n", "w")] {
         assert!(text.contains(size));
         text = text.replace(size, &format!("{size}{}\n", place(more).replace("NAME", name)));

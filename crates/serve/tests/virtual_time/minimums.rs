@@ -1,6 +1,5 @@
 //! Broken promises are counted as what they are: the engine half of a server over an emulated drive, in virtual time, with
 //! clients that have a pace of their own.
-#![allow(clippy::unwrap_used)]
 
 use iofair_config::contracts::faults::Faults;
 use iofair_core::contract::{Burst, Contract, Limits, Total};

@@ -1,20 +1,14 @@
 //! Clients of volumes that a change takes away, gives away or makes anew: none keeps a disk that somebody else has, and none keeps
 //! one that the contracts do not let it have.
-#![allow(unsafe_code, clippy::unwrap_used)]
-
-#[path = "rig/disk.rs"]
-mod disk;
-#[path = "rig/guest.rs"]
-mod guest;
-mod rig;
+#![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use guest::{BLOCK, Guest};
+use crate::guest::{BLOCK, Guest};
+use crate::rig::wire::Wire;
+use crate::rig::{Directory, parse};
 use iofair_serve::{Consent, Server};
-use rig::wire::Wire;
-use rig::{Directory, parse};
 
 /// Contracts with the groups `a` and `b`, and these volumes: name, group, further keys.
 fn contracts(directory: &Directory, back: &str, volumes: &[(&str, &str, String)]) -> String {

@@ -1,15 +1,12 @@
 //! Requests that begin and end anywhere: every back end carries out what it advertises, down to a single byte.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
 
 use std::fs;
 use std::io::Write;
 
+use crate::rig::wire::{FUA, Wire};
+use crate::rig::{Directory, parse, run};
 use iofair_serve::Server;
 use iofair_serve::pool::admin::{self, Creation};
-use rig::wire::{FUA, Wire};
-use rig::{Directory, parse, run};
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 40 * MIB;

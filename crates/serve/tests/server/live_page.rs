@@ -1,7 +1,4 @@
 //! The live page: who may open it, what it is sent, and what a browser makes of it.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::rig::Directory;
+use crate::rig::controlled::{Controlled, file};
+use crate::rig::wire::Wire;
 use iofair_testkit::browser::Browser;
-use rig::Directory;
-use rig::controlled::{Controlled, file};
-use rig::wire::Wire;
 use serde_json::{Value as Json, json};
 
 /// Keys that are no letters, as WebDriver writes them.

@@ -1,6 +1,5 @@
 //! One recorded operation list through the lab and through a reactor's engine half with a scripted
 //! clock: the same dispatches, in the same order, at the same instants.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
 

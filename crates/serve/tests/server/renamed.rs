@@ -1,19 +1,14 @@
 //! Files of volumes under other names: below loop devices, exchanged, behind links, gone.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
-#[path = "rig/stored.rs"]
-mod stored;
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use crate::rig::wire::FUA;
+use crate::rig::{Directory, parse};
+use crate::stored::{Loop, connect, contracts, refused, start};
 use iofair_serve::directory;
 use iofair_serve::pool::admin;
 use iofair_serve::{Consent, Server};
-use rig::wire::FUA;
-use rig::{Directory, parse};
-use stored::{Loop, connect, contracts, refused, start};
 
 /// The refusal of a change.
 fn refusal(server: &mut Server, text: &str) -> String {

@@ -1,8 +1,7 @@
 //! Long operations: one of them is one request to everybody else, whatever its length.
-#![allow(clippy::unwrap_used)]
 
-mod rig;
-
+use crate::rig::wire::Wire;
+use crate::rig::{Directory, parse};
 use iofair_core::contract::{Burst, Contract, Limits, Total};
 use iofair_core::request::Operation;
 use iofair_core::time::Instant;
@@ -14,8 +13,6 @@ use iofair_serve::engine::{Engine, Plan};
 use iofair_serve::request::buffer::Lent;
 use iofair_serve::request::data::Data;
 use iofair_serve::request::op::{Hints, NewOp};
-use rig::wire::Wire;
-use rig::{Directory, parse};
 use std::io::Write;
 use std::sync::Arc;
 

@@ -1,25 +1,21 @@
 //! Files in which volumes are: whose data they have when contracts change, and what others have done to them.
-#![allow(clippy::unwrap_used, unsafe_code)]
-
-mod rig;
-#[path = "rig/stored.rs"]
-mod stored;
+#![allow(unsafe_code)]
 
 use std::fs;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
+use crate::rig::controlled::Controlled;
+use crate::rig::wire::FUA;
+use crate::rig::{Directory, parse};
+use crate::stored::{Loop, Mounted, connect, contracts, refused, start};
 use iofair_serve::control::client::Call;
 use iofair_serve::directory;
 use iofair_serve::measure::{Access, FileDevice};
 use iofair_serve::pool::admin::{self, Creation};
 use iofair_serve::{Consent, Server};
-use rig::controlled::Controlled;
-use rig::wire::FUA;
-use rig::{Directory, parse};
 use serde_json::json;
-use stored::{Loop, Mounted, connect, contracts, refused, start};
 
 const MIB: u64 = 1 << 20;
 
@@ -208,7 +204,7 @@ fn needs_root_rotated_logs_take_changes_on_a_full_disk() {
         fs::File::create(&image).unwrap().set_len(16 * MIB).unwrap();
         let mounted = match kind {
             "ext4" => {
-                rig::run("mkfs.ext4", &["-q", "-m", "0", &image]);
+                crate::rig::run("mkfs.ext4", &["-q", "-m", "0", &image]);
                 Mounted::new(&["-o", "loop", &image, &place])
             }
             _ => Mounted::new(&["-t", "tmpfs", "-o", "size=16m", "none", &place]),
@@ -379,9 +375,9 @@ fn needs_root_force_does_not_override_use() {
     };
     fs::File::create(&image).unwrap().set_len(16 * MIB).unwrap();
     for offset in ["0", "1048576"] {
-        let device = rig::run("losetup", &["-f", "--show", "-o", offset, &image]);
+        let device = crate::rig::run("losetup", &["-f", "--show", "-o", offset, &image]);
         let device = device.trim();
-        rig::run("mkfs.ext4", &["-q", device]);
+        crate::rig::run("mkfs.ext4", &["-q", device]);
         {
             let _mounted = Mounted::new(&[device, &mount]);
             refused(&image, "is mounted at");
@@ -389,11 +385,11 @@ fn needs_root_force_does_not_override_use() {
             assert!(start(&contracts(&directory, &back, &[]), &[]).is_err());
         }
         create(&image).unwrap();
-        rig::run("losetup", &["-d", device]);
+        crate::rig::run("losetup", &["-d", device]);
     }
     let below = Loop::new(&image);
     let above = Loop::new(below.path());
-    rig::run("mkfs.ext4", &["-q", above.path()]);
+    crate::rig::run("mkfs.ext4", &["-q", above.path()]);
     {
         let _mounted = Mounted::new(&[above.path(), &mount]);
         refused(below.path(), "is mounted at");

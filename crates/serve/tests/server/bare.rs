@@ -1,5 +1,4 @@
 //! A server of a plan without contracts, and a crowd of clients: volumes over each other, stamps, errors.
-#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 

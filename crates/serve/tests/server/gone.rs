@@ -1,12 +1,6 @@
 //! Clients that are gone, and volumes that are removed, while their requests wait for a ceiling: what is queued ends, the
 //! places are free, and no bandwidth is spent for them. The ceilings here would take an hour or more for it.
-#![allow(clippy::unwrap_used, unsafe_code)]
-
-#[path = "rig/disk.rs"]
-mod disk;
-#[path = "rig/guest.rs"]
-mod guest;
-mod rig;
+#![allow(unsafe_code)]
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -18,13 +12,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use guest::Guest;
+use crate::guest::Guest;
+use crate::rig::controlled::Controlled;
+use crate::rig::pki::{self, Pki};
+use crate::rig::wire::{Options, READ, REPLY_ACK, Stream, TIMEOUT, WRITE, Wire};
+use crate::rig::{Directory, Rig, parse};
 use iofair_serve::control::client::Call;
 use iofair_serve::{Server, Snapshot};
-use rig::controlled::Controlled;
-use rig::pki::{self, Pki};
-use rig::wire::{Options, READ, REPLY_ACK, Stream, TIMEOUT, WRITE, Wire};
-use rig::{Directory, Rig, parse};
 use serde_json::{Value as Json, json};
 
 const MIB: u32 = 1 << 20;
@@ -79,7 +73,7 @@ fn reads_of_a_client_over_tcp_end() {
     let rig = Rig::with("memory:64MiB", "promise", CEILINGS[0]);
     let stream = TcpStream::connect(rig.server.tcp().unwrap()).unwrap();
     let mut options = Options::greet(stream).unwrap();
-    options.send(rig::wire::OPTION_EXPORT_NAME, b"v").unwrap();
+    options.send(crate::rig::wire::OPTION_EXPORT_NAME, b"v").unwrap();
     let mut wire = Wire::chosen(Box::new(options.stream)).unwrap();
     for at in 0..100 {
         wire.send_read(u64::from(at % 60 * MIB), MIB).unwrap();
@@ -124,7 +118,7 @@ fn a_disconnect_ends_only_with_the_client() {
 fn a_client_that_sends_no_more_gets_its_answers() {
     fn chosen<S: Stream + 'static>(stream: S) -> Wire {
         let mut options = Options::greet(stream).unwrap();
-        options.send(rig::wire::OPTION_EXPORT_NAME, b"v").unwrap();
+        options.send(crate::rig::wire::OPTION_EXPORT_NAME, b"v").unwrap();
         Wire::chosen(Box::new(options.stream)).unwrap()
     }
     for (over_tcp, disconnects) in [(false, true), (true, true), (false, false), (true, false)] {

@@ -1,28 +1,21 @@
 //! What holds volumes' data: it belongs to one server, what is missing is not made anew, what was lost is told to everybody, and
 //! a full disk can be emptied.
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/faulty.rs"]
-mod faulty;
-mod rig;
-#[path = "rig/stored.rs"]
-mod stored;
 
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use crate::rig::controlled::Controlled;
+use crate::rig::wire::{FUA, Wire};
+use crate::rig::{Directory, parse, run};
+use crate::stored::{Loop, Mounted, connect, contracts, refused, start};
 use iofair_config::contracts::Contracts;
 use iofair_drive::measure::Device as _;
 use iofair_serve::control::client::Call;
 use iofair_serve::measure::{Access, FileDevice};
 use iofair_serve::pool::admin::{self, Creation};
 use iofair_serve::{Consent, Server, Snapshot};
-use rig::controlled::Controlled;
-use rig::wire::{FUA, Wire};
-use rig::{Directory, parse, run};
-use stored::{Loop, Mounted, connect, contracts, refused, start};
 
 const MIB: u64 = 1 << 20;
 const EIO: u32 = 5;
@@ -286,7 +279,7 @@ fn faulty_contracts(directory: &Directory, back: &str, rules: &[&str]) -> String
 #[test]
 fn a_failed_flush_is_told_to_every_client() {
     for back in ["directory", "file", "memory:64MiB", "emulated:samsung-970-pro"] {
-        let mut scene = faulty::Scene::over(back, faulty_contracts);
+        let mut scene = crate::faulty::Scene::over(back, faulty_contracts);
         let [mut a, mut b, mut c] = ["v", "v", "v"].map(|volume| scene.connect(volume));
         let mut other = scene.connect("w");
         for wire in [&mut a, &mut b, &mut other] {
@@ -310,12 +303,12 @@ fn a_failed_flush_is_told_to_every_client() {
 #[test]
 fn a_failed_flush_without_a_reply_is_told_to_the_next_client() {
     for after in [false, true] {
-        let mut scene = faulty::Scene::over("directory", faulty_contracts);
+        let mut scene = crate::faulty::Scene::over("directory", faulty_contracts);
         let mut gone = scene.connect("v");
         assert_eq!(gone.write(0, 0, &[1; 4096]), 0);
         let reads = 3;
         (0..reads).for_each(|_| assert!(gone.send_read(0, MIB as u32).is_ok()));
-        let wait = |scene: &faulty::Scene, done: fn(&Snapshot) -> u64, count: u64| {
+        let wait = |scene: &crate::faulty::Scene, done: fn(&Snapshot) -> u64, count: u64| {
             while done(&scene.server.stats(false).unwrap()) < count {
                 std::thread::yield_now();
             }

@@ -1,15 +1,10 @@
 //! A minimum that the kernel's own block layer sees: clients of loop devices over files of a mounted directory.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
-#[path = "rig/slow.rs"]
-mod slow;
 
 use std::process::{Child, Command, Stdio};
 
+use crate::rig::{Directory, parse, run};
 use iofair_serve::{Server, Snapshot};
 use iofair_testkit::judged::judged;
-use rig::{Directory, parse, run};
 
 /// The promised client and the greedy one.
 const VOLUMES: [&str; 2] = ["promised", "greedy"];
@@ -64,7 +59,7 @@ fn needs_root_real_time_a_minimum_is_kept_on_block_devices() {
     let directory = Directory::new();
     let mut text = format!(
         "[drive]\nback = 'emulated:{}'\n[fuse]\nmount = '{}'\n",
-        slow::slow_flash(&directory),
+        crate::slow::slow_flash(&directory),
         directory.path("mnt")
     );
     for (name, min) in VOLUMES.into_iter().zip(["min = '4MB/s'", "weight = 1000"]) {

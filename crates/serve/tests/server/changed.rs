@@ -1,24 +1,19 @@
 //! Files and directories of volumes that somebody else changes, while they are served and between two servers: nothing is made
 //! or removed in the wrong place, and what is not the volume's data is not served as such.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
-#[path = "rig/stored.rs"]
-mod stored;
 
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
+use crate::rig::controlled::Controlled;
+use crate::rig::wire::FUA;
+use crate::rig::{Directory, parse, run};
+use crate::stored::{Loop, Mounted, connect, contracts, refused, start};
 use iofair_config::contracts::Contracts;
 use iofair_serve::control::client::Call;
 use iofair_serve::pool::admin::{self, Creation};
 use iofair_serve::{Consent, Server};
-use rig::controlled::Controlled;
-use rig::wire::FUA;
-use rig::{Directory, parse, run};
-use stored::{Loop, Mounted, connect, contracts, refused, start};
 
 const MIB: u64 = 1 << 20;
 const EIO: u32 = 5;

@@ -1,15 +1,10 @@
 //! A drive that fails on purpose, and clients that see every answer: a fault fails the affected request and no other.
-#![allow(clippy::unwrap_used)]
-
-#[path = "rig/faulty.rs"]
-mod faulty;
-mod rig;
 
 use std::io::Write;
 
-use faulty::Scene;
-use rig::Directory;
-use rig::wire::{BLOCK, FUA, READ, Workload};
+use crate::faulty::Scene;
+use crate::rig::Directory;
+use crate::rig::wire::{BLOCK, FUA, READ, Workload};
 
 const MIB: usize = 1 << 20;
 /// Errors as the protocol numbers them.
@@ -277,5 +272,5 @@ fn a_client_that_does_not_read_does_not_delay_the_stop() {
     let Scene { server, directory, .. } = scene;
     server.stop().unwrap();
     assert!(writer.receive().is_err(), "cut off");
-    assert_eq!(rig::stored(&directory.path("pool.img"), "w")[..8192], [6; 8192]);
+    assert_eq!(crate::rig::stored(&directory.path("pool.img"), "w")[..8192], [6; 8192]);
 }

@@ -1,17 +1,14 @@
 //! Changes upon changes under load: repeated, at the same time, contradicting each other.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
+use crate::rig::Directory;
+use crate::rig::controlled::{Controlled, file};
+use crate::rig::wire::{Wire, Workload};
 use iofair_config::contracts::Contracts;
 use iofair_serve::control::client::{Address, Call, Reply, call};
-use rig::Directory;
-use rig::controlled::{Controlled, file};
-use rig::wire::{Wire, Workload};
 use serde_json::{Value as Json, json};
 
 /// Changes of each kind.
