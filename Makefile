@@ -12,7 +12,7 @@ IOFAIR = "$${CARGO_TARGET_DIR:-target}/release/iofair"
 LAB = "$${CARGO_TARGET_DIR:-target}/release/iofair-lab"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench keys measured drives stacks evidence reproduce ranges robust live truth drawn python kubernetes package deb clean
+.PHONY: help demo test fuzz search sanitize soak hostile lint docs book bench keys measured drives stacks ablation evidence reproduce ranges robust live truth drawn python kubernetes package deb clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -113,6 +113,12 @@ stacks: ## four policy stacks on every drive of the library, fresh and overwritt
 	@scripts/setup demo
 	IOFAIR_BLESS=1 nice -n 19 cargo test --release --locked -p iofair-reproduction --test stacks needs_time -- --ignored
 	IOFAIR_BLESS=1 cargo test --release --locked -p iofair-reproduction --test stacks the_page
+
+# Cases on flash drives, volumes and disks: make ablation CASES="200 100 100"
+ablation: ## what gets worse without each rule of promise; writes reproduction/ablation.md (half an hour)
+	@scripts/setup demo
+	@nice -n 19 scripts/ablation
+	IOFAIR_BLESS=1 cargo test --locked -p iofair-reproduction --test ablation the_page
 
 evidence: ## promise beside every stack, with many seeds, and step responses; writes reproduction/evidence and its tables in reproduction/promise.md
 	@scripts/setup demo

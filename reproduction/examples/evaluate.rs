@@ -1,14 +1,17 @@
 //! Evaluates a stack while a policy is being changed. Commands, all but the last under `--stack S` (`promise`):
 //!
 //! ```text
-//! rows FILES... [--seconds N]     runs experiments, folders of them included, without repeats and for N seconds at most (4) after the ramp:
+//! rows FILES... [--seconds N] [--drive D] [--seed N]
+//!                                 runs experiments, folders of them included, without repeats and for N seconds at most (4) after the ramp:
 //!                                 a CSV line for each client of each variant, with its part of its minimum and its p99 beside its bound
-//! search FIRST N [--on KIND] [--full]
+//! search FIRST N [--on KIND] [--full] [--keep DIRECTORY]
 //!                                 judges N random cases from the seed FIRST on (from 1,000,000 on, volumes): lines with seed, drive, finding;
-//!                                 only cases on this kind of drive (flash, disk, volume); beside all other stacks, not two
+//!                                 only cases on this kind of drive (flash, disk, volume); beside all other stacks, not two; keeps the cases as
+//!                                 experiments, for `rows`
 //! stacks [DRIVES...]              the loads of `make stacks` on these drives, or on all of the library, fresh and overwritten: the number of
 //!                                 drives that keep minimum, shares, latency and total, and the worst drive
-//! compare A.csv B.csv             what `rows` printed for two stacks: totals B / A with the worst first, and the promises that each keeps
+//! compare A.csv B.csv             what `rows` printed for two stacks: totals B / A with the worst first, and what each breaks; at the end the mean,
+//!                                 the rows with less than 0.97, the promises that only A and only B break, and the clients that have less than half in B
 //! ```
 //!
 //! As in `cargo run -p iofair-reproduction --example evaluate -- search 700000 200 --stack max+prop-reserve`.
@@ -33,25 +36,31 @@ const REACHED: f64 = 0.97;
 const BASE: &str = "none-none";
 
 /// Options, and what is none.
+#[derive(Default)]
 struct Arguments {
     stack: String,
     seconds: u64,
+    drive: Option<String>,
+    seed: Option<u64>,
     on: Option<String>,
+    keep: Option<PathBuf>,
     full: bool,
     others: Vec<String>,
 }
 
 impl Arguments {
     fn parse(arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let (stack, others) = ("promise".to_owned(), Vec::new());
-        let mut all = Self { stack, seconds: 4, on: None, full: false, others };
+        let mut all = Self { stack: "promise".to_owned(), seconds: 4, ..Self::default() };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().with_context(|| format!("{argument}: a value"));
             match argument.as_str() {
                 "--stack" => all.stack = value()?,
                 "--seconds" => all.seconds = value()?.parse()?,
+                "--drive" => all.drive = Some(value()?),
+                "--seed" => all.seed = Some(value()?.parse()?),
                 "--on" => all.on = Some(value()?),
+                "--keep" => all.keep = Some(value()?.into()),
                 "--full" => all.full = true,
                 option if option.starts_with("--") => bail!("unknown option {option}"),
                 _ => all.others.push(argument),
@@ -92,11 +101,14 @@ fn rows(arguments: &Arguments) -> Result<String> {
         files(Path::new(path), &mut paths)?;
     }
     let stacks = Some(vec![arguments.stack.clone()]);
-    let overrides = Overrides { stacks, repeats: Some(1), ..Overrides::default() };
+    let settings = arguments.drive.iter().map(|drive| format!("drive={drive}")).collect();
+    let (repeats, seed) = (Some(1), arguments.seed);
+    let overrides = Overrides { stacks, repeats, seed, settings, ..Overrides::default() };
     let mut experiments: Vec<Experiment> = Vec::new();
     for path in &paths {
         let mut one = experiment::read(path, &overrides).map_err(|error| anyhow!("{error}"))?;
         one.claims.clear();
+        one.name = arguments.drive.iter().fold(one.name, |name, drive| name + " on " + drive);
         let most = Nanos::from_secs(arguments.seconds);
         one.variants.iter_mut().for_each(|variant| variant.time = variant.time.min(most));
         experiments.push(one);
@@ -125,6 +137,12 @@ fn random(arguments: &Arguments) -> Result<String> {
         }
         write!(counts, ", {} {}", kind.name(), lines.lines().count() - before)?;
     }
+    if let Some(directory) = &arguments.keep {
+        std::fs::create_dir_all(directory)?;
+        for Verdict { seed, text, .. } in &verdicts {
+            std::fs::write(directory.join(format!("{seed}.toml")), text)?;
+        }
+    }
     let total: u64 = verdicts.iter().map(|verdict| verdict.total / 1_000_000).sum();
     Ok(format!("{lines}cases {}, total {total}{counts}\n", verdicts.len()))
 }
@@ -152,27 +170,30 @@ fn read(path: &str) -> Result<BTreeMap<(String, String), Vec<Row>>> {
 fn compare(a: &str, b: &str) -> Result<String> {
     let (of_a, of_b) = (read(a)?, read(b)?);
     let mut all: Vec<(f64, String)> = Vec::new();
-    let (mut broken, mut promises) = ([0, 0], 0);
-    for ((file, case), b) in &of_b {
-        let Some(a) = of_a.get(&(file.clone(), case.clone())) else { continue };
-        let ratio = b[0].total / a[0].total.max(1e-6);
-        let breaks = [a, b].map(|rows| rows.iter().filter_map(Row::breaks).collect::<Vec<_>>());
-        promises += b.iter().filter(|row| row.kept.is_some() || row.bound.is_some()).count();
-        let mut line = format!("{file} [{case}] {} {}", short(a[0].total), short(b[0].total));
-        for (name, (count, breaks)) in ["A", "B"].iter().zip(broken.iter_mut().zip(breaks)) {
-            *count += breaks.len();
-            breaks.iter().for_each(|what| line += &format!("; {name}: {what}"));
+    let (mut promises, mut only_a, mut only_b, mut starved) = (0, 0, 0, 0);
+    for (case, b) in &of_b {
+        let Some(a) = of_a.get(case) else { continue };
+        let [in_a, in_b] = [a[0].total, b[0].total];
+        let mut line = format!("{} [{}] {} {}", case.0, case.1, short(in_a), short(in_b));
+        for (a, b) in a.iter().zip(b) {
+            let breaks = [a, b].map(Row::breaks);
+            promises += usize::from(a.kept.is_some() || a.bound.is_some());
+            only_a += usize::from(breaks[0].is_some() && breaks[1].is_none());
+            only_b += usize::from(breaks[0].is_none() && breaks[1].is_some());
+            starved += usize::from(b.rate < a.rate / 2.0 && breaks[1].is_none());
+            for (name, what) in ["A", "B"].iter().zip(breaks) {
+                what.iter().for_each(|what| line += &format!("; {name}: {what}"));
+            }
         }
-        all.push((ratio, line));
+        all.push((in_b / in_a.max(1e-6), line));
     }
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mean = all.iter().map(|(ratio, _)| ratio).sum::<f64>() / all.len() as f64;
     let low = all.iter().filter(|(ratio, _)| *ratio < REACHED).count();
-    let [in_a, in_b] = broken;
     let lines: String = all.iter().map(|(ratio, line)| format!("{ratio:.3} {line}\n")).collect();
-    let count = all.len();
     Ok(format!(
-        "{lines}rows {count}, mean total {mean:.3}, below {REACHED} {low}, promises {promises}, broken {in_a} {in_b}\n"
+        "{lines}rows {}, mean {mean:.4}, low {low}, promises {promises}, only A breaks {only_a}, only B breaks {only_b}, halved {starved}\n",
+        all.len()
     ))
 }
 

@@ -5,6 +5,7 @@
 //! `iofair-lab run` and `fit` write the files; a test of the repository (`lab/program/tests/tidy`) keeps the pages fresh.
 #![forbid(unsafe_code)]
 
+mod ablation;
 mod cases;
 pub mod draws;
 pub mod fit;
@@ -20,6 +21,7 @@ mod stacks;
 mod steps;
 pub mod truth;
 
+pub use ablation::{Rule, ablation_table};
 pub use cases::{CASES, cases_spots, cases_table};
 pub use found::{SEARCHED, found_table};
 pub use frontier::{frontier_csv, frontier_table, has_promise, seeds_table, stacks_table};
