@@ -225,6 +225,25 @@ impl Places {
             _ => None,
         }
     }
+    /// [`Self::place`] of a running server for a dry run, after which [`Self::kept`] is as the change would make it. Room that must be
+    /// zeroed before counts as room.
+    pub(crate) fn try_out(
+        &mut self,
+        contracts: &Contracts,
+        consent: &Consent,
+        line: &ReactorHandle,
+    ) -> Result<Vec<Need>, ServeError> {
+        if let Self::Pool(pool) = self {
+            consent.check_names(contracts)?;
+            pool.release(line)?;
+            return pool.try_out(contracts, consent);
+        }
+        let needs = self.place(contracts, consent)?;
+        if let Self::Own(directory) = self {
+            directory.list_anew(&contracts.volumes, consent);
+        }
+        Ok(needs)
+    }
     /// What of a running server's pool must be zeroed before every volume has a place.
     pub(crate) fn lacking(
         &self,

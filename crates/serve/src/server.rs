@@ -427,10 +427,14 @@ impl Server {
     }
     /// How the server is now.
     pub(crate) fn view(&self) -> View {
+        self.view_of(&self.contracts, self.places.clone())
+    }
+    /// How it would be with these contracts.
+    fn view_of(&self, contracts: &Contracts, places: Places) -> View {
         View {
-            contracts: self.contracts.clone(),
+            contracts: contracts.clone(),
             facts: self.facts.clone(),
-            places: self.places.clone(),
+            places,
             blocks: self.blocks(),
             description: self.description.clone(),
             tcp: self.tcp(),

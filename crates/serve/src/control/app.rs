@@ -249,9 +249,7 @@ impl App {
             (["v1", "reload"], "POST") => {
                 let before = self.view();
                 let revision = self.reload(&call.consent_to_reload()?)?;
-                let mut notes = self.view().server.kept_since(&before.server);
-                notes.extend(self.view().server.warnings());
-                Ok(revised(revision, notes))
+                Ok(revised(revision, self.notes_since(&before)))
             }
             (["v1", "drain" | "resume" | "reload"], _) => Ok(not_allowed("POST")),
             _ => Err(Problem::missing(format!("there is nothing at {path}"))
@@ -328,8 +326,9 @@ impl App {
         if call.is_dry_run() {
             return self.dry_run(call, Some(&edit), &Consent::default());
         }
+        let before = self.view();
         self.change(call, &edit)?;
-        self.stack(self.view().server.warnings())
+        self.stack(self.notes_since(&before))
     }
     fn groups(&self, call: &Call) -> Result<ApiResponse> {
         let page = call.page()?;
@@ -359,6 +358,11 @@ impl App {
         Ok(ApiResponse::json(200, Some(revision), &body))
     }
 
+    /// What the operator should know of the change that was made since.
+    fn notes_since(&self, before: &Shown) -> Vec<String> {
+        let view = self.view();
+        view.server.notes_since(&before.server, self.files.look(&view).free)
+    }
     /// Everything about one group or volume.
     fn object(&self, call: &Call, kind: Kind, name: &str) -> Result<ApiResponse> {
         let how = match call.method.as_str() {
@@ -371,8 +375,7 @@ impl App {
                 }
                 let before = self.view();
                 let revision = self.change_with(call, &edit, &agreed)?;
-                let notes = self.view().server.kept_since(&before.server);
-                return Ok(revised(revision, notes));
+                return Ok(revised(revision, self.notes_since(&before)));
             }
             "PUT" if call.only_new => How::Create,
             "PUT" => How::Replace,
@@ -384,14 +387,9 @@ impl App {
         if call.is_dry_run() {
             return self.dry_run(call, Some(&edit), &agreed);
         }
+        let before = self.view();
         self.change_with(call, &edit, &agreed)?;
-        let (body, view) = (self.body(kind, name)?, self.view());
-        let notes = match kind {
-            Kind::Volume => {
-                view.server.room_note(self.files.look(&view).free).into_iter().collect()
-            }
-            Kind::Group => view.server.warnings(),
-        };
+        let (body, notes) = (self.body(kind, name)?, self.notes_since(&before));
         self.show(if how == How::Create { 201 } else { 200 }, &noted(body, notes))
     }
     fn show(&self, status: u16, body: &Json) -> Result<ApiResponse> {

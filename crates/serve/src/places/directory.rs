@@ -278,10 +278,14 @@ impl Directory {
         for path in parents.into_iter().flatten().map(|parent| parent.join(".")) {
             sync_parent(&path).map_err(ServeError::system(path.display().to_string()))?;
         }
-        self.list = Arc::new(self.owners_of(volumes, consent));
+        self.list_anew(volumes, consent);
         let first = self.list.not_larger(&self.home.owners());
         made.owners = self.save(&first)?;
         Ok(made)
+    }
+    /// Makes the list as it is with these volumes.
+    pub(super) fn list_anew(&mut self, volumes: &[Volume], consent: &Consent) {
+        self.list = Arc::new(self.owners_of(volumes, consent));
     }
     /// Lists volumes as larger that are.
     pub(super) fn enlarge(&self) -> Result<Made, ServeError> {

@@ -164,6 +164,18 @@ impl Served {
         self.table = table;
         Ok(needs)
     }
+    /// The same for a dry run: in any free room, and without what the change deletes.
+    pub(crate) fn try_out(
+        &mut self,
+        contracts: &Contracts,
+        consent: &Consent,
+    ) -> Result<Vec<Need>, ServeError> {
+        let room = self.shared.lock();
+        let (table, needs) = self.table_with(&room, room.free(), contracts, consent)?;
+        drop(room);
+        self.table = table.cut(&consent.delete);
+        Ok(needs)
+    }
     /// The table with these contracts, and what of them needs consent, all of which was given.
     fn table_with(
         &self,

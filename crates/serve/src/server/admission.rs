@@ -5,8 +5,8 @@ use iofair_config::contracts::admission::{Admitted, shares_under};
 use iofair_config::contracts::effects::{self, Effect, State};
 use iofair_core::attainable::Attainable;
 
-use super::Server;
 use super::facts::admit;
+use super::{Server, View};
 use crate::confine;
 use crate::consent::Consent;
 use crate::error::ServeError;
@@ -46,13 +46,13 @@ impl Server {
         let after = State { contracts, groups: admitted };
         Ok(effects::given_up(before, after, &self.facts.known(contracts)?))
     }
-    /// The groups with the weights that these contracts would give them and what needs consent, or why they would be refused. Sockets, devices
-    /// and files of volumes are not made, so what stands in their way is not seen.
+    /// The groups with the weights that these contracts would give them, what needs consent, and the server as it would be, or why they
+    /// would be refused. Sockets, devices and files of volumes are not made, so what stands in their way is not seen.
     pub(crate) fn try_out(
         &self,
         contracts: &Contracts,
         consent: &Consent,
-    ) -> Result<(Admitted, Vec<Need>), ServeError> {
+    ) -> Result<(Admitted, Vec<Need>, View), ServeError> {
         self.check_change(contracts, consent)?;
         confine::check(contracts, Some(&self.contracts))?;
         Security::load(&contracts.listen, &contracts.groups)?;
@@ -60,13 +60,9 @@ impl Server {
         self.places.check_removal(old, &contracts.volumes, remove)?;
         self.places.check_files(old, &contracts.volumes)?;
         let mut places = self.places.clone();
-        // Room that must be zeroed before is found when it is.
-        let needs = match places.lacking(contracts, consent, &self.line)?.is_empty() {
-            true => places.place(contracts, consent)?,
-            false => Vec::new(),
-        };
+        let needs = places.try_out(contracts, consent, &self.line)?;
         let plan = admit(contracts, &places, &self.facts, Some(&self.contracts))?;
-        Ok((plan.groups, needs))
+        Ok((plan.groups, needs, self.view_of(contracts, places)))
     }
     /// What of this consent these contracts do not need, in words.
     pub(crate) fn unneeded(&self, contracts: &Contracts, consent: &Consent) -> Vec<String> {

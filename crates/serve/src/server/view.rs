@@ -66,25 +66,28 @@ impl View {
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
         self.places.free_bytes(self.facts.capacity())
     }
+    /// Bytes of all volumes.
+    pub(crate) fn volume_bytes(&self) -> u64 {
+        self.contracts.volumes.iter().map(|volume| volume.size_bytes).sum()
+    }
+    /// What the operator should know of the change from `before` to this, with this much room left for new volumes.
+    pub(crate) fn notes_since(&self, before: &Self, free: Option<u64>) -> Vec<String> {
+        let mut notes = kept::notes(self.places.kept(), &before.places.kept(), &self.contracts);
+        notes.extend(self.facts.warnings(&self.contracts));
+        notes.extend(self.room_note(free).filter(|_| self.volume_bytes() > before.volume_bytes()));
+        notes
+    }
     /// A note for the operator if files with this much room left may need more than there is.
-    pub(crate) fn room_note(&self, free: Option<u64>) -> Option<String> {
+    fn room_note(&self, free: Option<u64>) -> Option<String> {
         let is_short = self.places.is_sparse() && free == Some(0);
         is_short.then(|| {
             "the volumes are larger than the room for them: once the file system is full, writes fail with \"no space\""
                 .to_string()
         })
     }
-    /// What of the contracts is not refused, and may not be kept.
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        self.facts.warnings(&self.contracts)
-    }
     /// Removed volumes whose data is kept.
     pub(crate) fn kept(&self) -> Vec<Kept> {
         self.places.kept()
-    }
-    /// What is told of those that were not kept `before`.
-    pub(crate) fn kept_since(&self, before: &Self) -> Vec<String> {
-        kept::notes(self.kept(), &before.kept(), &self.contracts)
     }
     /// Files of volumes that somebody has removed, moved or cut off. It may wait for a file system.
     pub(crate) fn damaged(&self) -> Vec<Damaged> {

@@ -190,11 +190,14 @@ impl App {
             }
         };
         check_needed(server, &after, consent)?;
-        let (groups, needs) = server.try_out(&after, consent)?;
+        let (groups, needs, tried) = server.try_out(&after, consent)?;
         let given_up = server.given_up(&after, &groups)?.into_iter().map(Into::into);
         let before = server.admitted()?;
         let data = resources::GivenUp::data(server.contracts(), &after, &needs, &consent.delete);
         let gives_up = given_up.chain(data).collect();
+        let view = self.view();
+        let grows = tried.volume_bytes().saturating_sub(view.server.volume_bytes());
+        let free = self.files.look(&view).free.map(|free| free.saturating_sub(grows));
         let effect = DryRun {
             dry_run: true,
             revision: served.revision.clone(),
@@ -204,7 +207,7 @@ impl App {
                 (&groups, server.shares(&after, &groups)?),
             ),
             gives_up,
-            notes: server.warnings(&after),
+            notes: tried.notes_since(&view.server, free),
         };
         Ok(ApiResponse::json(200, Some(effect.revision.clone()), &effect))
     }
