@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 mod accounts;
+mod attributes;
 pub mod back;
 mod bare;
 pub mod client;

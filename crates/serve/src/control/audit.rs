@@ -300,7 +300,7 @@ impl Begun<'_> {
 }
 
 /// As `2026-01-31T23:59:59.123Z`.
-fn time_of_day(millis: u64) -> String {
+pub(super) fn time_of_day(millis: u64) -> String {
     let (seconds, millis) = (millis / 1000, millis % 1000);
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
@@ -324,6 +324,7 @@ fn date(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
     use file::FILE_MAX;
@@ -369,10 +370,12 @@ mod tests {
         let long = "a".repeat(1 << 20);
         let asked = Asked::new("PUT", &long, &long, Some(long.as_bytes()));
 
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         File::options().append(true).open(&path).unwrap().set_len(FILE_MAX).unwrap();
         audit.refused(&author, asked, &Outcome { revision: "", status: Some(403), result: &long });
         assert_eq!(audit.last(9).unwrap().unwrap().len(), 1);
         assert!(fs::metadata(&path).unwrap().len() < 5 * TEXT_MAX as u64);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         let old = fs::read(directory.join("audit.1")).unwrap();
         assert!(old.starts_with(text.as_bytes()) && old.len() as u64 == FILE_MAX);
         fs::remove_dir_all(&directory).unwrap();

@@ -4,9 +4,9 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
+use crate::attributes;
 use crate::layout::{read_text, sync_parent};
 use crate::log;
 use crate::places::Revocable;
@@ -50,7 +50,7 @@ impl ContractFile {
     pub(super) fn read(&self) -> io::Result<String> {
         read_text(&self.path)
     }
-    /// Writes a new text beside the file, durably, with the file's own mode, and its owner as far as the server may.
+    /// Writes a new text beside the file, durably, with the file's own owner, mode and attributes as far as the server may.
     pub(super) fn prepare(&self, text: &str, room: Room) -> io::Result<Pending<'_>> {
         let target = self.target()?;
         let mut name = target.as_os_str().to_os_string();
@@ -59,11 +59,13 @@ impl ContractFile {
         let pending = Pending { file: self, target, fresh, text, is_in_place };
         let reserve = Reserve::beside(&pending.target);
         let fresh = reserve.create(&pending.fresh, pending.text.as_bytes(), room)?;
-        let own = fs::metadata(&pending.target)?;
-        let _ = fchown(&fresh, Some(own.uid()), Some(own.gid()))
-            .or_else(|_| fchown(&fresh, None, Some(own.gid())));
-        fresh.set_permissions(own.permissions())?;
+        let lost = attributes::copy(&fs::File::open(&pending.target)?, &fresh)?;
         fresh.sync_all()?;
+        if !lost.is_empty() {
+            let (target, lost) = (pending.target.display(), lost.join(", "));
+            let message = format!("a change replaces {target}, which does not keep its {lost}");
+            log::tell("control", &message);
+        }
         Ok(pending)
     }
 }
@@ -154,7 +156,7 @@ pub(super) fn revision(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 
@@ -221,6 +223,27 @@ mod tests {
             ("fresh", "after")
         );
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    /// Goal: a change leaves who may read the file and what others have noted at it as they are. Method: an attribute, by paths.
+    #[test]
+    fn a_change_keeps_attributes() {
+        let path = std::env::temp_dir().join(format!("iofair-noted-{}", std::process::id()));
+        fs::write(&path, "before").unwrap();
+        let (name, at) = (c"user.owner", CString::new(path.as_os_str().as_bytes()).unwrap());
+        // SAFETY: a plain system call with strings that outlive it.
+        let set =
+            unsafe { libc::setxattr(at.as_ptr(), name.as_ptr(), c"ops".as_ptr().cast(), 3, 0) };
+        assert_eq!(set, 0, "{}", io::Error::last_os_error());
+        let file = ContractFile::new(&path).unwrap();
+        file.prepare("after", Room::Free).unwrap().commit("before").unwrap().unwrap().keep();
+        let mut value = [0_u8; 8];
+        let room = value.as_mut_ptr().cast();
+        // SAFETY: as above, into room that is as long as said.
+        let length = unsafe { libc::getxattr(at.as_ptr(), name.as_ptr(), room, value.len()) };
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), length), ("after", 3));
+        assert_eq!(&value[..3], b"ops");
+        fs::remove_file(path).unwrap();
     }
 
     /// Goal: a change leaves the file to its owner. Method: a server of another user, who may give files away.

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::attributes;
 use crate::log;
 use crate::reserve::{Reserve, hold_behind, is_full};
 use crate::trial::Mode;
@@ -41,7 +42,15 @@ impl LogFile {
         let mut length = self.file.metadata()?.len();
         if length + line.len() as u64 > FILE_MAX {
             self.turn_over()?;
-            self.file = open_or_spare(&self.path, &Mode::Serve)?;
+            let next = open_or_spare(&self.path, &Mode::Serve)?;
+            // Readers of the old one read the next one, too.
+            let lost = attributes::copy(&self.file, &next);
+            let lost = lost.unwrap_or_else(|error| vec![format!("owner or mode: {error}")]);
+            if !lost.is_empty() {
+                let (path, lost) = (self.path.display(), lost.join(", "));
+                log::tell("audit", &format!("{path} begins anew without its {lost}"));
+            }
+            self.file = next;
             length = self.file.metadata()?.len();
         }
         let end: &[u8] = if self.is_whole(length)? { b"" } else { b"\n" };
