@@ -212,8 +212,22 @@ fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
     found.map(problem).collect()
 }
 
+/// Random pairs of a trim and a write at an offset: fio adds it twice (seen with 3.33).
+fn offset_of_pairs(settings: &Settings) -> (bool, LeftOut) {
+    let offsets = [("offset", settings.offset), ("offset_increment", settings.offset_increment)];
+    let offset = offsets.iter().find(|(_, size)| *size != Size::Bytes(0));
+    let is_random_pair = settings.random && settings.direction == Direction::TrimWrite;
+    let rule = LeftOut {
+        option: offset.map_or("offset", |(name, _)| name),
+        part: "fio's writes with ",
+        message: "fio trims one random block, and then writes another one again and again",
+        allowed: "0, rw=trimwrite, or the argument --ignore-unsupported, with which each block is trimmed and written",
+    };
+    (is_random_pair && offset.is_some(), rule)
+}
+
 /// What is not modelled, with whether a job asks for it.
-fn asked_together(settings: &Settings) -> [(bool, LeftOut); 6] {
+fn asked_together(settings: &Settings) -> [(bool, LeftOut); 7] {
     let several = if settings.files().len() > 1 { "filename" } else { "nrfiles" };
     let verify = if settings.verify.how.is_some() { "verify" } else { "verify_pattern" };
     let jumps = match settings.takes_turns() {
@@ -250,6 +264,7 @@ fn asked_together(settings: &Settings) -> [(bool, LeftOut); 6] {
                 "zonemode=strided, or the argument --ignore-unsupported",
             ),
         ),
+        offset_of_pairs(settings),
         (
             settings.verify_reads(),
             of(

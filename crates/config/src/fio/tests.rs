@@ -131,6 +131,8 @@ fn what_is_left_out_is_named() {
         "file_service_type=sequential / rw=randread / nrfiles=2",
         "verify=crc32c / rw=write",
         "percentage_random=50",
+        "rw=randtrimwrite / offset=16k",
+        "rw=randtrimwrite / offset_increment=25% / numjobs=2",
         "trim_percentage=10 / rw=write",
     ] {
         let text = format!("[a]\nsize=1m\n{}", option.replace(" / ", "\n"));
