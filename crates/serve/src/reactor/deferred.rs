@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use iofair_core::time::Instant;
+use iofair_core::time::{Instant, Nanos};
 
 /// Where a client comes from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -122,6 +122,13 @@ impl<S> DeferredAccepts<S> {
         self.handshaking.insert(number, handshake);
         self.resize(handshake.origin, |own| own.insert(number));
         number
+    }
+    /// The server did not run for this long: that is not the time of connections with a slot.
+    pub(super) fn forgive(&mut self, stopped: Nanos) {
+        for handshake in self.handshaking.values_mut() {
+            (handshake.entered, handshake.since) =
+                (handshake.entered + stopped, handshake.since + stopped);
+        }
     }
     /// A connection with a slot did a step of its handshake; returns the slot's new number.
     pub(super) fn renew(&mut self, now: Instant, number: u64) -> u64 {

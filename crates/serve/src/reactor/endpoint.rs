@@ -180,6 +180,10 @@ pub(crate) trait Endpoint: Send {
     fn handshake_steps(&self) -> u32 {
         0
     }
+    /// The server did not run for this long: its client has so much more time for its handshake.
+    fn forgive(&mut self, stopped: Nanos) {
+        let _ = stopped;
+    }
     /// Whether another thread does a step of its handshake now.
     fn is_shaking(&self) -> bool {
         false

@@ -17,6 +17,7 @@ mod messages;
 mod meter;
 pub(crate) mod refusals;
 mod ring;
+mod stopped;
 mod turn;
 mod workers;
 pub(crate) mod zeroing;
@@ -227,6 +228,8 @@ pub(crate) struct Reactor {
     ejections: Ejections,
     /// When the drain must end, once it has begun.
     draining: Option<Instant>,
+    /// When the last turn began.
+    turned: Instant,
     /// Replies to send when no request is in flight.
     pausing: Vec<Sender<()>>,
 }
@@ -261,6 +264,7 @@ impl Reactor {
             zeroings: 0,
             ejections: Ejections::default(),
             draining: None,
+            turned: now,
             pausing: Vec::new(),
         };
         this.set_groups();
@@ -307,6 +311,7 @@ impl Reactor {
             let mut events = std::mem::take(&mut self.events);
             self.ring.turn(wait, &mut events)?;
             let now = self.parts.clock.now();
+            self.forgive_stop(now, wait);
             self.meter.begin(now);
             for event in events.drain(..) {
                 self.on_event(now, event)?;

@@ -22,6 +22,13 @@ pub(crate) fn serve_if_asked() {
 /// A server that is killed with its owner.
 pub(crate) struct Serving(Child);
 
+impl Serving {
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
 impl Drop for Serving {
     fn drop(&mut self) {
         // As hard as it goes.

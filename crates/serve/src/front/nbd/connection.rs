@@ -471,6 +471,9 @@ impl Endpoint for Connection {
     fn handshake_steps(&self) -> u32 {
         self.session.options().saturating_add(self.tls_steps)
     }
+    fn forgive(&mut self, stopped: Nanos) {
+        self.deadline += stopped;
+    }
     fn is_shaking(&self) -> bool {
         self.shaking.is_some()
     }
