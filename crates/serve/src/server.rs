@@ -438,6 +438,7 @@ impl Server {
             blocks: self.blocks(),
             description: self.description.clone(),
             tcp: self.tcp(),
+            mount: self.front_ends.0.iter().find_map(|front_end| front_end.mount()),
             sockets: self.front_ends.0.iter().flat_map(|front_end| front_end.sockets()).collect(),
         }
     }

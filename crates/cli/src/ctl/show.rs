@@ -88,6 +88,12 @@ pub(crate) fn status(status: &Json) -> String {
         let (dirty, zeroed) = (bytes(dirty), bytes(zeroed));
         text += &format!("zeroing      {dirty} of free space left to zero, {zeroed} zeroed\n");
     }
+    for failure in list(&status["failures"]) {
+        text += &format!("failing      {}\n", word(&failure["text"]));
+    }
+    if status["unmounted"].is_string() {
+        text += &format!("unmounted    {}\n", word(&status["unmounted"]));
+    }
     for removed in status["removed_files"].as_array().into_iter().flatten() {
         text += &format!("damage       {}\n", word(&removed["text"]));
     }

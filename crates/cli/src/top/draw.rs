@@ -58,7 +58,11 @@ fn title(view: &View) -> Vec<Line<'static>> {
         drive * 100.0,
         reactor * 100.0
     );
-    vec![Line::from(vec![Span::styled("iofair  ", BOLD), Span::raw(first)]), Line::raw(second)]
+    let second = match look.failures.first() {
+        Some(failure) => Line::styled(failure.text.clone(), Style::new().fg(Color::Red)),
+        None => Line::raw(second),
+    };
+    vec![Line::from(vec![Span::styled("iofair  ", BOLD), Span::raw(first)]), second]
 }
 
 fn headings(view: &View, name: usize) -> Line<'static> {

@@ -14,8 +14,17 @@ pub(crate) struct Look {
     pub(crate) drive_busy_seconds: f64,
     pub(crate) reactor_busy_seconds: f64,
     pub(crate) bucket_bounds_seconds: Vec<f64>,
+    /// What fails.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) failures: Vec<Failure>,
     /// Parents before children.
     pub(crate) groups: Vec<Group>,
+}
+
+/// A drive or volume that fails.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) text: String,
 }
 
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]

@@ -193,6 +193,9 @@ impl Back for Emulated {
             self.store = store;
         }
     }
+    fn is_lost(&self) -> bool {
+        self.store.is_lost()
+    }
     fn merges(&self) -> bool {
         !self.is_drive
     }

@@ -215,6 +215,9 @@ impl Back for Faulty {
     fn take_losses(&mut self) -> Option<&mut Vec<Loss>> {
         self.inner.take_losses()
     }
+    fn is_lost(&self) -> bool {
+        self.inner.is_lost()
+    }
     fn separate_flushes(&self) -> bool {
         self.inner.separate_flushes()
     }

@@ -132,6 +132,10 @@ pub trait Back: Send {
     fn take_losses(&mut self) -> Option<&mut Vec<Loss>> {
         None
     }
+    /// Whether it cannot carry out any request any more.
+    fn is_lost(&self) -> bool {
+        false
+    }
     /// Whether each volume must be made durable separately. Flushes of two volumes are then two commands.
     fn separate_flushes(&self) -> bool {
         false

@@ -19,6 +19,7 @@ use serde_json::{Value as Json, json};
 
 use super::audit::Audit;
 use super::call::{Call, unescape};
+use super::failing::failures;
 use super::file::{ContractFile, revision};
 use super::files::Files;
 use super::gate::Gate;
@@ -56,6 +57,8 @@ const GROUPS: Wanted = Wanted { groups: true, volumes: false, whys: false };
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     Serving,
+    /// Every request of a kind fails at the drive.
+    Failing,
     Draining,
     Drained,
 }
@@ -64,6 +67,7 @@ impl State {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Serving => "serving",
+            Self::Failing => "failing",
             Self::Draining => "draining",
             Self::Drained => "drained",
         }
@@ -94,8 +98,8 @@ pub(super) struct App {
     reloads: AtomicUsize,
     clock: Clock,
     pub(super) reactor: ReactorHandle,
-    /// The reply that a health check waits for: whether the reactor still runs its loop.
-    pub(super) alive: Mutex<Option<Receiver<()>>>,
+    /// The reply that a health check waits for, which says that the reactor still runs its loop: whether the drive fails.
+    pub(super) alive: Mutex<Option<Receiver<bool>>>,
     /// How far zeroing of a pool is.
     zeroing: Option<Arc<Progress>>,
     /// The files that hold volumes.
@@ -260,18 +264,16 @@ impl App {
     fn status(&self) -> Result<ApiResponse> {
         let shown = self.view();
         let server = &shown.server;
-        let (now, connections, pending, in_flight, busy) = self.reactor.look(|seen| {
-            let engine = seen.engine;
-            let in_flight = engine.controller().in_flight();
-            (seen.now, seen.connections, engine.pending(), in_flight, engine.busy_time(seen.now))
-        })?;
+        let moment = self.gather(Wanted::default())?;
+        let state = self.state(moment.failures.drive.is_some());
         let contracts = server.contracts();
         let files = self.files.look(&shown);
         let absolute = |path: &PathBuf| std::path::absolute(path).ok();
         let status = resources::Status {
             revision: shown.revision.clone(),
             version: env!("CARGO_PKG_VERSION"),
-            state: lock(&self.state).word(),
+            state: state.word(),
+            failures: failures(Instant(moment.uptime.0), moment.failures),
             file: self.file.path().to_path_buf(),
             drive: server.description().to_string(),
             stack: contracts.drive.stack.name().to_string(),
@@ -280,19 +282,25 @@ impl App {
             listen_unix: contracts.listen.unix.as_ref().and_then(absolute),
             listen_tcp: server.tcp().map(|address| address.to_string()),
             fuse_mount: contracts.mount.as_ref().and_then(absolute),
+            unmounted: files.unmounted,
             free_bytes: files.free,
             removed_files: files.removed,
             uptime_seconds: self.clock.now().0 as f64 / 1e9,
             groups: contracts.groups.len(),
             volumes: contracts.volumes.len(),
-            connections,
-            pending,
-            in_flight,
-            utilisation: busy.0 as f64 / now.0.max(1) as f64,
+            connections: moment.connections,
+            pending: moment.inside,
+            in_flight: moment.commands,
+            utilisation: moment.drive_busy.0 as f64 / moment.uptime.0.max(1) as f64,
             dirty_bytes: self.zeroing.as_ref().map(|zeroing| zeroing.dirty_bytes()),
             zeroed_bytes: self.zeroing.as_ref().map(|zeroing| zeroing.zeroed_bytes()),
         };
         Ok(ApiResponse::json(200, Some(status.revision.clone()), &status))
+    }
+    /// How requests are treated now. `fails`: the drive does not carry them out.
+    pub(super) fn state(&self, fails: bool) -> State {
+        let state = *lock(&self.state);
+        if fails && state == State::Serving { State::Failing } else { state }
     }
     fn openapi(&self) -> ApiResponse {
         let body = Bytes::from_static(OPENAPI.as_bytes());

@@ -45,6 +45,8 @@ pub(super) struct Look {
     /// Bytes that new volumes can have, if that is known.
     pub(super) free: Option<u64>,
     pub(super) removed: Vec<Removed>,
+    /// What is told of a mount that somebody else has unmounted.
+    pub(super) unmounted: Option<String>,
     damaged: Vec<Damaged>,
     /// What was looked at.
     of: Weak<Shown>,
@@ -59,7 +61,8 @@ impl Look {
             Removed { path, volume, text: removed.message() }
         });
         let (removed, of) = (removed.collect(), Arc::downgrade(shown));
-        Self { removed, free: shown.server.free_bytes().ok(), damaged, of }
+        let (free, unmounted) = (shown.server.free_bytes().ok(), shown.server.unmounted());
+        Self { removed, free, unmounted, damaged, of }
     }
 }
 

@@ -16,7 +16,8 @@ const ALIVE_MAX: Duration = Duration::from_secs(2);
 impl App {
     /// Whether the reactor runs, and whether clients are served.
     pub(super) fn health(&self, query: &str) -> ApiResponse {
-        let (alive, state) = (self.is_alive(), *lock(&self.state));
+        let reply = self.alive();
+        let (alive, state) = (reply.is_some(), self.state(reply == Some(true)));
         let good = alive && (query != "ready" || state == State::Serving);
         let mut body = json!({ "alive": alive, "state": state.word() });
         // Those who would restart the server for that would lose the data.
@@ -26,21 +27,25 @@ impl App {
         }
         ApiResponse::json(if good { 200 } else { 503 }, None, &body)
     }
-    /// Asks the reactor one question at a time, however many ask here: one that hangs gathers none.
-    fn is_alive(&self) -> bool {
+    /// Whether the drive fails; nothing if the reactor does not reply. Asks the reactor one question at a time, however many ask here:
+    /// one that hangs gathers none.
+    fn alive(&self) -> Option<bool> {
         let mut asked = lock(&self.alive);
         let replied = asked.take().or_else(|| {
             let (reply, replied) = mpsc::channel();
-            let look = Message::Look(Box::new(move |_| reply.send(()).unwrap_or(())));
+            let look = Message::Look(Box::new(move |seen| {
+                // Nobody may wait for it any more.
+                let _ = reply.send(seen.engine.failures().drive.is_some());
+            }));
             self.reactor.send(look).is_ok().then_some(replied)
         });
-        let Some(replied) = replied else { return false };
+        let replied = replied?;
         match replied.recv_timeout(ALIVE_MAX) {
-            Ok(()) => true,
-            Err(RecvTimeoutError::Disconnected) => false,
+            Ok(fails) => Some(fails),
+            Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => {
                 *asked = Some(replied);
-                false
+                None
             }
         }
     }

@@ -9,14 +9,16 @@ use iofair_core::id::GroupId;
 use iofair_core::minimum::Minimum;
 use iofair_core::policy::Gauges;
 use iofair_core::priority::Class;
-use iofair_core::time::Nanos;
+use iofair_core::time::{Instant, Nanos};
 use serde::Serialize;
 
+use super::failing::{Failure, failures};
 use super::page::Page;
 use super::problem::Problem;
 use super::usage::{Holds, Usage, seconds};
 use super::why::{self, Why};
 use crate::clock::thread_time;
+use crate::engine::failing::FailureReport;
 use crate::engine::stats::VolumeStats;
 use crate::engine::tally::{BUCKETS, GroupTally, Step, Times};
 use crate::error::ServeError;
@@ -45,6 +47,7 @@ pub(super) struct Moment {
     /// Refused clients, by [`Refusal`].
     pub(super) refused: [u64; Refusal::COUNT],
     pub(super) gauges: Vec<(&'static str, u64)>,
+    pub(super) failures: FailureReport,
 }
 
 /// One group.
@@ -90,7 +93,7 @@ impl Gauges for List {
 const SLICE: usize = 256;
 
 /// What a moment has beside the server's own numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Wanted {
     pub(super) groups: bool,
     pub(super) volumes: bool,
@@ -161,6 +164,7 @@ fn whole(seen: &Seen<'_>) -> Moment {
         handshake_cpu: seen.handshake_cpu,
         refused: seen.refused,
         gauges: gauges.0,
+        failures: engine.failures(),
     }
 }
 
@@ -286,6 +290,9 @@ pub(super) struct Live {
     reactor_busy_seconds: f64,
     /// Longest time in each bucket of the steps; the last bucket has no bound.
     bucket_bounds_seconds: Vec<f64>,
+    /// The drive and volumes of which the last requests of a kind have all failed; absent: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failures: Vec<Failure>,
     groups: Vec<LiveGroup>,
     /// The start of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -341,6 +348,7 @@ impl Live {
             drive_busy_seconds: seconds(moment.drive_busy),
             reactor_busy_seconds: seconds(moment.reactor_busy),
             bucket_bounds_seconds: bounds().collect(),
+            failures: failures(Instant(moment.uptime.0), moment.failures.clone()),
             groups: groups.into_iter().map(|group| live_group(group, moment.paused)).collect(),
             next,
         })

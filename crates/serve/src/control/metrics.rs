@@ -3,13 +3,16 @@
 //! Names and labels are a public interface: dashboards such as `packaging/grafana/iofair.json` use them, and a test
 //! looks for every one that it uses.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 use iofair_config::contracts::Detail;
+use iofair_core::time::{Instant, Nanos};
 
 use super::files::Files;
 use super::live::{GroupMoment, Moment, VolumeMoment, bounds};
 use super::usage::seconds;
+use crate::engine::runs::Failing;
 use crate::engine::tally::{Step, Times};
 use crate::log;
 use crate::pool::zeroing::Progress;
@@ -81,6 +84,12 @@ fn server(page: &mut Page, moment: &Moment) {
     page.single("iofair_requests_in_flight", gauge, "Requests in flight.", moment.inside);
     let help = "Commands at the drive.";
     page.single("iofair_drive_commands", gauge, help, moment.commands);
+    let now = Instant(moment.uptime.0);
+    let help = "Time for which every read, write or flush at the drive has failed; 0: none does.";
+    let failing = moment.failures.drive.map_or(Nanos::ZERO, |run| now.since(run.since));
+    page.single("iofair_drive_failing_seconds", gauge, help, seconds(failing));
+    let help = "Volumes of which every read, write or flush has failed since some time.";
+    page.single("iofair_failing_volumes", gauge, help, moment.failures.volume_count);
     let help = "Queue depth of the drive.";
     page.single("iofair_drive_depth", gauge, help, moment.depth);
     let help = "Time in which the drive had at least one command.";
@@ -107,6 +116,8 @@ fn storage(page: &mut Page, files: &Files) {
     if let Some(free) = seen.free {
         page.single("iofair_free_bytes", "gauge", "Bytes that new volumes can have.", free);
     }
+    let help = "Whether somebody else has unmounted the directory with volumes as files.";
+    page.single("iofair_unmounted", "gauge", help, u8::from(seen.unmounted.is_some()));
     let help =
         "Files that hold volumes and were removed, moved or truncated while they are served.";
     page.single("iofair_removed_files", "gauge", help, seen.removed.len());
@@ -225,6 +236,18 @@ fn histogram(page: &mut Page, name: &str, labels: [(&str, &str); 3], times: &Tim
 type Of<T> = fn(&VolumeMoment) -> T;
 
 fn volumes(page: &mut Page, moment: &Moment) {
+    const FAILING: &str = "iofair_volume_failing_seconds";
+    let help = "Time for which every read, write or flush of the volume has failed; 0: none does.";
+    page.family(FAILING, "gauge", help);
+    let failing: BTreeMap<&str, Nanos> = {
+        let of = |run: &Failing| Instant(moment.uptime.0).since(run.since);
+        moment.failures.volumes.iter().map(|(name, run)| (name.as_str(), of(run))).collect()
+    };
+    for volume in &moment.volumes {
+        let labels = [("volume", volume.name.as_str()), ("group", volume.group.as_str())];
+        let time = failing.get(volume.name.as_str()).copied().unwrap_or(Nanos::ZERO);
+        page.line(FAILING, &labels, seconds(time));
+    }
     let mut by_direction = |name: &str, help: &str, of: Of<[u64; 2]>| {
         page.family(name, "counter", help);
         for volume in &moment.volumes {

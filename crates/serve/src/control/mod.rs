@@ -25,6 +25,7 @@ mod call;
 pub mod client;
 mod diff;
 mod events;
+mod failing;
 mod file;
 mod files;
 mod gate;
@@ -218,12 +219,13 @@ impl Drop for Control {
     }
 }
 
-/// Puts back the sockets of front ends and those of control (`own`) whose files somebody has removed. What happened, in words;
-/// during a change nobody knows which there should be.
+/// Puts back the sockets of front ends and those of control (`own`) whose files somebody has removed. What happened to them and to
+/// the mount, in words; during a change nobody knows which there should be.
 fn restore_sockets(app: &App, own: &[SocketPlace]) -> Vec<String> {
     let shown = app.view();
     let sockets = shown.server.sockets().iter().chain(own);
     let mut told: Vec<String> = sockets.filter_map(SocketPlace::restore).collect();
+    told.extend(shown.server.unmounted());
     if app.is_changing() || !Arc::ptr_eq(&shown, &app.view()) {
         told.clear();
     }

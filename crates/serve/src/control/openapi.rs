@@ -86,7 +86,7 @@ fn envelopes() -> Vec<(&'static str, Json)> {
     let state = json!({
         "type": "string",
         "description": "The server's state",
-        "enum": ["serving", "draining", "drained"]
+        "enum": ["serving", "failing", "draining", "drained"]
     });
     let revision = || ("revision", reference("Revision"));
     let next = || ("next?", text("The start of the next page; absent on the last one"));

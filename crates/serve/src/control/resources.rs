@@ -14,6 +14,7 @@ use iofair_core::unit::Count;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
+use super::failing::Failure;
 use super::files::Removed;
 use super::live::VolumeMoment;
 use super::usage::Usage;
@@ -29,8 +30,11 @@ pub(super) struct Status {
     /// Version of the program.
     pub(super) version: &'static str,
     /// The server's state.
-    #[cfg_attr(test, schemars(extend("enum" = ["serving", "draining", "drained"])))]
+    #[cfg_attr(test, schemars(extend("enum" = ["serving", "failing", "draining", "drained"])))]
     pub(super) state: &'static str,
+    /// The drive and volumes of which the last requests of a kind have all failed; absent: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) failures: Vec<Failure>,
     /// The contract file.
     pub(super) file: PathBuf,
     /// The back end.
@@ -49,6 +53,9 @@ pub(super) struct Status {
     /// Directory with a file per volume; absent: there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fuse_mount: Option<PathBuf>,
+    /// Somebody else has unmounted it: what to do; absent: it is mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unmounted: Option<String>,
     /// Room for new volumes. Files count with their full size, also if they are sparse; absent: it cannot be told now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) free_bytes: Option<u64>,

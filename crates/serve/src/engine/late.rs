@@ -63,7 +63,9 @@ impl Engine {
         if op.cancelled {
             self.tallies.cancelled(now, op, self.controller.groups());
         } else {
-            self.volumes[op.volume].finished(now, op);
+            let volume = &mut self.volumes[op.volume];
+            volume.finished(now, op);
+            self.failures.ended(now, op, volume);
             self.tallies.finished(now, op, self.controller.groups());
         }
         // Nothing counts it any more, whatever happens to its pieces.

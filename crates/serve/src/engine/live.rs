@@ -12,6 +12,7 @@ use super::Engine;
 use super::change::{Change, Changed, children_first};
 use super::losses::Losses;
 use super::plan::Plan;
+use super::runs::Runs;
 use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
 use super::tally::GroupTally;
 use super::volume::Volume;
@@ -137,6 +138,7 @@ impl Engine {
             losses: Losses::default(),
             full: None,
             stats: VolumeStats::default(),
+            runs: Runs::default(),
         });
         self.index.volumes.insert(plan.id, key);
         self.index.set_client(client, key);

@@ -9,6 +9,7 @@ pub(crate) mod cancel;
 mod change;
 mod commands;
 mod drive;
+pub mod failing;
 mod fences;
 mod flushes;
 mod late;
@@ -18,6 +19,7 @@ mod pieces;
 mod plan;
 pub mod record;
 mod recording;
+pub mod runs;
 pub mod stats;
 pub mod tally;
 mod unfed;
@@ -107,6 +109,7 @@ pub struct Engine {
     unfinished: Option<Instant>,
     busy: stats::Busy,
     tallies: tally::Tallies,
+    failures: failing::Failures,
     completed: Vec<Completed>,
     completions: Vec<Completion>,
     parts: Vec<Part>,
@@ -183,6 +186,7 @@ impl Engine {
             unfinished: None,
             busy: stats::Busy::default(),
             tallies,
+            failures: failing::Failures::default(),
             completed: Vec::new(),
             completions: Vec::new(),
             parts: Vec::new(),
@@ -395,6 +399,7 @@ impl Engine {
                     volume.losses.flushed(op);
                 }
                 volume.finished(now, op);
+                self.failures.ended(now, op, volume);
                 self.tallies.finished(now, op, self.controller.groups());
             }
             return self.finished.push_back(key);
@@ -402,6 +407,11 @@ impl Engine {
         let op = self.ops.remove(key);
         self.ops.release(op.data);
         self.abandoned -= 1;
+    }
+    /// What fails of the drive and of the volumes.
+    pub fn failures(&self) -> failing::FailureReport {
+        let (shared, lost) = (!self.back.separate_flushes(), self.back.is_lost());
+        self.failures.report(&self.volumes, shared, lost)
     }
     /// Handles the completion of a ring entry of the back end; call [`Self::turn`] afterwards.
     pub fn on_ring(&mut self, user_data: u32, result: i32) {

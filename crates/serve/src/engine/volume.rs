@@ -9,6 +9,7 @@ use iofair_core::time::{Instant, Nanos};
 
 use super::losses::Losses;
 use super::record;
+use super::runs::Runs;
 use super::stats::VolumeStats;
 use super::tally;
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
@@ -35,14 +36,15 @@ pub struct Volume {
     /// When it was last logged that a write found no space.
     pub(super) full: Option<Instant>,
     pub(super) stats: VolumeStats,
+    pub(super) runs: Runs,
 }
 
 impl Volume {
     /// The whole drive for one request after the other of the server's own; it goes when the last who has it open does.
     pub(super) fn drive(plan: PlannedVolume, client: ClientId, group: GroupId) -> Self {
         let (connections, retired, is_drive) = (0, true, true);
-        let (losses, full, stats) = Default::default();
-        Self { plan, client, group, connections, retired, is_drive, losses, full, stats }
+        let (losses, full, stats, runs) = Default::default();
+        Self { plan, client, group, connections, retired, is_drive, losses, full, stats, runs }
     }
     /// Where its bytes lie.
     pub(super) fn map(&self) -> &Map {

@@ -17,6 +17,7 @@ use std::time::Duration;
 use iofair_config::contracts::Contracts;
 
 use crate::error::ServeError;
+use crate::front::fuse::place::MountPlace;
 use crate::reactor::handle::ReactorHandle;
 use crate::socket::SocketPlace;
 use crate::trial::Mode;
@@ -59,6 +60,10 @@ pub(crate) trait FrontEnd: Debug + Send + Sync {
     /// The Unix sockets that it made.
     fn sockets(&self) -> Vec<SocketPlace> {
         Vec::new()
+    }
+    /// Where it has mounted its volumes.
+    fn mount(&self) -> Option<MountPlace> {
+        None
     }
     /// The TCP address at which it listens.
     fn tcp(&self) -> Option<SocketAddr> {

@@ -11,8 +11,9 @@ use iofair_core::attainable::Attainable;
 
 use super::facts::Facts;
 use crate::error::ServeError;
+use crate::front::fuse::place::MountPlace;
 use crate::places::kept::{self, Kept};
-use crate::places::{Damaged, Places};
+use crate::places::{Damaged, Places, ctl};
 use crate::socket::SocketPlace;
 
 /// What a server is under the contracts in force.
@@ -25,6 +26,7 @@ pub(crate) struct View {
     pub(super) description: String,
     pub(super) tcp: Option<SocketAddr>,
     pub(super) sockets: Vec<SocketPlace>,
+    pub(super) mount: Option<MountPlace>,
 }
 
 impl View {
@@ -61,6 +63,19 @@ impl View {
     /// The Unix sockets of front ends.
     pub(crate) fn sockets(&self) -> &[SocketPlace] {
         &self.sockets
+    }
+    /// What is told if somebody has unmounted the volumes.
+    pub(crate) fn unmounted(&self) -> Option<String> {
+        let path = self.mount.as_ref().filter(|mount| mount.is_gone())?.path().display();
+        let control = &self.contracts.control;
+        let has_ctl = control.unix.is_some() || control.tcp.is_some();
+        let again = match has_ctl {
+            true => format!("`{} reload`", ctl(&self.contracts)),
+            false => "SIGHUP".into(),
+        };
+        Some(format!(
+            "{path} was unmounted by somebody else, and programs find no volumes there; to mount it again: {again}"
+        ))
     }
     /// Bytes that new volumes can have. It may wait for a file system.
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {

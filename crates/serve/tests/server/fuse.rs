@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::rig::wire::Wire;
 use crate::rig::{Directory, parse, run};
+use iofair_serve::control::client::Call;
 use iofair_serve::{Consent, Server};
 
 const MIB: u64 = 1 << 20;
@@ -374,4 +375,37 @@ fn needs_root_files_are_no_storage_of_volumes() {
     drop(above);
     drop(looped);
     scene.stop();
+}
+
+/// Goal: a mount that somebody else removes is told with what to do, a reload mounts it again, and nothing waits for it; what is mounted
+/// there instead stays. Method: unmounted while nobody uses it, and lazily while a file is open; then another file system in its place
+/// when the server ends.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_an_outsider_unmounts() {
+    let directory = Directory::new();
+    let mount = directory.path("my mnt");
+    let text = crate::rig::controlled::file(&directory, "memory:64MiB");
+    let text = text.replace("[listen]", &format!("[fuse]\nmount = '{mount}'\n[listen]"));
+    fs::write(directory.path("contracts.toml"), text).unwrap();
+    let rig = crate::rig::controlled::Controlled::over(directory);
+    let told = || rig.get("/v1/status")["unmounted"].clone();
+    let reload = || rig.status(&Call::new("POST", "/v1/reload"));
+    assert!(told().is_null());
+    run("umount", &[&mount]);
+    let text = told().as_str().unwrap().to_string();
+    assert!(text.contains(&mount) && text.contains("reload`"), "{text}");
+    assert_eq!((reload(), told().is_null()), (200, true));
+    let file = File::open(format!("{mount}/v")).unwrap();
+    run("umount", &["-l", &mount]);
+    assert!(told().is_string());
+    file.read_exact_at(&mut [0; 512], 0).unwrap();
+    assert_eq!((reload(), told().is_null()), (200, true));
+    File::open(format!("{mount}/v")).unwrap().read_exact_at(&mut [0; 512], 0).unwrap();
+    file.read_exact_at(&mut [0; 512], 0).unwrap();
+    run("umount", &[&mount]);
+    run("mount", &["-t", "tmpfs", "none", &mount]);
+    rig.control.stop().unwrap();
+    run("umount", &[&mount]);
+    drop(file);
 }

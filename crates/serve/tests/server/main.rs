@@ -14,6 +14,8 @@ mod directory;
 #[path = "../rig/disk.rs"]
 mod disk;
 mod doors;
+mod dry_runs;
+mod failing;
 mod faults;
 #[path = "../rig/faulty.rs"]
 mod faulty;

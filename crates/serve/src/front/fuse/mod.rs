@@ -8,6 +8,7 @@
 
 mod file;
 pub(crate) mod mount;
+pub(crate) mod place;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -158,12 +159,14 @@ struct Volumes {
     handles: Mutex<BTreeMap<u64, Handle>>,
     /// Numbers of handles are never used again, so that a late call meets no other file.
     next_handle: AtomicU64,
+    /// As long as the session does.
+    lives: Arc<()>,
 }
 
 impl Volumes {
     fn new(files: Files, line: Option<ReactorHandle>) -> Self {
         let (handles, next_handle) = (Mutex::default(), AtomicU64::new(1));
-        Self { files, line, handles, next_handle }
+        Self { files, line, handles, next_handle, lives: Arc::default() }
     }
     /// Sends a call to an open file. If its endpoint is gone, dropping the call sends an error.
     fn call(&self, handle: FileHandle, call: Call) {

@@ -2,7 +2,8 @@
 //!
 //! A killed server leaves a mount that returns "not connected"; the next server removes it. A mount that is still in
 //! use at the end (a loop device, an open file) is disconnected from the server and removed from the tree, so no
-//! process waits for a server that has ended.
+//! process waits for a server that has ended. If somebody else has unmounted it, that is told, and the next change or reload
+//! mounts it again.
 
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
@@ -12,13 +13,16 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
+use std::sync::Arc;
 
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use iofair_config::contracts::{Contracts, Volume};
 
+use super::place::{MountPlace, in_mount_table};
 use super::{Files, Volumes};
 use crate::error::ServeError;
 use crate::front::life::{FrontEnd, Reload};
+use crate::log;
 use crate::reactor::handle::ReactorHandle;
 use crate::trial::Mode;
 
@@ -33,6 +37,8 @@ const DIRECTORY_MODE: u32 = 0o700;
 struct Mounted {
     files: Files,
     path: PathBuf,
+    /// What the mount table has of it; nothing if that is not known.
+    place: Option<MountPlace>,
     session: Option<BackgroundSession>,
 }
 
@@ -43,9 +49,20 @@ impl Mounted {
         clear(path).map_err(what())?;
         let files = Files::new(volumes);
         let volumes = Volumes::new(files.clone(), Some(line));
+        let lives = Arc::downgrade(&volumes.lives);
         let session = Session::new(volumes, path, &config()).and_then(Session::spawn);
         let session = Some(session.map_err(what())?);
-        Ok(Self { files, path: path.to_path_buf(), session })
+        let place = MountPlace::now(path, lives).ok();
+        Ok(Self { files, path: path.to_path_buf(), place, session })
+    }
+    fn is_gone(&self) -> bool {
+        self.place.as_ref().is_some_and(MountPlace::is_gone)
+    }
+    /// Leaves what is gone to itself: what is mounted at the path from now on is not its own, and its session lives as long as a program
+    /// has a file open. It is gone.
+    fn forget(&mut self) -> bool {
+        std::mem::forget(self.session.take());
+        true
     }
 }
 
@@ -65,10 +82,24 @@ impl FrontEnd for Mount {
         try_mount(path, mode).map_err(ServeError::system(format!("mounting {}", path.display())))
     }
     fn start(&mut self, contracts: &Contracts, line: &ReactorHandle) -> Result<(), ServeError> {
-        if let (Some(path), None) = (&contracts.mount, &self.0) {
-            self.0 = Some(Mounted::new(path, &contracts.volumes, line.clone())?);
+        let Some(path) = &contracts.mount else { return Ok(()) };
+        let is_gone = match &mut self.0 {
+            Some(mounted) if mounted.is_gone() => mounted.forget(),
+            Some(_) => return Ok(()),
+            None => false,
+        };
+        match Mounted::new(path, &contracts.volumes, line.clone()) {
+            Ok(mounted) => self.0 = Some(mounted),
+            // A change must not fail for what it does not change.
+            Err(error) if is_gone => {
+                log::tell("server", &format!("{error}; the next change or reload tries again"));
+            }
+            Err(error) => return Err(error),
         }
         Ok(())
+    }
+    fn mount(&self) -> Option<MountPlace> {
+        self.0.as_ref().and_then(|mounted| mounted.place.clone())
     }
     fn reconcile(&mut self, reload: &Reload<'_>) {
         self.0.iter().for_each(|mounted| mounted.files.update(&reload.after.volumes));
@@ -134,6 +165,9 @@ fn taken() -> io::Error {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
+        if self.is_gone() {
+            self.forget();
+        }
         let Some(session) = self.session.take() else { return };
         let busy = match unmount(&self.path, 0) {
             Ok(()) => false,
@@ -183,10 +217,8 @@ fn clear(path: &Path) -> io::Result<()> {
 
 /// Whether a running server has mounted its volumes there.
 fn is_ours(path: &Path) -> io::Result<bool> {
-    let path = path.canonicalize()?;
     let mounts = fs::read_to_string("/proc/self/mounts")?;
-    // The kernel writes a space in a path as \040.
-    let place = path.to_string_lossy().replace(' ', "\\040");
+    let place = in_mount_table(&path.canonicalize()?);
     Ok(mounts.lines().any(|line| {
         let mut words = line.split(' ');
         words.next() == Some("iofair") && words.next() == Some(&*place)

@@ -1,13 +1,10 @@
 //! Dry runs tell what the change itself tells.
-#![allow(clippy::unwrap_used)]
-
-mod rig;
 
 use std::fs;
 
+use crate::rig::Directory;
+use crate::rig::controlled::{Controlled, file};
 use iofair_serve::control::client::Call;
-use rig::Directory;
-use rig::controlled::{Controlled, file};
 use serde_json::{Value as Json, json};
 
 /// Goal: a dry run of any change has the notes that the change has, above all where the data of removed volumes stays and how it is
