@@ -6,7 +6,7 @@
 //! ```text
 //! on dispatch  R = min(R + worth, now + max(5 ms, worth of what is in flight))
 //! due          R <= now, while there are requests queued (buffered and gathered writes: 10 ms later, then until R > now),
-//!              or in flight, or between two requests: if the mean pause is at most worth - busy, for
+//!              or in flight, or between two requests: if the mean pause is at most max(worth / 4, worth - busy), for
 //!              max(worth / 4, min(2 mean pause, worth - busy)) and at most 2 ms after the last one was completed;
 //!              worth: since the last pause, busy: what such requests take at least
 //! on arrival   R = min(R + pause, now) after a longer pause: no claim arises from it
@@ -215,13 +215,14 @@ impl Clock {
         }
         (self.burst, self.began) = (Nanos::ZERO, now);
     }
-    /// The last request with data was completed: until when the clock counts as between two. Only a client whose pauses fit into the worth of its
-    /// requests can keep its minimum at its own pace.
+    /// The last request with data was completed: until when the clock counts as between two. Only a client whose pauses fit into the
+    /// worth of its requests can keep its minimum at its own pace. Short pauses are waited for all the same, since a minimum that is too high
+    /// is cut to what fits.
     fn rest(&mut self, now: Instant) {
         let busy = scale(now.since(self.began).0, WHOLE, self.burst.0.max(1));
         self.busy = busy.min(self.busy + self.busy / BUSY_FORGETS + 1).min(WHOLE);
         let room = Nanos(scale(self.burst.0, WHOLE - self.busy, WHOLE));
-        let gap = match self.pause <= room {
+        let gap = match self.pause <= room.max(self.burst / 4) {
             true => (self.pause * 2).min(room).max(self.burst / 4),
             false => Nanos::ZERO,
         };
