@@ -40,6 +40,7 @@ fn scene(ages: u64) -> Look {
         connections: 4,
         requests_in_flight: 12,
         drive_commands: 3,
+        failures: Vec::new(),
         drive_depth: 32,
         drive_busy_seconds: 0.75 * ages as f64,
         reactor_busy_seconds: 0.25 * ages as f64,
