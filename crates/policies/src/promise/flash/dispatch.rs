@@ -2,7 +2,7 @@
 
 use super::clock::{Command, Gate};
 use super::shares::{EntityId, Key, Side};
-use super::{Flash, Sent};
+use super::{Flash, Sent, window};
 use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
 use iofair_core::request::{Operation, Request};
@@ -161,16 +161,22 @@ impl Flash {
         *self.sent_mut(id) = Sent { kind, amount, windowed, basis };
         Some(id)
     }
-    /// What of a request goes at once. Requests for minimums go whole: each piece of a write would hold reads for as long as the whole
-    /// write does, and a drive may limit the number of commands, whatever their length.
-    fn take_piece(&self, cx: &mut Context<'_>, id: RequestId, basis: Basis) -> RequestId {
+    /// What of a request goes at once. Pieces are long while nobody has a minimum or a latency and would wait for them. Requests for
+    /// minimums go whole: each piece of a write would hold reads for as long as the whole write does, and a drive may limit the number of
+    /// commands, whatever their length.
+    fn take_piece(&mut self, cx: &mut Context<'_>, id: RequestId, basis: Basis) -> RequestId {
         let Request { operation, length, .. } = cx.requests[id];
         let most = match operation {
             Operation::Flush => return id,
             Operation::Read | Operation::Write
                 if basis != Basis::Minimum && self.is_shared(cx.now) =>
             {
-                Sectors::from_bytes_ceil(self.window.piece(&self.costs))
+                let (piece, long) = (self.window.piece(&self.costs), window::PIECE[1]);
+                let is_long = piece < long && !self.latencies && self.clocks.are_none();
+                if !is_long && piece < length.bytes() {
+                    self.window.on_cut();
+                }
+                Sectors::from_bytes_ceil(if is_long { long } else { piece })
             }
             _ => length,
         };

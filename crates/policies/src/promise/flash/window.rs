@@ -19,7 +19,7 @@
 //! A size that is worse than the best one by more than three times the noise has no more turns. If there still is noise after
 //! the longest turns, the best size is taken, small or not, since otherwise W would drift to the smallest one, and with more than 3 % of
 //! noise nothing changes unless one size is left; in a scan, which cannot drift, the smallest one within the noise, or 3 %, is taken. A
-//! round counts only if requests waited most of the time, or if it is about pieces.
+//! round counts only if requests waited most of the time, or one about pieces if any went in pieces.
 //!
 //! When prices change, W changes with them. Otherwise held requests would raise prices, and higher prices would hold more.
 //!
@@ -54,7 +54,7 @@ const PAUSE: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(3200)];
 const FIRST: Nanos = Nanos::from_millis(25);
 /// Time in which a drive reads a piece at first, and bounds of pieces in bytes then; later they are a quarter to eight times as long.
 const PIECE_TIME: Nanos = Nanos::from_micros(100);
-const PIECE: [u64; 2] = [32 << 10, 128 << 10];
+pub(super) const PIECE: [u64; 2] = [32 << 10, 128 << 10];
 
 /// What limits commands in flight.
 pub(super) trait Window: Send {
@@ -68,6 +68,8 @@ pub(super) trait Window: Send {
     fn on_dispatch(&mut self, now: Instant, costs: &Costs, in_flight: Nanos, shared: bool);
     /// A read with a latency was completed.
     fn on_latency(&mut self, is_late: bool);
+    /// A request goes in pieces.
+    fn on_cut(&mut self);
     /// Prices have changed from `before` to `after`, for the same work.
     fn on_prices(&mut self, before: Nanos, after: Nanos);
 }
@@ -85,6 +87,7 @@ impl Window for Fixed {
     fn on_complete(&mut self, _: Instant, _: bool) {}
     fn on_dispatch(&mut self, _: Instant, _: &Costs, _: Nanos, _: bool) {}
     fn on_latency(&mut self, _: bool) {}
+    fn on_cut(&mut self) {}
     fn on_prices(&mut self, _: Nanos, _: Nanos) {}
 }
 
@@ -150,8 +153,9 @@ enum Round {
 /// The window that is sized by what it does to the total.
 pub(super) struct Adaptive {
     limit: Nanos,
-    /// Doublings of pieces.
+    /// Doublings of pieces, and whether any request has gone in pieces in this round.
     doublings: i32,
+    has_cut: bool,
     round: Round,
     /// The sizes of the round, and doublings of pieces with them; the first one is the present one.
     sizes: [(Nanos, i32); SIZES],
@@ -174,6 +178,7 @@ impl Adaptive {
         Self {
             limit: BOUNDS[1],
             doublings: 0,
+            has_cut: false,
             round: Round::Scan,
             sizes: [(BOUNDS[1], 0); SIZES],
             shown: [Shown::default(); SIZES],
@@ -207,6 +212,7 @@ impl Adaptive {
         self.shown = [Shown::default(); SIZES];
         self.shown[1 + others.len()..].iter_mut().for_each(|shown| shown.is_out = true);
         (self.turn, self.length, self.peak) = (Some(0), TURN[0], Nanos::ZERO);
+        self.has_cut = false;
         self.begin_turn(now, costs);
     }
     fn begin_turn(&mut self, now: Instant, costs: &Costs) {
@@ -254,7 +260,8 @@ impl Adaptive {
         };
         let has_waited = self.shown.iter().any(Shown::has_waited);
         let found = (0..SIZES).filter(is_good).min_by_key(|turn| self.sizes[*turn]);
-        let found = found.filter(|_| has_waited || self.round == Round::Pieces);
+        let shows = if self.round == Round::Pieces { self.has_cut } else { has_waited };
+        let found = found.filter(|_| shows);
         let is_sure = noise <= LOUD || self.shown.iter().filter(|shown| !shown.is_out).count() == 1;
         let found = found.filter(|_| self.round == Round::Scan || is_sure);
         if let Some(turn) = found {
@@ -306,6 +313,9 @@ impl Window for Adaptive {
             Some(turn) if time >= self.length => self.end_turn(now, costs, turn),
             _ => {}
         }
+    }
+    fn on_cut(&mut self) {
+        self.has_cut = true;
     }
     fn on_latency(&mut self, is_late: bool) {
         if let Some(turn) = self.turn {
