@@ -167,6 +167,10 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if self.is_gone() {
             self.forget();
+            // A connection that was aborted leaves a dead mount.
+            if is_dead(&self.path) {
+                let _ = unmount_dead(&self.path);
+            }
         }
         let Some(session) = self.session.take() else { return };
         let busy = match unmount(&self.path, 0) {
@@ -197,15 +201,22 @@ fn unmount(path: &Path, flags: i32) -> io::Result<()> {
     }
 }
 
+/// Whether what is mounted there has no server.
+fn is_dead(path: &Path) -> bool {
+    fs::metadata(path).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
+}
+
+fn unmount_dead(path: &Path) -> io::Result<()> {
+    unmount(path, libc::MNT_DETACH).or_else(|error| {
+        let helped = Command::new("fusermount3").args(["-u", "-z"]).arg(path).status();
+        if helped.is_ok_and(|status| status.success()) { Ok(()) } else { Err(error) }
+    })
+}
+
 /// Makes the directory, or clears away what a dead server left mounted there.
 fn clear(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
-            unmount(path, libc::MNT_DETACH).or_else(|error| {
-                let helped = Command::new("fusermount3").args(["-u", "-z"]).arg(path).status();
-                if helped.is_ok_and(|status| status.success()) { Ok(()) } else { Err(error) }
-            })
-        }
+        Err(_) if is_dead(path) => unmount_dead(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
         }
