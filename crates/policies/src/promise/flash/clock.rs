@@ -188,6 +188,12 @@ impl Clock {
     fn kept(&self, whole: Nanos) -> Nanos {
         if self.kept == WHOLE { whole } else { Nanos(scale(whole.0, WHOLE, self.kept)) }
     }
+    fn dequeue(&mut self, kind: Kind) {
+        self.queued -= 1;
+        self.urgent -= u32::from(kind.is_urgent());
+        self.reads -= u32::from(kind == Kind::Read);
+        self.flushes -= u32::from(kind == Kind::Flush);
+    }
     /// When it closes the gate, if it can.
     fn due(&self) -> Option<Instant> {
         let [queued, in_flight] = self.data();
@@ -406,20 +412,15 @@ impl Clocks {
     }
     /// Takes a queued request out that is not dispatched.
     pub(super) fn cancel(&mut self, id: EntityId, kind: Kind) {
-        let clock = &mut self.clocks[id.index()];
-        clock.queued -= 1;
-        clock.urgent -= u32::from(kind.is_urgent());
-        clock.reads -= u32::from(kind == Kind::Read);
-        clock.flushes -= u32::from(kind == Kind::Flush);
+        self.clocks[id.index()].dequeue(kind);
         self.put(id);
     }
     pub(super) fn dispatch(&mut self, now: Instant, id: EntityId, command: Command) {
         let Command { amount, kind, worth, is_last } = command;
         let clock = &mut self.clocks[id.index()];
-        clock.queued -= u32::from(is_last);
-        clock.urgent -= u32::from(is_last && kind.is_urgent());
-        clock.reads -= u32::from(is_last && kind == Kind::Read);
-        clock.flushes -= u32::from(is_last && kind == Kind::Flush);
+        if is_last {
+            clock.dequeue(kind);
+        }
         clock.in_flight += 1;
         clock.flushing += u32::from(kind == Kind::Flush);
         clock.amount += amount;

@@ -110,22 +110,32 @@ fn the_pace_falls_and_regains() {
     assert!((full / 2..full / 10 * 6).contains(&limit), "{limit}");
 }
 
+/// A read of 4 KiB.
+const READ: Command =
+    Command { amount: Amount::of(4096), kind: Kind::Read, worth: Nanos::ZERO, is_last: true };
+
+fn at(micros: u64) -> Instant {
+    Instant(1_000_000_000 + micros * 1000)
+}
+/// The clock of a group with a minimum in bytes a second.
+fn with_minimum(rate: u64) -> (Clocks, EntityId) {
+    let (mut clocks, id) = (Clocks::default(), EntityId::group(GroupId::from_bits(1)));
+    let minimum = Minimum { bytes_per_s: Some(rate), ios_per_s: None };
+    clocks.set(at(0), id, Reservation::Minimum(minimum, Class::BestEffort));
+    (clocks, id)
+}
+
 /// Goal: the gate is closed while a minimum is behind: for its requests, for what is in flight, and for the pause of a client that
 /// sends one request at a time. Method: reads of 4 KiB at 4.096 MB/s, each worth 1 ms.
 #[test]
 fn the_gate_waits_for_the_next_request() {
-    let (mut clocks, id) = (Clocks::default(), EntityId::group(GroupId::from_bits(1)));
-    let at = |micros: u64| Instant(1_000_000_000 + micros * 1000);
-    let minimum = Minimum { bytes_per_s: Some(4_096_000), ios_per_s: None };
-    clocks.set(at(0), id, Reservation::Minimum(minimum, Class::BestEffort));
-    let amount = Amount::of(4096);
-    let command = Command { amount, kind: Kind::Read, worth: Nanos::ZERO, is_last: true };
+    let (mut clocks, id) = with_minimum(4_096_000);
     let gates = [0, 2750].map(|begin| {
         clocks.arrive(at(begin), id, Kind::Read);
         let due = clocks.gate(at(begin));
-        clocks.dispatch(at(begin), id, command);
+        clocks.dispatch(at(begin), id, READ);
         let sent = clocks.gate(at(begin));
-        clocks.complete(at(begin + 2500), id, command, US(2500));
+        clocks.complete(at(begin + 2500), id, READ, US(2500));
         (due, sent, clocks.gate(at(begin + 2600)))
     });
     // The first read takes longer than it is worth, and the clock is behind after it; the pause ends after a quarter of the worth.
@@ -141,23 +151,38 @@ fn the_gate_waits_for_the_next_request() {
 /// worth 1 ms and takes 0.5 ms, and pauses take 0.8 ms.
 #[test]
 fn no_claim_arises_from_pauses_that_are_too_long() {
-    let (mut clocks, id) = (Clocks::default(), EntityId::group(GroupId::from_bits(1)));
-    let at = |micros: u64| Instant(1_000_000_000 + micros * 1000);
-    let minimum = Minimum { bytes_per_s: Some(4_096_000), ios_per_s: None };
-    clocks.set(at(0), id, Reservation::Minimum(minimum, Class::BestEffort));
-    let amount = Amount::of(4096);
-    let command = Command { amount, kind: Kind::Read, worth: Nanos::ZERO, is_last: true };
+    let (mut clocks, id) = with_minimum(4_096_000);
     let mut lag = Nanos::ZERO;
     for begin in (0..200).map(|read| read * 1300) {
         clocks.arrive(at(begin), id, Kind::Read);
         lag = clocks.lag(at(begin), id).expect("it has a minimum");
-        clocks.dispatch(at(begin), id, command);
-        clocks.complete(at(begin + 500), id, command, US(500));
+        clocks.dispatch(at(begin), id, READ);
+        clocks.complete(at(begin + 500), id, READ, US(500));
         if begin > 50_000 {
             assert_eq!(clocks.gate(at(begin + 501)), Gate::Open, "in the pause at {begin} us");
         }
     }
     assert!(lag < US(1000), "{lag:?}");
+}
+
+/// Goal: a minimum above what its client reaches alone is cut to that, and its client is still waited for. Method: each read is worth
+/// 137 us and takes 160 us, or is worth 165 us; pauses take 20 us.
+#[test]
+fn a_minimum_that_is_too_high_is_not_lost() {
+    for rate in [30_000_000, 24_800_000] {
+        let (mut clocks, id) = with_minimum(rate);
+        let (mut begin, mut waited) = (0, 0);
+        for _ in 0..10_000 {
+            clocks.arrive(at(begin), id, Kind::Read);
+            clocks.dispatch(at(begin), id, READ);
+            clocks.complete(at(begin + 160), id, READ, US(160));
+            waited += u32::from(matches!(clocks.gate(at(begin + 170)), Gate::Closed(..)));
+            begin += 180;
+        }
+        let lag = clocks.lag(at(begin), id).expect("it has a minimum");
+        assert!(waited > 1000 && waited < 9000, "{rate}: waited for {waited} times");
+        assert!(lag < US(100_000), "{rate}: {lag}");
+    }
 }
 
 /// Goal: a floor that holds nothing, since nobody writes, is not cut as one that cannot be kept. Method: reads of 60 ms for two seconds

@@ -279,7 +279,7 @@ function listen() {
   const events = new EventSource("events");
   const state = (text, bad) => { $("state").textContent = text; $("state").classList.toggle("bad", bad); };
   events.addEventListener("history", (event) => onHistory(JSON.parse(event.data)));
-  events.addEventListener("look", (event) => { 
+  events.addEventListener("look", (event) => {
     onLook(JSON.parse(event.data));
     const failures = (look.failures || []).map((failure) => failure.text);
     state(failures.join("; ") || "live", failures.length > 0);

@@ -59,10 +59,9 @@ impl Mounted {
         self.place.as_ref().is_some_and(MountPlace::is_gone)
     }
     /// Leaves what is gone to itself: what is mounted at the path from now on is not its own, and its session lives as long as a program
-    /// has a file open. It is gone.
-    fn forget(&mut self) -> bool {
+    /// has a file open.
+    fn forget(&mut self) {
         std::mem::forget(self.session.take());
-        true
     }
 }
 
@@ -84,10 +83,13 @@ impl FrontEnd for Mount {
     fn start(&mut self, contracts: &Contracts, line: &ReactorHandle) -> Result<(), ServeError> {
         let Some(path) = &contracts.mount else { return Ok(()) };
         let is_gone = match &mut self.0 {
-            Some(mounted) if mounted.is_gone() => mounted.forget(),
+            Some(mounted) if mounted.is_gone() => true,
             Some(_) => return Ok(()),
             None => false,
         };
+        if let Some(mounted) = &mut self.0 {
+            mounted.forget();
+        }
         match Mounted::new(path, &contracts.volumes, line.clone()) {
             Ok(mounted) => self.0 = Some(mounted),
             // A change must not fail for what it does not change.
