@@ -531,13 +531,14 @@ fn what_no_throttle_held_is_sent_by_its_client() {
 
 /// Goal: an error of one piece is the error of the submissions that it holds, and of no other; everybody is completed when
 /// all pieces were. Method: three submissions merged to 48 KiB, sent in two pieces of 32 and 16 KiB by `promise` while
-/// another client is there; the second one fails.
+/// another client is there that has a minimum; the second piece fails.
 #[test]
 fn a_failed_piece_fails_its_submissions() {
     let stack = iofair_baselines::TABLE.stack("prop-promise").expect("in the table");
     let mut c = Controller::new(setup(), stack);
-    let clients = ["a", "b"].map(|name| {
-        let group = c.add_group(Instant::ZERO, name, Contract::default()).expect("new");
+    let clients = [("a", None), ("b", Some(1_000_000))].map(|(name, min)| {
+        let contract = Contract { min, ..Contract::default() };
+        let group = c.add_group(Instant::ZERO, name, contract).expect("new");
         c.add_client(Instant::ZERO, group, Priority::default()).expect("new")
     });
     let mut plug = Plug::new();
@@ -549,14 +550,14 @@ fn a_failed_piece_fails_its_submissions() {
     c.unplug(Instant(1), &mut plug).expect("accepted");
     let sent: Vec<Dispatch> = core::iter::from_fn(|| c.dispatch(Instant(1))).collect();
     let lengths: Vec<u64> = sent.iter().map(|dispatch| dispatch.length.0).collect();
-    assert_eq!(lengths, [64, 8, 32], "two pieces, and another request between them: {sent:?}");
-    let held: Vec<_> = c.parts(sent[0].command).map(|part| (part.tag, part.length.0)).collect();
+    assert_eq!(lengths, [8, 64, 32], "two pieces behind the request with a minimum: {sent:?}");
+    let held: Vec<_> = c.parts(sent[1].command).map(|part| (part.tag, part.length.0)).collect();
     assert_eq!(held, [(1, 32), (2, 32)]);
     let mut done = Vec::new();
     c.complete(Instant(2), sent[2].command, 5, &mut done).expect("the drive has it");
-    c.complete(Instant(3), sent[1].command, 0, &mut done).expect("the drive has it");
+    c.complete(Instant(3), sent[0].command, 0, &mut done).expect("the drive has it");
     assert_eq!(done.len(), 1, "only what was whole: {done:?}");
-    c.complete(Instant(4), sent[0].command, 0, &mut done).expect("the drive has it");
+    c.complete(Instant(4), sent[1].command, 0, &mut done).expect("the drive has it");
     let statuses: Vec<_> = done[1..].iter().map(|done| (done.part.tag, done.status)).collect();
     assert_eq!(statuses, [(1, 0), (2, 0), (3, 5)]);
     assert_eq!((c.pending(), c.in_flight()), (0, 0));

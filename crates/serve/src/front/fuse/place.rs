@@ -10,7 +10,7 @@ use std::sync::Weak;
 #[derive(Clone, Debug)]
 pub(crate) struct MountPlace {
     path: PathBuf,
-    /// Its device, as the mount table writes it. The kernel gives it to another file system once the session has ended.
+    /// Its device, as the mount table writes it. Another file system may get the same number before the session notices its end.
     device: String,
     session: Weak<()>,
 }
@@ -32,7 +32,9 @@ impl MountPlace {
         let path = in_mount_table(&self.path);
         let is_it = |line: &str| {
             let mut words = line.split(' ').skip(2);
-            words.next() == Some(&*self.device) && words.nth(1) == Some(&*path)
+            words.next() == Some(&*self.device)
+                && words.nth(1) == Some(&*path)
+                && line.contains(" - fuse.iofair ")
         };
         !mounts.lines().any(is_it)
     }
