@@ -34,7 +34,8 @@ impl MountPlace {
             let mut words = line.split(' ').skip(2);
             words.next() == Some(&*self.device)
                 && words.nth(1) == Some(&*path)
-                && line.contains(" - fuse.iofair ")
+                && line.split(" - ").nth(1).and_then(|what| what.split(' ').nth(1))
+                    == Some("iofair")
         };
         !mounts.lines().any(is_it)
     }
