@@ -114,7 +114,7 @@ stacks: ## four policy stacks on every drive of the library, fresh and overwritt
 	IOFAIR_BLESS=1 nice -n 19 cargo test --release --locked -p iofair-reproduction --test stacks needs_time -- --ignored
 	IOFAIR_BLESS=1 cargo test --release --locked -p iofair-reproduction --test stacks the_page
 
-# Cases on flash drives, volumes and disks: make ablation CASES="200 100 100"
+# Cases on flash drives, volumes and disks: make ablation CASES="200 100 200 100"
 ablation: ## what gets worse without each rule of promise; writes reproduction/ablation.md (half an hour)
 	@scripts/setup demo
 	@nice -n 19 scripts/ablation

@@ -4,9 +4,10 @@
 //! rows FILES... [--seconds N] [--drive D] [--seed N]
 //!                                 runs experiments, folders of them included, without repeats and for N seconds at most (4) after the ramp:
 //!                                 a CSV line for each client of each variant, with its part of its minimum and its p99 beside its bound
-//! search FIRST N [--on KIND] [--full] [--keep DIRECTORY]
+//! search FIRST N [--on KIND] [--latencies] [--full] [--keep DIRECTORY]
 //!                                 judges N random cases from the seed FIRST on (from 1,000,000 on, volumes): lines with seed, drive, finding;
-//!                                 only cases on this kind of drive (flash, disk, volume); beside all other stacks, not two; keeps the cases as
+//!                                 only cases on this kind of drive (flash, disk, volume); readers without a minimum with
+//!                                 latencies; beside all other stacks, not two; keeps the cases as
 //!                                 experiments, for `rows`
 //! stacks [DRIVES...]              the loads of `make stacks` on these drives, or on all of the library, fresh and overwritten: the number of
 //!                                 drives that keep minimum, shares, latency and total, and the worst drive
@@ -45,6 +46,7 @@ struct Arguments {
     on: Option<String>,
     keep: Option<PathBuf>,
     full: bool,
+    latencies: bool,
     others: Vec<String>,
 }
 
@@ -62,6 +64,7 @@ impl Arguments {
                 "--on" => all.on = Some(value()?),
                 "--keep" => all.keep = Some(value()?.into()),
                 "--full" => all.full = true,
+                "--latencies" => all.latencies = true,
                 option if option.starts_with("--") => bail!("unknown option {option}"),
                 _ => all.others.push(argument),
             }
@@ -123,7 +126,8 @@ fn random(arguments: &Arguments) -> Result<String> {
     let is_asked = |seed: &u64| on.is_none_or(|on| Case::draw(*seed).drive_kind() == on);
     // A sixth of all cases are on disks: there are none of a kind that does not exist.
     let seeds = (first..first + 100 * cases).filter(is_asked).take(cases as usize);
-    let question = Question { stack: &arguments.stack, quick: !arguments.full, slicing: true };
+    let Arguments { stack, full, latencies, .. } = arguments;
+    let question = Question { stack, quick: !full, slicing: true, latencies: *latencies };
     let verdicts = search(&seeds.collect::<Vec<_>>(), &question, &|_| {});
     let (mut lines, mut counts) = (String::new(), String::new());
     for kind in Kind::ALL {
@@ -188,7 +192,7 @@ fn compare(a: &str, b: &str) -> Result<String> {
         all.push((in_b / in_a.max(1e-6), line));
     }
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mean = all.iter().map(|(ratio, _)| ratio).sum::<f64>() / all.len() as f64;
+    let mean = (all.iter().map(|(ratio, _)| ratio.ln()).sum::<f64>() / all.len() as f64).exp();
     let low = all.iter().filter(|(ratio, _)| *ratio < REACHED).count();
     let lines: String = all.iter().map(|(ratio, line)| format!("{ratio:.3} {line}\n")).collect();
     Ok(format!(

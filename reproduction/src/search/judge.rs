@@ -27,6 +27,8 @@ pub struct Question<'a> {
     pub quick: bool,
     /// Whether all together must have what time slicing leaves.
     pub slicing: bool,
+    /// Whether readers without a minimum have latency contracts.
+    pub latencies: bool,
 }
 
 /// A case as an experiment, and what was found.

@@ -32,7 +32,9 @@ pub fn search(
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let work = |seed: &u64| -> Result<Verdict, Infallible> {
         begins(*seed);
-        Ok(judge::judge(&Case::draw(*seed), question))
+        let case = Case::draw(*seed);
+        let case = if question.latencies { case.with_latencies() } else { case };
+        Ok(judge::judge(&case, question))
     };
     parallel(jobs, seeds, &work).unwrap_or_else(|never| match never {})
 }

@@ -38,7 +38,7 @@ fn search(first: u64, cases: u64, stack: &str, quick: bool) -> Vec<Verdict> {
         }
     };
     let seeds: Vec<u64> = (first..first + cases).collect();
-    search::search(&seeds, &Question { stack, quick, slicing: false }, &begins)
+    search::search(&seeds, &Question { stack, quick, slicing: false, latencies: false }, &begins)
 }
 
 fn report(verdicts: &[Verdict]) {
