@@ -133,8 +133,8 @@ impl Controller {
         for (_, id) in &requests {
             self.plugged.last[self.requests[*id].client.index()] = None;
         }
-        for sent in requests.drain(..) {
-            self.schedule(now, sent);
+        for (sender, id) in requests.drain(..) {
+            self.schedule(now, sender, id);
         }
         self.plugged.requests = requests;
     }

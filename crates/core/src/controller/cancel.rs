@@ -46,7 +46,7 @@ impl Controller {
             if stage < self.throttles.len() {
                 self.throttled[client.index()] -= 1;
             }
-            self.end_cancelled(now, (stage, id));
+            self.end_cancelled(now, stage, id);
         }
     }
     /// Number of requests that are neither completed nor cancelled, in any stage.
@@ -55,7 +55,7 @@ impl Controller {
         self.requests.len() - self.cancelled
     }
     /// No policy holds a cancelled request any more; `passed` throttles had let it pass.
-    pub(super) fn end_cancelled(&mut self, now: Instant, (passed, id): (usize, RequestId)) {
+    pub(super) fn end_cancelled(&mut self, now: Instant, passed: usize, id: RequestId) {
         self.ended = true;
         let request = &mut self.requests[id];
         let (client, modifies) = (request.client, request.operation.modifies());
@@ -104,7 +104,7 @@ impl Controller {
         };
         self.ended = true;
         if let Some(id) = ended {
-            self.end_cancelled(now, (self.throttles.len(), id));
+            self.end_cancelled(now, self.throttles.len(), id);
         }
     }
     /// Whether a cancelled request has ended since the last call.

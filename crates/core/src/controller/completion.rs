@@ -13,7 +13,8 @@ impl Controller {
     pub(super) fn complete_whole(
         &mut self,
         now: Instant,
-        (id, status): (RequestId, i32),
+        id: RequestId,
+        status: i32,
         done: &mut Vec<Completion>,
     ) {
         self.note(now, id, EventKind::Completed);

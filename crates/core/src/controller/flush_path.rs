@@ -89,7 +89,8 @@ impl Controller {
     pub(super) fn complete_flushes(
         &mut self,
         now: Instant,
-        (id, status): (RequestId, i32),
+        id: RequestId,
+        status: i32,
         done: &mut Vec<Completion>,
     ) {
         let client = self.requests[id].client;

@@ -30,7 +30,7 @@ impl Controller {
         self.tell_everything(now);
         for id in waiting {
             match self.requests[id].is_cancelled() {
-                true => self.end_cancelled(now, (0, id)),
+                true => self.end_cancelled(now, 0, id),
                 false => self.start(now, id),
             }
         }

@@ -240,11 +240,11 @@ impl Controller {
     /// Gives a request to the first stage, in the name of its client.
     fn start(&mut self, now: Instant, id: RequestId) {
         let client = self.requests[id].client;
-        self.enter(now, (0, Sender::Client(client)), id);
+        self.enter(now, 0, Sender::Client(client), id);
     }
 
     /// Gives a request to a stage: throttles count from 0, the scheduler follows.
-    fn enter(&mut self, now: Instant, (stage, sender): (usize, Sender), id: RequestId) {
+    fn enter(&mut self, now: Instant, stage: usize, sender: Sender, id: RequestId) {
         self.note(now, id, EventKind::Entered { stage: stage as u8 });
         self.requests[id].stage = stage as u8;
         if let Some(throttle) = self.throttles.get_mut(stage) {
@@ -257,7 +257,7 @@ impl Controller {
     }
 
     /// Gives a request that has passed all throttles to the scheduler.
-    fn schedule(&mut self, now: Instant, (sender, id): (Sender, RequestId)) {
+    fn schedule(&mut self, now: Instant, sender: Sender, id: RequestId) {
         let is_flush = self.requests[id].operation == Operation::Flush;
         if is_flush {
             self.weigh_flush(id);
@@ -293,7 +293,7 @@ impl Controller {
             assert!(usize::from(held_in) == stage, "a throttle let go of what it does not hold");
             self.throttled[client.index()] -= 1;
             if self.requests[id].is_cancelled() {
-                self.end_cancelled(now, (stage + 1, id));
+                self.end_cancelled(now, stage + 1, id);
                 continue;
             }
             let sender = match came {
@@ -301,7 +301,7 @@ impl Controller {
                 _ if self.throttles[stage].has_worker(client) => Sender::Worker,
                 _ => Sender::Client(client),
             };
-            self.enter(now, (stage + 1, sender), id);
+            self.enter(now, stage + 1, sender, id);
         }
     }
 
@@ -324,7 +324,7 @@ impl Controller {
             let Some(id) = next else { break };
             self.requests[id].got_tag = now;
             if self.requests[id].is_cancelled() {
-                self.end_cancelled(now, (self.throttles.len(), id));
+                self.end_cancelled(now, self.throttles.len(), id);
                 continue;
             }
             self.note(now, id, EventKind::GotTag);
@@ -392,20 +392,21 @@ impl Controller {
     ) -> Result<(), EngineError> {
         let now = self.present(now);
         let id = self.requests.in_drive(command).ok_or(EngineError::NotInDrive(command))?;
-        self.complete_command(now, (id, status), done);
+        self.complete_command(now, id, status, done);
         Ok(())
     }
     fn complete_command(
         &mut self,
         now: Instant,
-        (id, status): (RequestId, i32),
+        id: RequestId,
+        status: i32,
         done: &mut Vec<Completion>,
     ) {
         self.in_flight -= 1;
         let Request { operation, length, .. } = self.requests[id];
         if operation == Operation::Flush {
             self.note(now, id, EventKind::Completed);
-            self.complete_flushes(now, (id, status), done);
+            self.complete_flushes(now, id, status, done);
             return;
         }
         self.watch_complete(now, operation, length);
@@ -413,9 +414,9 @@ impl Controller {
             self.scheduler.complete(&mut context!(self, now), id);
         }
         if !self.requests.is_piece(id) {
-            self.complete_whole(now, (id, status), done);
+            self.complete_whole(now, id, status, done);
         } else if let Some(whole) = self.requests.end_piece(id, status) {
-            self.complete_whole(now, (whole, 0), done);
+            self.complete_whole(now, whole, 0, done);
         }
     }
 

@@ -99,8 +99,9 @@ impl Reactor {
             if !self.make_place(now, next) {
                 return;
             }
-            let (origin, client) = self.handshakes.deferred.call().expect("somebody waits");
-            self.admit(now, origin, client);
+            let (origin, (accept, socket)) =
+                self.handshakes.deferred.call().expect("somebody waits");
+            self.admit(now, origin, accept, socket);
         }
         self.wake_deferred();
     }
@@ -134,7 +135,7 @@ impl Reactor {
         self.settle_later(key);
         true
     }
-    fn admit(&mut self, now: Instant, origin: Origin, (accept, socket): (Accept, OwnedFd)) {
+    fn admit(&mut self, now: Instant, origin: Origin, accept: Accept, socket: OwnedFd) {
         let limits = self.parts.security.limits;
         let full = self.clients >= limits.connections as usize;
         if self.draining.is_some() || full || self.endpoints.len() >= ENDPOINTS_MAX {

@@ -39,22 +39,28 @@ impl IoCost {
         account.share
     }
     /// Sets a group's weights. `saves`: records how far it is behind the clock.
-    pub(super) fn set_weights(&mut self, group: usize, weights: (u64, u64), saves: Option<Now>) {
+    pub(super) fn set_weights(
+        &mut self,
+        group: usize,
+        active: u64,
+        inuse: u64,
+        saves: Option<Now>,
+    ) {
         let node = own_node(group);
         let account = &mut self.accounts[group];
         account.last_inuse = self.weights.node(node).inuse;
-        account.lends = weights.1.max(1) < weights.0;
+        account.lends = inuse.max(1) < active;
         if let Some(now) = saves {
             account.saved_margin = now.v.since(account.vtime);
         }
-        self.weights.propagate(node, weights.0, weights.1);
+        self.weights.propagate(node, active, inuse);
     }
     /// The group gives nothing away any more.
     pub(super) fn take_all_back(&mut self, group: usize, now: Now) {
         let account = &mut self.accounts[group];
         if account.lends || account.last_inuse == 0 {
             let active = self.weights.node(own_node(group)).active;
-            self.set_weights(group, (active, active), Some(now));
+            self.set_weights(group, active, active, Some(now));
         } else {
             account.saved_margin = now.v.since(account.vtime);
         }
@@ -81,14 +87,14 @@ impl IoCost {
         self.active.push(group as u32);
         let weight = self.weights.node(own_node(group)).weight;
         let inuse = if last == 0 { weight } else { last };
-        self.set_weights(group, (weight, inuse), Some(now));
+        self.set_weights(group, weight, inuse, Some(now));
         if self.active.len() == 1 && self.period_end.is_none() {
             self.start_first_period(now);
         }
     }
     pub(super) fn deactivate(&mut self, group: usize) {
         let Some(at) = self.accounts[group].active.take() else { return };
-        self.set_weights(group, (0, 0), None);
+        self.set_weights(group, 0, 0, None);
         self.active.swap_remove(at as usize);
         if let Some(moved) = self.active.get(at as usize) {
             self.accounts[*moved as usize].active = Some(at);
@@ -113,7 +119,7 @@ impl IoCost {
         let mut inuse = own.inuse;
         while inuse < own.active {
             inuse = (inuse + step).min(own.active);
-            self.set_weights(group, (own.active, inuse), Some(now));
+            self.set_weights(group, own.active, inuse, Some(now));
             cost = cost_at(device_time, self.share(group).inuse);
             if now.v.since(vtime) >= cost as i64 {
                 break;

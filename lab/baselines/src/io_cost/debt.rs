@@ -50,7 +50,7 @@ impl IoCost {
     pub(super) fn incur_debt(&mut self, group: usize, now: Now, device_time: u64) {
         if self.accounts[group].debt == 0 {
             let active = self.weights.node(own_node(group)).active;
-            self.set_weights(group, (active, 0), None);
+            self.set_weights(group, active, 0, None);
         }
         let account = &mut self.accounts[group];
         account.debt = account.debt.saturating_add(device_time);
@@ -79,7 +79,7 @@ impl IoCost {
             if account.debt == 0 {
                 let active = self.weights.node(own_node(group)).active;
                 let before = account.last_inuse;
-                self.set_weights(group, (active, before), None);
+                self.set_weights(group, active, before, None);
             }
         }
         let account = &self.accounts[group];

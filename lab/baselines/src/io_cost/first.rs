@@ -74,7 +74,7 @@ impl IoCost {
         let behind = now.v.since(self.accounts[group].vtime);
         let own = *self.weights.node(own_node(group));
         if own.inuse < own.active && behind <= self.clock.margins.min {
-            self.set_weights(group, (own.active, own.active), None);
+            self.set_weights(group, own.active, own.active, None);
         }
         cost_at(device_time, self.share(group).inuse)
     }
@@ -122,7 +122,7 @@ impl IoCost {
             let group = *leaf as usize / 2;
             let active = self.weights.node(*leaf).active;
             if after > before || gives {
-                self.set_weights(group, (active, (*after).clamp(1, active)), None);
+                self.set_weights(group, active, (*after).clamp(1, active), None);
             }
         }
         changes.clear();

@@ -224,7 +224,7 @@ impl IoCost {
             let group = donor.leaf as usize / 2;
             if self.accounts[group].debt == 0 {
                 let active = self.weights.node(donor.leaf).active;
-                self.set_weights(group, (active, donor.inuse), Some(now));
+                self.set_weights(group, active, donor.inuse, Some(now));
             }
         }
         self.donors = donors;

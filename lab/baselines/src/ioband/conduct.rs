@@ -182,7 +182,7 @@ impl Ioband {
                 break;
             }
             let id = Self::pop(&mut self.queues[group].parked, cx);
-            if self.release_one(cx, (group, class), id) {
+            if self.release_one(cx, group, class, id) {
                 return Ended::Yield;
             }
         }
@@ -199,7 +199,7 @@ impl Ioband {
                 queue.parked.push_back(cx.requests, id);
                 continue;
             }
-            if self.release_one(cx, (group, class), id) {
+            if self.release_one(cx, group, class, id) {
                 return Ended::Yield;
             }
         }
@@ -208,8 +208,13 @@ impl Ioband {
     fn pop(queue: &mut Fifo, cx: &mut Context<'_>) -> RequestId {
         queue.pop_front(cx.requests).expect("the caller saw that it is not empty")
     }
-    fn release_one(&mut self, cx: &mut Context<'_>, of: (usize, usize), id: RequestId) -> bool {
-        let (group, class) = of;
+    fn release_one(
+        &mut self,
+        cx: &mut Context<'_>,
+        group: usize,
+        class: usize,
+        id: RequestId,
+    ) -> bool {
         self.blocked[class] -= 1;
         let queue = &mut self.queues[group];
         queue.blocked[class] -= 1;

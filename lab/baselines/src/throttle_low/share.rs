@@ -93,8 +93,13 @@ impl Share {
     pub(super) fn new(settings: Settings) -> Self {
         Self { is_live: true, settings, ..Self::default() }
     }
-    fn limit_of(&self, device: &mut Device, now: Instant, of: (usize, usize)) -> Option<u64> {
-        let (direction, kind) = of;
+    fn limit_of(
+        &self,
+        device: &mut Device,
+        now: Instant,
+        direction: usize,
+        kind: usize,
+    ) -> Option<u64> {
         let low = self.settings.low[direction];
         match (device.is_low, low[kind]) {
             (true, 0) if self.children > 0 || low[1 - kind] > 0 => None,
@@ -170,7 +175,7 @@ impl Account for Share {
     type State = Device;
     fn limit(&self, device: &mut Device, now: Instant, direction: usize) -> Limit {
         match self.is_live {
-            true => Limit([0, 1].map(|kind| self.limit_of(device, now, (direction, kind)))),
+            true => Limit([0, 1].map(|kind| self.limit_of(device, now, direction, kind))),
             false => Limit::default(),
         }
     }

@@ -70,7 +70,7 @@ pub enum Grade {
 
 impl Grade {
     /// Where small numbers are good.
-    fn low(value: f64, (good, fair): (f64, f64)) -> Self {
+    fn low(value: f64, good: f64, fair: f64) -> Self {
         match value {
             _ if value <= good => Self::Good,
             _ if value <= fair => Self::Fair,
@@ -78,8 +78,8 @@ impl Grade {
         }
     }
     /// Where large numbers are good.
-    fn high(value: f64, (good, fair): (f64, f64)) -> Self {
-        Self::low(-value, (-good, -fair))
+    fn high(value: f64, good: f64, fair: f64) -> Self {
+        Self::low(-value, -good, -fair)
     }
 }
 
@@ -160,12 +160,12 @@ impl Score {
         let burst = if card.has_head { (2e9, 5e9) } else { (10e6, 50e6) };
         let times = self.p99() / card.alone.reader_p99_ns.max(1.0);
         [
-            Grade::low(self.overhead(), (0.03, 0.1)),
-            Grade::high(self.fairness(), (0.95, 0.8)),
-            Grade::high(self.part(), (KEPT, 0.8)),
-            Grade::high(self.usage(), (0.85, 0.5)),
-            Grade::low(times, (4.0, 12.0)),
-            Grade::low(self.served(), burst),
+            Grade::low(self.overhead(), 0.03, 0.1),
+            Grade::high(self.fairness(), 0.95, 0.8),
+            Grade::high(self.part(), KEPT, 0.8),
+            Grade::high(self.usage(), 0.85, 0.5),
+            Grade::low(times, 4.0, 12.0),
+            Grade::low(self.served(), burst.0, burst.1),
         ]
     }
 }
@@ -177,8 +177,8 @@ mod tests {
     /// Goal: grades have the right direction. Method: numbers on both sides of each bound.
     #[test]
     fn grades_have_a_direction() {
-        let low = [0.01, 0.05, 0.5].map(|value| Grade::low(value, (0.03, 0.1)));
-        let high = [0.99, 0.9, 0.5].map(|value| Grade::high(value, (0.97, 0.8)));
+        let low = [0.01, 0.05, 0.5].map(|value| Grade::low(value, 0.03, 0.1));
+        let high = [0.99, 0.9, 0.5].map(|value| Grade::high(value, 0.97, 0.8));
         assert_eq!(low, [Grade::Good, Grade::Fair, Grade::Poor]);
         assert_eq!(high, low);
     }

@@ -165,7 +165,7 @@ impl Chooser {
         }
         let offset = match self.turn {
             Turn::Gap(gap) => self.with_gap(direction, gap)?,
-            _ if self.sequential => self.in_sequence(direction, (file, calls)),
+            _ if self.sequential => self.in_sequence(direction, file, calls),
             _ => self.offset(direction, random),
         };
         let side = &mut self.sides[direction.index()];
@@ -192,7 +192,7 @@ impl Chooser {
         })
     }
     /// Where a sequential call goes that comes after so many in its file.
-    fn in_sequence(&self, direction: Direction, (file, calls): (u64, u64)) -> Sectors {
+    fn in_sequence(&self, direction: Direction, file: u64, calls: u64) -> Sectors {
         let Side { position: end, least, .. } = self.sides[direction.index()];
         match &self.files {
             Some(files) => {
