@@ -263,7 +263,7 @@ impl Suite {
     pub fn verify_schedulers(&self) {
         let mut names = schedulers(self.table);
         names.retain(|name| !(self.is_elsewhere)(name));
-        self.verify_all(&names, &seeds(100));
+        self.verify_all(&names, &seeds(50));
     }
 
     /// Every throttle above every scheduler keeps the law.
