@@ -60,7 +60,7 @@ impl Failures {
     }
     /// What fails now. `shared`: the volumes are on one drive. `lost`: it cannot work any more.
     pub(super) fn report(&self, volumes: &Slab<Volume>, shared: bool, lost: bool) -> FailureReport {
-        let drive = self.drive.longest().filter(|run| shared && (lost || run.is_certain()));
+        let drive = self.drive.certain(lost).filter(|_| shared);
         let failing = |key: &usize| {
             let volume = volumes.get(*key).filter(|volume| !volume.is_drive)?;
             Some((volume, volume.runs.longest()?))

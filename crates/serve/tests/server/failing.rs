@@ -40,8 +40,8 @@ fn a_lost_drive_is_told() {
     assert_eq!(failures[1]["volume"], "v");
 }
 
-/// Goal: a volume that fails is named, and does not make the server unready; a drive does after some requests; both end with a
-/// success. Method: a drive that fails on purpose, reads and writes.
+/// Goal: a volume that fails is named, and does not make the server unready, however often its client reads a bad place; a drive does
+/// after some places; both end with a success. Method: a drive that fails on purpose, reads and writes.
 #[test]
 fn runs_of_failures_are_told() {
     let directory = Directory::new();
@@ -64,8 +64,18 @@ fn runs_of_failures_are_told() {
     assert_eq!((state, ready, fails), (json!("serving"), 200, false));
     let [failure] = failures.as_array().unwrap().as_slice() else { panic!("{failures}") };
     assert_eq!((&failure["volume"], &failure["count"]), (&json!("v"), &json!(3)));
-    for _ in 0..32 {
-        assert_eq!(wire.read(0, 4096).error, 5);
+    for sector in 0..40 {
+        assert_eq!(wire.read(sector * 512, 1 << 20).error, 5);
+    }
+    let (state, failures, ready, fails) = told(&rig);
+    assert_eq!(
+        (state, ready, fails),
+        (json!("serving"), 200, false),
+        "one place, or its neighbours"
+    );
+    assert_eq!(failures[0]["count"], 43);
+    for place in 1..8 {
+        assert_eq!(wire.read(place * (2 << 20), 4096).error, 5);
     }
     let (state, _, ready, fails) = told(&rig);
     assert_eq!((state, ready, fails), (json!("failing"), 503, true));
