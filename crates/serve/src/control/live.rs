@@ -19,7 +19,7 @@ use super::usage::{Holds, Usage, seconds};
 use super::why::{self, Why};
 use crate::clock::thread_time;
 use crate::engine::failing::FailureReport;
-use crate::engine::stats::VolumeStats;
+use crate::engine::stats::VolumeReport;
 use crate::engine::tally::{BUCKETS, GroupTally, Step, Times};
 use crate::error::ServeError;
 use crate::reactor::Seen;
@@ -78,6 +78,8 @@ pub(super) struct VolumeMoment {
     pub(super) flushes: u64,
     pub(super) failed: u64,
     pub(super) losses: u64,
+    /// Since when every request of a kind has failed, if one does.
+    pub(super) failing_since: Option<Instant>,
 }
 
 struct List(Vec<(&'static str, u64)>);
@@ -170,15 +172,16 @@ fn whole(seen: &Seen<'_>) -> Moment {
 
 fn copy_volumes(seen: &Seen<'_>, first: usize) -> (Vec<VolumeMoment>, Next) {
     let (volumes, next) = seen.engine.volumes_from(first, SLICE);
-    let copy = |(name, group, connections, stats): (&str, &str, u32, &VolumeStats)| VolumeMoment {
-        name: name.to_string(),
-        group: group.to_string(),
-        connections,
-        requests: stats.requests,
-        bytes: stats.bytes,
-        flushes: stats.flushes,
-        failed: stats.failed,
-        losses: stats.losses,
+    let copy = |volume: VolumeReport<'_>| VolumeMoment {
+        name: volume.name.to_string(),
+        group: volume.group.to_string(),
+        connections: volume.connections,
+        requests: volume.stats.requests,
+        bytes: volume.stats.bytes,
+        flushes: volume.stats.flushes,
+        failed: volume.stats.failed,
+        losses: volume.stats.losses,
+        failing_since: volume.failing.map(|run| run.since),
     };
     (volumes.map(copy).collect(), next)
 }

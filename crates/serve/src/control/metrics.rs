@@ -3,7 +3,6 @@
 //! Names and labels are a public interface: dashboards such as `packaging/grafana/iofair.json` use them, and a test
 //! looks for every one that it uses.
 
-use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 use iofair_config::contracts::Detail;
@@ -12,7 +11,6 @@ use iofair_core::time::{Instant, Nanos};
 use super::files::Files;
 use super::live::{GroupMoment, Moment, VolumeMoment, bounds};
 use super::usage::seconds;
-use crate::engine::runs::Failing;
 use crate::engine::tally::{Step, Times};
 use crate::log;
 use crate::pool::zeroing::Progress;
@@ -239,13 +237,10 @@ fn volumes(page: &mut Page, moment: &Moment) {
     const FAILING: &str = "iofair_volume_failing_seconds";
     let help = "Time for which every read, write or flush of the volume has failed; 0: none does.";
     page.family(FAILING, "gauge", help);
-    let failing: BTreeMap<&str, Nanos> = {
-        let of = |run: &Failing| Instant(moment.uptime.0).since(run.since);
-        moment.failures.volumes.iter().map(|(name, run)| (name.as_str(), of(run))).collect()
-    };
+    let now = Instant(moment.uptime.0);
     for volume in &moment.volumes {
         let labels = [("volume", volume.name.as_str()), ("group", volume.group.as_str())];
-        let time = failing.get(volume.name.as_str()).copied().unwrap_or(Nanos::ZERO);
+        let time = volume.failing_since.map_or(Nanos::ZERO, |since| now.since(since));
         page.line(FAILING, &labels, seconds(time));
     }
     let mut by_direction = |name: &str, help: &str, of: Of<[u64; 2]>| {

@@ -13,7 +13,7 @@ use super::change::{Change, Changed, children_first};
 use super::losses::Losses;
 use super::plan::Plan;
 use super::runs::Runs;
-use super::stats::{Snapshot, VolumeSnapshot, VolumeStats};
+use super::stats::{Snapshot, VolumeReport, VolumeSnapshot, VolumeStats};
 use super::tally::GroupTally;
 use super::volume::Volume;
 use crate::back::volume::{PlannedVolume, VolumeId};
@@ -178,19 +178,21 @@ impl Engine {
         }
     }
 
-    /// Volumes in service in `count` places from `first` on: name, group, connections, numbers; and
-    /// where to go on.
+    /// Volumes in service in `count` places from `first` on, and where to go on.
     pub(crate) fn volumes_from(
         &self,
         first: usize,
         count: usize,
-    ) -> (impl Iterator<Item = (&str, &str, u32, &VolumeStats)>, Option<usize>) {
+    ) -> (impl Iterator<Item = VolumeReport<'_>>, Option<usize>) {
         let end = (first + count).min(self.volumes.capacity());
         let there = (first..end).filter_map(|key| self.volumes.get(key));
         let there = there.filter(|volume| !volume.is_drive);
-        let told = there.map(|volume| {
-            let Volume { plan, connections, stats, .. } = volume;
-            (plan.name.as_str(), plan.group.as_str(), *connections, stats)
+        let told = there.map(|volume| VolumeReport {
+            name: &volume.plan.name,
+            group: &volume.plan.group,
+            connections: volume.connections,
+            stats: &volume.stats,
+            failing: volume.runs.longest(),
         });
         (told, (end < self.volumes.capacity()).then_some(end))
     }

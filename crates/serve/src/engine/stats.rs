@@ -4,6 +4,8 @@ use iofair_core::request::Direction;
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::time::{Instant, Nanos};
 
+use super::runs::Failing;
+
 /// A volume's counters. Arrays are indexed by [`Direction`]; trims and zeroes count as writes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct VolumeStats {
@@ -65,6 +67,17 @@ pub struct VolumeSnapshot {
     pub connections: u32,
     /// Its counters.
     pub stats: VolumeStats,
+}
+
+/// A volume as its operator sees it.
+pub(crate) struct VolumeReport<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) group: &'a str,
+    /// Open connections to it.
+    pub(crate) connections: u32,
+    pub(crate) stats: &'a VolumeStats,
+    /// Its last requests of a kind, if they have all failed.
+    pub(crate) failing: Option<Failing>,
 }
 
 /// How long the drive had a command.

@@ -87,3 +87,25 @@ fn runs_of_failures_are_told() {
         "a full drive has not failed"
     );
 }
+
+/// Goal: metrics have since when each volume fails, however many fail. Method: thirty of them.
+#[test]
+fn all_failing_volumes_have_a_metric() {
+    let directory = Directory::new();
+    let mut text = file(&directory, "faulty:memory:64MiB");
+    for number in 0..30 {
+        text += &format!("[[volume]]\nname = 'v{number}'\ngroup = 'batch'\nsize = '4KiB'\n");
+    }
+    text += "[[drive.faults.rule]]\nfault = 'eio'\n";
+    fs::write(directory.path("contracts.toml"), text).unwrap();
+    let rig = Controlled::over(directory);
+    for number in 0..30 {
+        let name = format!("v{number}");
+        let mut wire = Wire::connect_to(&rig.directory.path("socket"), &name).unwrap();
+        assert_eq!(wire.read(0, 4096).error, 5);
+    }
+    let page = String::from_utf8(rig.ask(&Call::new("GET", "/metrics")).body.to_vec()).unwrap();
+    let lines = page.lines().filter(|line| line.starts_with("iofair_volume_failing_seconds{"));
+    let fails = lines.filter(|line| !line.ends_with("} 0"));
+    assert_eq!(fails.count(), 30);
+}
