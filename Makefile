@@ -62,7 +62,7 @@ soak: ## kill servers and cut their power under verified load, thousands of time
 	@scripts/setup demo
 	IOFAIR_CUTS=$(CUTS) cargo test --locked -p iofair-serve --test power keep -- --nocapture $(MOUNTS)
 	IOFAIR_CUTS=$(CUTS) cargo test --locked -p iofair-serve --lib cuts -- --nocapture
-	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair --test crash -- --nocapture
+	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair --test commands crash:: -- --nocapture
 	IOFAIR_KILLS=$(KILLS) cargo test --release --locked -p iofair-serve --test vhost killed
 
 hostile: ## hostile clients beside one with a contract; writes reproduction/isolation.md (12 minutes, on a quiet machine)
@@ -78,7 +78,7 @@ lint: ## format, clippy, documentation, licences
 docs: ## regenerate the generated pages
 	@scripts/setup demo
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
-	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control --test plan the_page
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test commands -- control::the_page plan::the_page
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-drive --test calibration
 
 book: ## all pages as a site, in target/book
@@ -90,7 +90,7 @@ bench: ## benchmarks beside other software; writes docs/performance.md and lab/d
 	IOFAIR_BENCH_PAGE="$(CURDIR)/docs/performance.md" cargo bench --locked -p iofair-serve --bench '*'
 	IOFAIR_BENCH_PAGE="$(CURDIR)/lab/docs/performance.md" cargo bench --locked --workspace --exclude iofair-serve --bench '*'
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-lab --test tidy generated_pages
-	IOFAIR_BLESS=1 cargo test --locked -p iofair --test control the_page
+	IOFAIR_BLESS=1 cargo test --locked -p iofair --test commands control::the_page
 
 keys: ## what follows from the table of contract keys: the OpenAPI document, Helm chart, C header, public items
 	IOFAIR_BLESS=1 cargo test --locked -p iofair-serve --lib openapi

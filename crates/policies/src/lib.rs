@@ -30,7 +30,7 @@ pub const DEFAULT_STACK: &str = "promise";
 /// Minimums rest on shares, and shares on whole turns. BFQ of the survey's time (4.18, 4.20) has neither of two
 /// later rules by which a queue that wakes up ends another's turn: one of higher weight (5.3), and one that is
 /// back in time and raised no less (5.2). With them a reader in order that is admitted beside one at random of
-/// more weight falls below its minimum (`lab/experiments/tests/minimums.rs`).
+/// more weight falls below its minimum (`lab/experiments/tests/promise/minimums.rs`).
 const WHOLE_TURNS: &[(&str, &str, &str)] =
     &[("bfq", "preempt_lower", "false"), ("bfq", "preempt_equal", "false")];
 
