@@ -28,7 +28,6 @@ const HARD: &[&str] = &[
     "mails-2019/start-up",
     "suite/latency",
     "survey-2019/complete",
-    "survey-2019/fast-storage",
 ];
 
 /// Policies without a hard claim: no source says of them what must hold. Goldens and the law of the engine cover them.
