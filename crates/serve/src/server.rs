@@ -335,9 +335,11 @@ impl Server {
         places.place(&contracts, consent)?;
         let mut plan = admit(&contracts, &places, &self.facts, Some(&self.contracts))?;
         self.passes(Step::Make)?;
+        let descriptor = descriptors::lowest_free();
         let made = places.make(&contracts, consent)?;
         self.passes(Step::Prepare)?;
         self.front_ends.prepare(&contracts, &Mode::Serve)?;
+        descriptors::check_change(descriptor).map_err(ServeError::Descriptors)?;
         let committed = commit()?;
         self.passes(Step::Enlarge)?;
         let larger = places.enlarge()?;

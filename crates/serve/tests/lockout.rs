@@ -376,4 +376,38 @@ fn descriptors_are_kept_for_control() {
     let page = call_of(&Call::new("GET", "/metrics")).body;
     let page = String::from_utf8(page.to_vec()).unwrap();
     assert!(!page.contains("refused_total{reason=\"descriptors\"} 0\n"), "{page}");
+    while !fs::read_to_string(path("log")).unwrap().contains("no file descriptors left") {
+        thread::yield_now();
+    }
+    // Changes do not use up those of control either.
+    let text = || fs::read_to_string(path("contracts.toml")).unwrap();
+    let files = || {
+        let names = fs::read_dir(path("pool")).unwrap().map(|file| file.unwrap().file_name());
+        names.filter(|name| name.as_encoded_bytes().ends_with(b".img")).count()
+    };
+    let add = |number: usize| {
+        call_of(&Call::new("PUT", &format!("/v1/volumes/more{number}")).body(volume.clone()))
+    };
+    let (more, refused) =
+        (0..400).map(|more| (more, add(more))).find(|(_, one)| !one.is_good()).unwrap();
+    let refused = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(refused.contains("kept for control") && refused.contains("RLIMIT_NOFILE"), "{refused}");
+    let volumes = 2 + 8 + more;
+    let count = |text: &str| text.matches("[[volume]]").count();
+    assert_eq!((count(&text()), files()), (volumes, volumes), "nothing is left of it");
+    let idle: Vec<_> =
+        (0..40).map(|_| UnixStream::connect(path("control.sock")).unwrap()).collect();
+    let before = text();
+    let many = (0..30).map(|number| {
+        format!("[[volume]]\nname = 'many{number}'\ngroup = 'batch'\nsize = '1MiB'\n")
+    });
+    fs::write(path("contracts.toml"), before.clone() + &many.collect::<String>()).unwrap();
+    let refused = call_of(&Call::new("POST", "/v1/reload"));
+    let refused = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(refused.contains("kept for control"), "{refused}");
+    assert_eq!((count(&text()), files()), (volumes + 30, volumes), "the edit stays");
+    fs::write(path("contracts.toml"), before).unwrap();
+    assert!(call_of(&Call::new("POST", "/v1/reload")).is_good());
+    assert!(call_of(&Call::new("DELETE", "/v1/volumes/more0")).is_good());
+    drop(idle);
 }

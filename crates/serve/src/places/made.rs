@@ -32,6 +32,8 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
+        // The list needs a descriptor.
+        self.opened.clear();
         // The list first: what it has must be there.
         if let Some((home, owners)) = &self.owners
             && home.save(owners, Room::Reserved).is_err()
