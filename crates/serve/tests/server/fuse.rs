@@ -409,3 +409,37 @@ fn needs_root_an_outsider_unmounts() {
     run("umount", &[&mount]);
     drop(file);
 }
+
+/// Goal: mounts that somebody else has removed leave nothing in the server. Method: twenty rounds of `umount` and a reload, which mounts
+/// again; descriptors of FUSE without a mount.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_removed_mounts_leave_no_descriptors() {
+    let directory = Directory::new();
+    let mount = directory.path("mnt");
+    let text = crate::rig::controlled::file(&directory, "memory:64MiB");
+    let text = text.replace("[listen]", &format!("[fuse]\nmount = '{mount}'\n[listen]"));
+    fs::write(directory.path("contracts.toml"), text).unwrap();
+    let rig = crate::rig::controlled::Controlled::over(directory);
+    for _ in 0..20 {
+        run("umount", &[&mount]);
+        assert_eq!(rig.status(&Call::new("POST", "/v1/reload")), 200);
+    }
+    // Those of the last rounds, or of other tests, may be about to go.
+    assert!(without_mount() < 10, "{} are left", without_mount());
+}
+
+/// How many descriptors this process has of FUSE connections that have ended.
+fn without_mount() -> usize {
+    let numbers = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let is_fuse = fs::read_link(&path).ok()? == std::path::Path::new("/dev/fuse");
+        is_fuse.then(|| path.file_name()?.to_str()?.parse().ok())?
+    });
+    let is_dead = |number: &i32| {
+        let mut asked = libc::pollfd { fd: *number, events: 0, revents: 0 };
+        // SAFETY: a plain system call on a local.
+        unsafe { libc::poll(&raw mut asked, 1, 0) == 1 && asked.revents & libc::POLLERR != 0 }
+    };
+    numbers.filter(is_dead).count()
+}

@@ -58,16 +58,35 @@ impl Mounted {
     fn is_gone(&self) -> bool {
         self.place.as_ref().is_some_and(MountPlace::is_gone)
     }
-    /// Leaves what is gone to itself: what is mounted at the path from now on is not its own, and its session lives as long as a program
-    /// has a file open.
-    fn forget(&mut self) {
-        std::mem::forget(self.session.take());
+}
+
+/// Sessions of mounts that are gone. Each lives as long as a program has a file open, and what is mounted at its path is not its own.
+#[derive(Debug, Default)]
+struct Forgotten(Vec<BackgroundSession>);
+
+impl Forgotten {
+    /// Closes those that have ended.
+    fn close_ended(&mut self) {
+        for session in self.0.extract_if(.., |session| session.guard.is_finished()) {
+            let _ = session.join();
+        }
+    }
+}
+
+impl Drop for Forgotten {
+    fn drop(&mut self) {
+        self.close_ended();
+        // Dropping one would unmount what is at its path.
+        self.0.drain(..).for_each(std::mem::forget);
     }
 }
 
 /// The mounted directory, if the contracts ask for one. It stays until it is dropped: calls get their replies.
 #[derive(Debug, Default)]
-pub(crate) struct Mount(Option<Mounted>);
+pub(crate) struct Mount {
+    mounted: Option<Mounted>,
+    forgotten: Forgotten,
+}
 
 impl FrontEnd for Mount {
     fn validate(&self, reload: &Reload<'_>, _: bool) -> Result<(), ServeError> {
@@ -82,16 +101,15 @@ impl FrontEnd for Mount {
     }
     fn start(&mut self, contracts: &Contracts, line: &ReactorHandle) -> Result<(), ServeError> {
         let Some(path) = &contracts.mount else { return Ok(()) };
-        let is_gone = match &mut self.0 {
+        self.forgotten.close_ended();
+        let is_gone = match &mut self.mounted {
             Some(mounted) if mounted.is_gone() => true,
             Some(_) => return Ok(()),
             None => false,
         };
-        if let Some(mounted) = &mut self.0 {
-            mounted.forget();
-        }
+        self.forgotten.0.extend(self.mounted.as_mut().and_then(|mounted| mounted.session.take()));
         match Mounted::new(path, &contracts.volumes, line.clone()) {
-            Ok(mounted) => self.0 = Some(mounted),
+            Ok(mounted) => self.mounted = Some(mounted),
             // A change must not fail for what it does not change.
             Err(error) if is_gone => {
                 log::tell("server", &format!("{error}; the next change or reload tries again"));
@@ -101,10 +119,10 @@ impl FrontEnd for Mount {
         Ok(())
     }
     fn mount(&self) -> Option<MountPlace> {
-        self.0.as_ref().and_then(|mounted| mounted.place.clone())
+        self.mounted.as_ref().and_then(|mounted| mounted.place.clone())
     }
     fn reconcile(&mut self, reload: &Reload<'_>) {
-        self.0.iter().for_each(|mounted| mounted.files.update(&reload.after.volumes));
+        self.mounted.iter().for_each(|mounted| mounted.files.update(&reload.after.volumes));
     }
 }
 
@@ -168,7 +186,7 @@ fn taken() -> io::Error {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.is_gone() {
-            self.forget();
+            drop(Forgotten(self.session.take().into_iter().collect()));
             // A connection that was aborted leaves a dead mount.
             if is_dead(&self.path) {
                 let _ = unmount_dead(&self.path);
