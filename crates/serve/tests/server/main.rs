@@ -1,5 +1,5 @@
-//! Live servers and their clients, one file a topic. Tests that look at a whole process (its memory, allocations, threads), that
-//! a sanitizer runs alone, or that start this program again have programs of their own.
+//! Live servers and their clients, one file a topic. Tests that look at a whole process (its memory, allocations, threads) or that
+//! a sanitizer runs alone have programs of their own.
 #![allow(clippy::unwrap_used)]
 
 mod access;
@@ -10,6 +10,8 @@ mod changes;
 mod charged;
 mod clients;
 mod control;
+#[path = "../rig/crash.rs"]
+mod crash;
 mod directory;
 #[path = "../rig/disk.rs"]
 mod disk;
@@ -24,6 +26,7 @@ mod gone;
 #[path = "../rig/guest.rs"]
 mod guest;
 mod kept;
+mod killed;
 mod live_page;
 mod long;
 mod observed;
