@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 /// One parameter of a policy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameter {
     /// Name, the field's own where it has one (`slice_idle`).
     pub name: &'static str,
@@ -149,7 +149,7 @@ impl fmt::Display for ParameterError {
 impl core::error::Error for ParameterError {}
 
 /// The values of one policy's parameters: defaults, then what was set.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Values {
     table: &'static [Parameter],
     values: Vec<u64>,

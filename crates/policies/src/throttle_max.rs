@@ -227,6 +227,12 @@ impl Policy for ThrottleMax {
         }
     }
 
+    fn hand_over(&mut self) -> bool {
+        self.levels.forget_requests();
+        self.ceilings.forget_requests();
+        true
+    }
+
     fn hold_info(&self, _groups: &Groups, requests: &Requests, id: RequestId) -> HoldInfo {
         let (group, direction) = (requests[id].group, requests[id].operation.direction());
         let until = self.ceilings.ready_at(group, direction as usize);

@@ -118,6 +118,10 @@ impl Stage {
     fn new(row: &'static Row) -> Self {
         Self { row, values: Values::new(row.parameters, row.overrides) }
     }
+    /// Whether it is the same policy with the same parameters.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        core::ptr::eq(self.row, other.row) && self.values == other.values
+    }
     /// Does it enforce this key of contracts?
     #[must_use]
     pub fn enforces(&self, key: Key) -> bool {

@@ -147,6 +147,14 @@ pub trait Policy {
         let _ = (cx, change);
     }
 
+    /// Throttles: the stack is replaced by one that has the same policy with the same parameters, and all requests are taken away.
+    /// `true`: the policy has forgotten them, and stays with what it knows of groups and has charged to them. `false`: a new
+    /// one takes its place.
+    #[must_use]
+    fn hand_over(&mut self) -> bool {
+        false
+    }
+
     /// Why the policy holds a request now, for `why`.
     fn hold_info(&self, groups: &Groups, requests: &Requests, id: RequestId) -> HoldInfo {
         let _ = (groups, requests, id);

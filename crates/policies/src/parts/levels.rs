@@ -85,6 +85,9 @@ struct Turns {
     requests: u32,
 }
 
+const NO_TURNS: [Turns; 2] = [Turns { first: NIL, last: NIL, requests: 0 }; 2];
+const NO_SOURCES: [Source; 4] = [Source { requests: Fifo::new(), next: NIL }; 4];
+
 #[derive(Debug)]
 struct Level<A> {
     parent: usize,
@@ -158,8 +161,8 @@ impl<A: Account + Default> Levels<A> {
             parent,
             account,
             meters,
-            turns: [Turns { first: NIL, last: NIL, requests: 0 }; 2],
-            sources: [Source { requests: Fifo::new(), next: NIL }; 4],
+            turns: NO_TURNS,
+            sources: NO_SOURCES,
             place: None,
             waiting: Tree::new(),
             timer: None,
@@ -169,6 +172,16 @@ impl<A: Account + Default> Levels<A> {
 }
 
 impl<A: Account> Levels<A> {
+    /// All requests are somewhere else now; what was charged stays.
+    pub fn forget_requests(&mut self) {
+        for level in &mut self.levels {
+            (level.turns, level.sources) = (NO_TURNS, NO_SOURCES);
+            (level.place, level.timer, level.was_empty) = (None, None, false);
+            level.waiting = Tree::new();
+        }
+        (self.nodes, self.timers, self.passed) = (Arena::new(), Tree::new(), Fifo::new());
+        self.held = 0;
+    }
     /// The limits of a level were others (`old`) until now.
     pub fn limits_changed(
         &mut self,

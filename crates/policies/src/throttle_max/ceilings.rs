@@ -221,6 +221,15 @@ impl Ceilings {
         }
         level.total.change(now, [max.total.bytes_per_s, max.total.iops], bursts);
     }
+    /// All requests are somewhere else now; what was charged stays.
+    pub(super) fn forget_requests(&mut self) {
+        for level in &mut self.levels {
+            level.queues = <[DirectionQueue; 2]>::default();
+            (level.first, level.turns, level.held) = (0, 0, 0);
+        }
+        (self.ready, self.waiting) = (Arena::default(), Arena::default());
+        self.timers = Tree::default();
+    }
     /// Removes a group.
     pub(super) fn remove(&mut self, id: GroupId) {
         if let Some(level) = self.levels.get_mut(id.index()) {

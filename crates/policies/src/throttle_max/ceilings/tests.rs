@@ -354,8 +354,8 @@ fn draw(random: &mut Draw<'_>) -> Limits {
     if !super::applies(&limits) { Limits::NONE } else { limits }
 }
 
-/// Goal: at every group, in every window, no more passes than burst and rate; nothing is lost, and nothing waits
-/// without reason. Method: random trees, ceilings, loads and lengths; then everything drains.
+/// Goal: at every group, in every window, no more passes than burst and rate, also when the stack changes; nothing is lost, and
+/// nothing waits without reason. Method: random trees, ceilings, loads, lengths and changes; then everything drains.
 #[test]
 fn every_window_at_random() {
     for seed in 1..=60 {
@@ -377,6 +377,10 @@ fn every_window_at_random() {
             let bytes = (1 + random(longest)) * KIB_4;
             rig.send(client, (operation, bytes), 1 + random(6));
             let rest = random(20);
+            if random(8) == 0 {
+                let stack = ["max-none", "max-mq-deadline"][random(2) as usize];
+                rig.controller.switch(rig.now, crate::TABLE.stack(stack).expect("in the table"));
+            }
             rig.run(rig.now.0 / MS + rest);
         }
         let loaded = rig.now.0 / MS;
