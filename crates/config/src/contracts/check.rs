@@ -80,9 +80,10 @@ pub(super) fn contracts(
         source,
     };
     contracts.set_entries();
-    if let Back::Memory(bytes) = contracts.drive.back {
-        contracts.check_capacity(bytes)?;
-    }
+    contracts.check_capacity(match contracts.drive.back {
+        Back::Memory(bytes) => bytes,
+        _ => super::contents::DRIVE_BYTES_MAX,
+    })?;
     Ok((contracts, unenforced))
 }
 

@@ -20,6 +20,10 @@ use super::reaches::Reaches;
 use crate::name::ancestors;
 use crate::{ConfigError, Source};
 
+/// Bytes that volumes have together at most, far beyond every drive: sums of their places, of which removed volumes keep some, fit
+/// into 64 bits.
+pub(super) const DRIVE_BYTES_MAX: u64 = 1 << 62;
+
 /// A contract file that passed every check which needs no drive.
 #[derive(Clone, Debug)]
 pub struct Contracts {
@@ -175,9 +179,13 @@ impl Contracts {
                     _ => format!(", and other volumes take {taken} of it"),
                 };
                 let name = &volume.name;
-                let message = format!(
-                    "volume \"{name}\" needs {needs}, but the drive has {capacity}{others}"
-                );
+                let has = if capacity_bytes == DRIVE_BYTES_MAX {
+                    "a drive has at most"
+                } else {
+                    "the drive has"
+                };
+                let message =
+                    format!("volume \"{name}\" needs {needs}, but {has} {capacity}{others}");
                 let left = format!("at most {}B ({left})", left.0);
                 return Err(self.source.error(volume.span.clone(), message).allowed(left));
             }

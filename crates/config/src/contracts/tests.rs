@@ -408,6 +408,19 @@ fn volumes_must_fit_on_the_drive() {
     assert_eq!(error.line(), 30, "{error}");
 }
 
+/// Goal: sizes that no drive has together are refused, whatever the drive: sums of places stay far below what 64 bits hold. Method:
+/// one volume and two.
+#[test]
+fn volumes_must_fit_on_some_drive() {
+    for (first, second, line) in [("8EiB", "1MiB", 24), ("3EiB", "2EiB", 30), ("3EiB", "1EiB", 0)] {
+        let file = GOOD.replace("memory:1GiB", "directory:pool");
+        let file = file.replacen("size = \"512MiB\"", &format!("size = \"{first}\""), 1);
+        let file = file.replacen("size = \"512MiB\"", &format!("size = \"{second}\""), 1);
+        let found = parse("huge.toml", &file).map_or_else(|error| error.line(), |_| 0);
+        assert_eq!(found, line, "{first} {second}");
+    }
+}
+
 /// Goal: weights after admission keep every minimum at every level. Method: a nested set whose
 /// parents have no minimum of their own.
 #[test]
