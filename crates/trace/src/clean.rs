@@ -28,6 +28,8 @@ pub const SHORTENED: &str =
 /// See [`BACKWARDS`].
 pub const BEYOND: &str = "requests beyond the end of the drive, whose addresses were wrapped";
 /// See [`BACKWARDS`].
+pub const PARTIAL: &str = "requests of parts of sectors, which were played as whole ones";
+/// See [`BACKWARDS`].
 pub const FAILED: &str = "requests that had failed, which are played as others";
 
 /// See [`BACKWARDS`].
@@ -123,6 +125,9 @@ impl<S: Source> Clean<S> {
         if has_data && (record.length > DATA_MAX || sectors > self.capacity) {
             self.notes.count(LONG);
             return None;
+        }
+        if head > 0 || !record.length.is_multiple_of(SECTOR_BYTES) {
+            self.notes.count(PARTIAL);
         }
         if sectors > self.capacity {
             self.notes.count(SHORTENED);

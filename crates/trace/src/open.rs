@@ -41,6 +41,9 @@ impl Trace {
         if count == 0 || count > FILES_MAX {
             return wrong(format!("{count} files; a trace has 1 to {FILES_MAX}"));
         }
+        if options.paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return wrong("standard input can be read only once: name a file".to_owned());
+        }
         let mut format = options.format;
         if let Some(columns) = &options.columns {
             let table = formats::table();

@@ -15,7 +15,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Fields between commas; white space around them does not count.
+    /// Fields between commas; white space and quotes around them do not count.
     pub(super) fn commas(line: &'a str) -> Self {
         Self { line, next: 0, comma: true }
     }
@@ -29,7 +29,9 @@ impl<'a> Fields<'a> {
         if self.comma {
             let end = rest.find(',').unwrap_or(rest.len());
             self.next += end + 1;
-            return Some(rest[..end].trim());
+            let field = rest[..end].trim();
+            let inside = field.strip_prefix('"').and_then(|field| field.strip_suffix('"'));
+            return Some(inside.map_or(field, str::trim));
         }
         let start = rest.find(|c: char| !c.is_whitespace())?;
         let rest = &rest[start..];
@@ -240,7 +242,7 @@ mod tests {
     /// Goal: fields of both kinds, and errors that name them. Method: by hand.
     #[test]
     fn fields_have_names_in_errors() {
-        let mut fields = Fields::commas("a, 7 ,,x");
+        let mut fields = Fields::commas("a, \"7\" ,,x");
         assert_eq!(fields.text("name"), Ok("a"));
         assert_eq!(fields.number("size"), Ok(7));
         assert_eq!(fields.number("offset"), Err("the offset is missing".into()));

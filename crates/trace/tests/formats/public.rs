@@ -103,6 +103,20 @@ fn units_are_those_of_the_descriptions() {
     assert_eq!((v2.at, v2.operation), (Instant(250_000), Operation::Discard));
 }
 
+/// Goal: quotes around fields do not count, with a header and without. Method: a line of a collection as spreadsheets write it.
+#[test]
+fn quoted_collections_are_read() {
+    let line = "\"128166372003061629\",\"hm\",\"1\",\"Read\",\"4096\",\"512\",\"413\"\n";
+    let names = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
+    let header = format!("\"{}\"\n", names.replace(',', "\",\""));
+    for text in [line.to_owned(), header + line] {
+        let input = Input::new(Box::new(std::io::Cursor::new(text.clone())), "quoted").unwrap();
+        assert_eq!(formats::recognise(&input).unwrap().name, "msr", "{text}");
+        let records = from_text(text.as_bytes(), "msr").unwrap();
+        assert_eq!((records[0].offset, records[0].length), (4096, 512));
+    }
+}
+
 /// Goal: events become requests with their completions; binary and text agree. Method: both samples; the latency of a
 /// request that completes in two commands ends with the second one; and one command that completes two requests.
 #[test]
@@ -145,6 +159,9 @@ fn several_files_are_one_trace() {
     let (twice, names) = all(&["msr.csv", "msr.csv.gz"]);
     assert_eq!((twice.len(), names.len()), (96, 2), "the same volumes in both");
     assert!(twice.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    let twice = Options { paths: vec!["-".into(); 2], ..Options::default() };
+    let error = open(&twice).err().expect("it can be read once").to_string();
+    assert!(error.contains("standard input can be read only once"), "{error}");
     let options =
         Options { paths: vec![data("msr.csv"), data("spc.csv")], format: None, columns: None };
     let error = open(&options).err().expect("not together").to_string();
@@ -296,4 +313,5 @@ fn hostile_requests_are_repaired_or_skipped() {
     let notes = clean.notes();
     let counts = [clean::BACKWARDS, clean::EMPTY, clean::LONG, clean::BEYOND, clean::TOO_LATE];
     assert_eq!(counts.map(|note| notes.count_of(note)), [1, 1, 1, 1, 1]);
+    assert_eq!(notes.count_of(clean::PARTIAL), 1);
 }

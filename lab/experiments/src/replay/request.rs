@@ -123,9 +123,7 @@ pub fn run(request: &Request) -> Result<Replayed, RequestError> {
         results.push(played);
     }
     let notes = told.iter().map(|(what, count)| Note { count, what }).collect();
-    let names =
-        request.traces.iter().map(|path| printable(&path.display().to_string()).into_owned());
-    let (traces, mode) = (names.collect(), request.mode.word());
+    let (traces, mode) = (names(request), request.mode.word());
     let scale = request.scale as f64 / 1000.0;
     Ok(Replayed { traces, drive: plan.drive, mode, scale, agreement: agreed, results, notes, told })
 }
@@ -147,8 +145,14 @@ fn replay_one(request: &Request, plan: &Plan, stack: &Stack) -> Result<Outcome, 
     replay(source, drive, &setup).map_err(|error| match error {
         ReplayError::Trace(error) => error.into(),
         ReplayError::Run(error) => RequestError::Refused(format!("{}: {error}", stack.name())),
-        error => RequestError::Refused(error.to_string()),
+        error => RequestError::Refused(format!("{}: {error}", names(request).join(", "))),
     })
+}
+
+/// The names of the trace's files.
+fn names(request: &Request) -> Vec<String> {
+    let name = |path: &PathBuf| printable(&path.display().to_string()).into_owned();
+    request.traces.iter().map(name).collect()
 }
 
 fn format(request: &Request) -> Result<Option<&'static Format>, RequestError> {

@@ -121,7 +121,8 @@ fn damaged_traces_are_never_silent() {
     );
     folder.write("head", b"time_us,op,offset,size");
     let told = folder.error("replay head");
-    let wanted = "error: the trace has no request that can be replayed; 1: files whose last line";
+    let wanted =
+        "error: head: the trace has no request that can be replayed; 1: files whose last line";
     assert!(told.starts_with(wanted), "{told}");
     let text = trace(10);
     folder.write("cut", &text[..text.len() - 3]);
