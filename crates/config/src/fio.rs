@@ -27,10 +27,10 @@ pub use lines::Variables;
 pub use names::{IGNORED, SUPPORTED, is_option};
 pub use problems::Problem;
 pub use settings::{
-    Batches, Blocks, Direction, Distribution, Engine, Exit, Hints, LeastRate, Service, Settings,
-    Size, Urgent, Verify, Zones, is_device,
+    Batches, Direction, Engine, Exit, Hints, LeastRate, Service, Settings, Urgent, Verify, Zones,
+    is_device,
 };
-pub use values::{distribution, split};
+pub use values::{Blocks, Distribution, Size, distribution, split};
 
 /// Most jobs of a file, as in fio.
 const JOBS_MAX: usize = 4_096;
@@ -116,14 +116,16 @@ fn parse_source(
     variables: &Variables,
     options: &[String],
 ) -> Result<JobFile, ConfigError> {
-    let lines::Lines { sources, sections, problems } = lines::read(source, variables, options)?;
+    let lines::Lines { sources, sections } = lines::read(source, variables, options)?;
     let (mut global, mut base) = (Vec::new(), Settings::default());
     let (inherited, jobs, ignored) = (Vec::new(), Vec::new(), Vec::new());
+    let problems = Vec::new();
     let mut file = JobFile { sources, inherited, global: Vec::new(), jobs, problems, ignored };
     for section in sections {
         let plain = |option: &Written| (option.name.clone(), option.value.clone());
         let own: Vec<(String, String)> = section.options.iter().map(plain).collect();
         let mut settings = base.clone();
+        let before = file.problems.len();
         file.apply(&mut settings, &section.options)?;
         if section.is_global() {
             // Sections have names of their own, which fio does not take from a global one.
@@ -144,7 +146,12 @@ fn parse_source(
         }
         let name = settings.name.clone().unwrap_or_else(|| section.name.clone());
         let (section, inherited) = (section.name, file.inherited.len());
-        file.jobs.push(Job { name, section, options: own, settings, inherited, written });
+        let job = Job { name, section, options: own, settings, inherited, written };
+        if let Some(engine) = file.dropped(&job) {
+            let problems = file.problems[before..].iter_mut();
+            problems.for_each(|problem| problem.unsupported = Some(engine.clone()));
+        }
+        file.jobs.push(job);
     }
     if file.jobs.is_empty() {
         let error = ConfigError::whole_file(file.path(), "no job in this file");
@@ -153,7 +160,8 @@ fn parse_source(
     file.global = global;
     for index in 0..file.jobs.len() {
         let job = &file.jobs[index];
-        let found = check(&file, job).map(Problem::from);
+        let unsupported = file.dropped(job);
+        let found = check(&file, job).map(|error| Problem { error, unsupported });
         for problem in found.into_iter().chain(left_out(&file, job)) {
             add(&mut file.problems, problem)?;
         }
@@ -168,12 +176,23 @@ impl JobFile {
             self.ignored.push(what.to_owned());
         }
     }
+    /// The engine of a job that does no I/O: without the job, its errors are none.
+    fn dropped(&self, job: &Job) -> Option<String> {
+        let engine = self.written(job, "ioengine")?;
+        (job.settings.engine == Engine::Elsewhere).then(|| engine.shown())
+    }
     /// Applies the options of a section, and takes note of those that cannot be used.
     fn apply(&mut self, settings: &mut Settings, options: &[Written]) -> Result<(), ConfigError> {
         // Values of the whole section are read in its base of units.
         let units = |option: &&Written| option.name == "kb_base";
         let (first, rest): (Vec<&Written>, Vec<&Written>) = options.iter().partition(units);
         for written in first.into_iter().chain(rest) {
+            if let Some(error) = written.error.clone() {
+                let is_used = SUPPORTED.contains(&&*written.name);
+                let unsupported = (!is_used).then(|| written.shown());
+                add(&mut self.problems, Problem { error, unsupported })?;
+                continue;
+            }
             if names::is_ignored(&written.name, &written.value) {
                 self.ignore(&written.name);
                 continue;
@@ -201,7 +220,9 @@ struct LeftOut {
 }
 
 fn left_out(file: &JobFile, job: &Job) -> Vec<Problem> {
-    let found = asked_together(&job.settings).into_iter().filter(|rule| rule.0);
+    let settings = &job.settings;
+    let found = asked_together(settings).into_iter().chain(not_alone(settings));
+    let found = found.filter(|rule| rule.0);
     let problem = |(_, rule): (bool, LeftOut)| {
         let LeftOut { option, part, message, allowed } = rule;
         let error = file.error(job, option, format!("option `{option}`: {message}"));
@@ -224,6 +245,25 @@ fn offset_of_pairs(settings: &Settings) -> (bool, LeftOut) {
         allowed: "0, rw=trimwrite, or the argument --ignore-unsupported, with which each block is trimmed and written",
     };
     (is_random_pair && offset.is_some(), rule)
+}
+
+/// Flags that change nothing alone.
+fn not_alone(settings: &Settings) -> [(bool, LeftOut); 2] {
+    let of = |option, message| {
+        let allowed = "0, or the argument --ignore-unsupported";
+        LeftOut { option, part: "", message, allowed }
+    };
+    let is_fixed = |blocks: &Blocks| matches!(blocks, Blocks::Fixed(_));
+    [
+        (
+            settings.hints.unaligned && !settings.blocks.iter().all(is_fixed),
+            of("bs_unaligned", "sizes that are no sectors are not modelled"),
+        ),
+        (
+            settings.verify.only && settings.verified().is_some(),
+            of("verify_only", "reads that only check what was written are not modelled"),
+        ),
+    ]
 }
 
 /// What is not modelled, with whether a job asks for it.
@@ -295,6 +335,25 @@ fn asked_together(settings: &Settings) -> [(bool, LeftOut); 7] {
     ]
 }
 
+/// Rates that fio refuses together, even of different directions: an option, and what it does not go with.
+fn conflicting_rates(settings: &Settings) -> Option<(&'static str, &'static str)> {
+    let Settings { rate, rate_iops, least_rate: least, .. } = settings;
+    let given = |rates: &[Option<u64>; 3]| rates.iter().any(Option::is_some);
+    let is_above = |least: &[Option<u64>; 3], rates: &[Option<u64>; 3]| {
+        least.iter().zip(rates).any(|(least, rate)| rate.is_some() && least > rate)
+    };
+    let conflicts = [
+        (given(rate) && given(rate_iops), ("rate_iops", "cannot stand beside `rate`")),
+        (
+            given(&least.bytes) && given(&least.calls),
+            ("rate_iops_min", "cannot stand beside `rate_min`"),
+        ),
+        (is_above(&least.bytes, rate), ("rate_min", "is more than `rate`")),
+        (is_above(&least.calls, rate_iops), ("rate_iops_min", "is more than `rate_iops`")),
+    ];
+    conflicts.into_iter().find(|(is_there, _)| *is_there).map(|(_, conflict)| conflict)
+}
+
 /// What no option can see by itself.
 fn check(file: &JobFile, job: &Job) -> Option<ConfigError> {
     let settings = &job.settings;
@@ -306,6 +365,10 @@ fn check(file: &JobFile, job: &Job) -> Option<ConfigError> {
         let message = format!("a block of {bytes} bytes is no number of sectors of 512 bytes");
         let allowed = "multiples of 512 bytes, up to 1 GiB; with direct=0 also one other size for all directions";
         return refuse("bs", &message, allowed);
+    }
+    if let Some((option, conflict)) = conflicting_rates(settings) {
+        let allowed = "one of the two, and no least rate above the rate";
+        return refuse(option, &format!("`{option}` {conflict}"), allowed);
     }
     if settings.cgroup_weight.is_some() && settings.cgroup.is_none() {
         return refuse(

@@ -50,6 +50,8 @@ const ENGINES: &[Row] = &[
     own("pvsync", SYNC),
     own("pvsync2", SYNC),
     own("libaio", ASYNC),
+    own("linuxaio", ASYNC),
+    own("aio", ASYNC),
     own("io_uring", ASYNC),
     own("posixaio", ASYNC),
     own("solarisaio", ASYNC),

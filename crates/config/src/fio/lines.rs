@@ -5,7 +5,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
-use super::problems::{Problem, Written, add};
+use super::problems::Written;
 use crate::error::ConfigError;
 use crate::source::Source;
 
@@ -60,8 +60,6 @@ impl Variables {
 pub(super) struct Lines {
     pub(super) sources: Vec<Source>,
     pub(super) sections: Vec<Section>,
-    /// Lines that were left out.
-    pub(super) problems: Vec<Problem>,
 }
 
 /// A section with its options.
@@ -109,7 +107,7 @@ pub(super) fn read(
     variables: &Variables,
     options: &[String],
 ) -> Result<Lines, ConfigError> {
-    let lines = Lines { sources: Vec::new(), sections: Vec::new(), problems: Vec::new() };
+    let lines = Lines { sources: Vec::new(), sections: Vec::new() };
     let mut reader = Reader { lines, variables, includes: 0 };
     reader.file(source, 0)?;
     let Lines { sections, .. } = &mut reader.lines;
@@ -180,6 +178,7 @@ impl Reader<'_> {
             let head = Written {
                 name: String::new(),
                 value: String::new(),
+                error: None,
                 source,
                 key: whole.clone(),
                 place: whole,
@@ -195,14 +194,12 @@ impl Reader<'_> {
         let (key, value) = (key.trim_end(), value.trim());
         let at = from + line.len() - value.len();
         let place = if value.is_empty() { whole.clone() } else { at..at + value.len() };
-        let value = match self.expand(source, place.clone(), value) {
-            Ok(value) => value,
-            Err(error) => {
-                return add(&mut self.lines.problems, error.into());
-            }
+        let (value, error) = match self.expand(source, place.clone(), value) {
+            Ok(value) => (value, None),
+            Err(error) => (value.to_owned(), Some(error)),
         };
-        let option =
-            Written { name: key.to_owned(), value, source, key: from..from + key.len(), place };
+        let (name, key) = (key.to_owned(), from..from + key.len());
+        let option = Written { name, value, error, source, key, place };
         match self.lines.sections.last_mut() {
             Some(section) => section.options.push(option),
             None => {

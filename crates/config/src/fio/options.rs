@@ -18,6 +18,7 @@ pub(super) fn canonical(name: &str) -> &str {
         "readwrite" => "rw",
         "blocksize" => "bs",
         "blocksize_range" => "bsrange",
+        "blocksize_unaligned" => "bs_unaligned",
         "wait_for_previous" => "stonewall",
         "io_limit" => "io_size",
         "allrandrepeat" => "randrepeat",
@@ -70,6 +71,7 @@ const MILLISECOND: Nanos = Nanos::from_millis(1);
 /// Options that are yes or no; without a value they are yes.
 const FLAGS: &[&str] = &[
     "atomic",
+    "bs_unaligned",
     "buffered",
     "direct",
     "do_verify",
@@ -87,6 +89,7 @@ const FLAGS: &[&str] = &[
     "stonewall",
     "time_based",
     "uncached",
+    "verify_only",
 ];
 
 /// How fio checks what was written: values of `verify`.
@@ -141,7 +144,7 @@ pub(super) fn apply(to: &mut Settings, name: &str, value: &str) -> Result<(), Ba
         return Err(bad.allowed("`iofair-lab replay FILE`, or the argument --ignore-unsupported"));
     }
     let bad = Bad::unsupported(format!("unsupported option `{name}`"));
-    let allowed = format!("{}; or the argument --ignore-unsupported", SUPPORTED.join(", "));
+    let allowed = "the options in lab/docs/fio.md, or the argument --ignore-unsupported";
     let known = SUPPORTED.iter().chain(IGNORED).copied();
     Err(bad.about_name().allowed(allowed).near(name, known))
 }
@@ -250,6 +253,7 @@ fn syncs(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
 fn pages(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     match name {
         "atomic" => to.hints.atomic = flag(value)?,
+        "bs_unaligned" => to.hints.unaligned = flag(value)?,
         "uncached" => to.hints.drop_behind = flag(value)?,
         "io_submit_mode" => {
             to.hints.offload = word(value, &[("inline", false), ("offload", true)])?
@@ -282,6 +286,7 @@ fn checks(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             to.verify.pattern = true;
         }
         "do_verify" => to.verify.at_end = flag(value)?,
+        "verify_only" => to.verify.only = flag(value)?,
         "verify_backlog" => to.verify.between = number(value, to.kb_base)? > 0,
         _ => return Ok(false),
     }

@@ -13,6 +13,8 @@ pub(super) const PROBLEMS_MAX: usize = 100;
 pub(super) struct Written {
     pub(super) name: String,
     pub(super) value: String,
+    /// Why a variable in the value could not be replaced.
+    pub(super) error: Option<ConfigError>,
     pub(super) source: usize,
     /// Of the name and of the value, in the source's text.
     pub(super) key: Range<usize>,

@@ -2,6 +2,8 @@
 
 use iofair_core::time::Nanos;
 
+use super::{Blocks, Distribution, Size};
+
 /// Bytes of a page of the cache.
 const PAGE: u64 = 4096;
 
@@ -18,59 +20,6 @@ pub enum Direction {
     Mixed,
     /// `trimwrite`, `randtrimwrite`: each block is trimmed, then written.
     TrimWrite,
-}
-
-/// Sizes of calls.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Blocks {
-    /// All alike.
-    Fixed(u64),
-    /// Any multiple of the first up to the second, each as likely as the others.
-    Range(u64, u64),
-    /// Sizes and their percentages, which make 100.
-    Split(Vec<(u64, u32)>),
-}
-
-impl Blocks {
-    /// The smallest.
-    pub fn least(&self) -> u64 {
-        match self {
-            Self::Fixed(size) | Self::Range(size, _) => *size,
-            Self::Split(sizes) => sizes.iter().map(|size| size.0).min().unwrap_or(1),
-        }
-    }
-    /// The largest.
-    pub fn most(&self) -> u64 {
-        match self {
-            Self::Fixed(size) | Self::Range(_, size) => *size,
-            Self::Split(sizes) => sizes.iter().map(|size| size.0).max().unwrap_or(1),
-        }
-    }
-}
-
-/// Where random calls go.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub enum Distribution {
-    /// Anywhere, each place as likely as the others.
-    #[default]
-    Random,
-    /// The block of rank k with a probability of k to the power of minus theta.
-    Zipf(f64),
-    /// The part h of the blocks has the part 1 - h of the calls, and so on in each part.
-    Pareto(f64),
-    /// Around the middle, with this deviation in percent of the range.
-    Normal(f64),
-    /// Percent of the calls, and percent of the range that they go to.
-    Zoned(Vec<(u32, u32)>),
-}
-
-/// A size, or a part of the target.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Size {
-    /// Bytes.
-    Bytes(u64),
-    /// Percent of the target.
-    Percent(u32),
 }
 
 /// How calls are made.
@@ -189,6 +138,8 @@ pub struct Hints {
     pub drop_behind: bool,
     /// `fadvise_hint=random`
     pub random: bool,
+    /// `bs_unaligned`
+    pub unaligned: bool,
     /// `io_submit_mode=offload`: threads of the job make its calls.
     pub offload: bool,
 }
@@ -204,11 +155,13 @@ pub struct Verify {
     pub at_end: bool,
     /// `verify_backlog`: while it writes.
     pub between: bool,
+    /// `verify_only`: it does nothing else.
+    pub only: bool,
 }
 
 impl Default for Verify {
     fn default() -> Self {
-        Self { how: None, pattern: false, at_end: true, between: false }
+        Self { how: None, pattern: false, at_end: true, between: false, only: false }
     }
 }
 
@@ -371,6 +324,7 @@ impl Settings {
         }
         let device = is_device(job).then(|| job.replace(':', "\\:"));
         self.file = self.file.take().or(device);
+        self.fill_device &= matches!(self.size, None | Some(Size::Bytes(0)));
         let names = self.files();
         if self.names_drives || (!names.is_empty() && names.iter().all(|name| is_device(name))) {
             self.nr_files = 1;
@@ -501,7 +455,8 @@ impl Settings {
             Some(file) => {
                 // No name has a character of this kind.
                 let escaped = file.replace("\\:", "\0");
-                escaped.split(':').map(|name| name.replace('\0', ":")).collect()
+                let names = escaped.split(':').filter(|name| !name.is_empty());
+                names.map(|name| name.replace('\0', ":")).collect()
             }
         }
     }

@@ -3,7 +3,6 @@
 use iofair_core::time::Nanos;
 
 use super::problems::Bad;
-use super::{Blocks, Distribution, Size};
 
 /// Most sizes of a `bssplit`, as in fio.
 const SPLIT_MAX: usize = 64;
@@ -11,6 +10,59 @@ const SPLIT_MAX: usize = 64;
 const ZONES_MAX: usize = 256;
 /// Deepest parentheses of an expression.
 const NESTING_MAX: u32 = 16;
+
+/// Sizes of calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Blocks {
+    /// All alike.
+    Fixed(u64),
+    /// Any multiple of the first up to the second, each as likely as the others.
+    Range(u64, u64),
+    /// Sizes and their percentages, which make 100.
+    Split(Vec<(u64, u32)>),
+}
+
+impl Blocks {
+    /// The smallest.
+    pub fn least(&self) -> u64 {
+        match self {
+            Self::Fixed(size) | Self::Range(size, _) => *size,
+            Self::Split(sizes) => sizes.iter().map(|size| size.0).min().unwrap_or(1),
+        }
+    }
+    /// The largest.
+    pub fn most(&self) -> u64 {
+        match self {
+            Self::Fixed(size) | Self::Range(_, size) => *size,
+            Self::Split(sizes) => sizes.iter().map(|size| size.0).max().unwrap_or(1),
+        }
+    }
+}
+
+/// Where random calls go.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Distribution {
+    /// Anywhere, each place as likely as the others.
+    #[default]
+    Random,
+    /// The block of rank k with a probability of k to the power of minus theta.
+    Zipf(f64),
+    /// The part h of the blocks has the part 1 - h of the calls, and so on in each part.
+    Pareto(f64),
+    /// Around the middle, with this deviation in percent of the range.
+    Normal(f64),
+    /// Percent of the calls, and percent of the range that they go to.
+    Zoned(Vec<(u32, u32)>),
+}
+
+/// A size, or a part of the target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// Bytes.
+    Bytes(u64),
+    /// Percent of the target.
+    Percent(u32),
+}
 
 type Read<T> = Result<T, Bad>;
 
@@ -37,25 +89,34 @@ fn plain(word: &str, kb_base: u64) -> Read<u64> {
     };
     let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
     let (digits, unit) = digits.split_at(end);
-    let value = u64::from_str_radix(digits, radix).map_err(|_| bad())?;
-    let unit = unit.trim_start();
-    let unit = unit.strip_suffix('b').unwrap_or(unit);
-    let (letter, binary) = match unit.strip_suffix('i') {
-        Some(letter) => (letter, true),
-        None => (unit, false),
+    if digits.is_empty() {
+        return Err(bad());
+    }
+    let value = u64::from_str_radix(digits, radix).map_err(|_| too_large(word, u64::MAX))?;
+    let mut letters = unit.trim_start().chars();
+    let power = match letters.next() {
+        None => return Ok(value),
+        Some('b') if letters.as_str().is_empty() => return Ok(value),
+        Some('k') => 1,
+        Some('m') => 2,
+        Some('g') => 3,
+        Some('t') => 4,
+        Some('p') => 5,
+        _ => return Err(bad()),
     };
-    let power = match letter {
-        "" if !binary => return Ok(value),
-        "k" => 1,
-        "m" => 2,
-        "g" => 3,
-        "t" => 4,
-        "p" => 5,
+    // To fio, `ki` without a `b` is `k`.
+    let is_other_base = match letters.as_str() {
+        "" | "b" | "i" => false,
+        "ib" => true,
         _ => return Err(bad()),
     };
     // With 1024, the default, the units are the other way round than those of the SI.
-    let base: u64 = if binary != (kb_base == 1024) { 1024 } else { 1000 };
-    value.checked_mul(base.pow(power)).ok_or_else(bad)
+    let base: u64 = if is_other_base != (kb_base == 1024) { 1024 } else { 1000 };
+    value.checked_mul(base.pow(power)).ok_or_else(|| too_large(word, u64::MAX))
+}
+
+fn too_large(word: &str, most: u64) -> Bad {
+    Bad::new(format!("`{word}` is too large")).allowed(format!("at most {most}"))
 }
 
 fn plain_time(word: &str, unit: Nanos) -> Read<u64> {
@@ -64,7 +125,11 @@ fn plain_time(word: &str, unit: Nanos) -> Read<u64> {
     let lower = word.to_ascii_lowercase();
     let end = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
     let (digits, suffix) = lower.split_at(end);
-    let value: u64 = digits.parse().map_err(|_| bad())?;
+    if digits.is_empty() {
+        return Err(bad());
+    }
+    let longest = || Bad::new(format!("`{word}` is too long")).allowed("at most 584 years");
+    let value: u64 = digits.parse().map_err(|_| longest())?;
     let nanos = match suffix {
         "" => unit.0,
         "d" => 86_400_000_000_000,
@@ -75,7 +140,7 @@ fn plain_time(word: &str, unit: Nanos) -> Read<u64> {
         "us" | "usec" => 1_000,
         _ => return Err(bad()),
     };
-    value.checked_mul(nanos).ok_or_else(bad)
+    value.checked_mul(nanos).ok_or_else(longest)
 }
 
 /// Numbers with operators between them.
@@ -86,6 +151,9 @@ struct Expression<'a> {
 
 impl Expression<'_> {
     fn whole(&mut self, text: &str) -> Read<u64> {
+        if self.rest.starts_with('-') {
+            return Err(Bad::new(format!("`{text}` is negative")).allowed("positive numbers"));
+        }
         let value = self.sum(0)?;
         match self.rest.is_empty() {
             true => Ok(value),
@@ -143,6 +211,10 @@ fn calculated(operator: char, a: u64, b: u64) -> Read<u64> {
         '%' => a.checked_rem(b),
         _ => u32::try_from(b).ok().and_then(|b| a.checked_pow(b)),
     };
+    if operator == '-' && b > a {
+        let bad = Bad::new(format!("{a} - {b} is negative"));
+        return Err(bad.allowed("a number, not a range"));
+    }
     let bad = || Bad::new(format!("{a} {operator} {b} is out of range"));
     value.ok_or_else(|| bad().allowed(format!("0 to {}", u64::MAX)))
 }

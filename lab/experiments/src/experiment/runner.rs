@@ -57,8 +57,11 @@ pub fn run(experiments: Vec<Experiment>, runner: &Runner<'_>) -> Result<Vec<Resu
     }
     let work = |task: &Task| {
         let experiment = &experiments[task.experiment];
-        let outcome =
+        let mut outcome =
             (runner.simulate)(&experiment.scenario(task.variant, task.stack, task.repeat));
+        if let (Some(jobs), Ok(outcome)) = (&experiment.jobs, &mut outcome) {
+            jobs.count_calls(outcome);
+        }
         (runner.finished)(task.experiment);
         outcome.map_err(|error| describe(experiment, task, &error))
     };

@@ -1,6 +1,7 @@
 //! Facts about jobs for reports.
 
 use iofair_core::time::Nanos;
+use iofair_simulator::outcome::Outcome;
 
 /// Facts about a job file for reports, besides its numbers.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,6 +33,25 @@ pub struct JobInfo {
     pub latency: Option<(Nanos, Nanos, u32)>,
     /// `fsync` and `fdatasync`: writes before each.
     pub syncs: (u32, u32),
+    /// Of blocks that run as whole pages: their bytes, and those of the pages.
+    pub odd_block: Option<(u64, u64)>,
+}
+
+impl Jobs {
+    /// Counts the bytes of calls that ran as whole pages.
+    pub(crate) fn count_calls(&self, outcome: &mut Outcome) {
+        let mut clients = outcome.clients.iter_mut();
+        for info in &self.jobs {
+            for client in clients.by_ref().take(info.clones as usize) {
+                let Some((block, whole)) = info.odd_block else { continue };
+                let count = |bytes: &mut u64| *bytes = *bytes / whole * block;
+                count(&mut client.bytes);
+                client.directions.iter_mut().for_each(|side| count(&mut side.bytes));
+                let sides = client.directions.iter_mut().flat_map(|side| &mut side.series);
+                client.series.iter_mut().chain(sides).for_each(|part| count(&mut part.bytes));
+            }
+        }
+    }
 }
 
 impl JobInfo {

@@ -164,9 +164,8 @@ fn suggest(error: ConfigError) -> ConfigError {
     let (key, allowed) = (key.trim().to_owned(), error.allowed.clone());
     match allowed {
         Some(keys) if error.message.starts_with("unknown key") && !key.contains('.') => {
-            let options = fio::SUPPORTED;
-            let near = keys.split(", ").chain(options.iter().copied());
-            let allowed = format!("{keys}; or an option of jobs: {}", options.join(", "));
+            let near = keys.split(", ").chain(fio::SUPPORTED.iter().copied());
+            let allowed = format!("{keys}; or an option of jobs");
             error.allowed(allowed).near(&key, near)
         }
         None if key.starts_with("group.") => {
@@ -320,6 +319,7 @@ fn info(job: &fio::Job, group: u32, depth: u32) -> JobInfo {
             (target, settings.latency_window.unwrap_or_default(), settings.latency_per_million)
         }),
         syncs: (settings.fsync, settings.fdatasync),
+        odd_block: settings.odd_block.map(|block| (block, settings.blocks[0].least())),
     }
 }
 

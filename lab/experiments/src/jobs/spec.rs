@@ -46,6 +46,9 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
     if depth > 1 && settings.engine == Engine::Asynchronous && settings.is_buffered() {
         notes.push(format!("{name}: one call at a time, because iodepth={depth} needs direct=1."));
     }
+    if settings.random && !settings.may_repeat_places() && has_mixed_sizes(settings) {
+        notes.push(format!("{name}: fio's random map also shortens calls; norandommap avoids it."));
+    }
     if let Some(how) = settings.verified().filter(|_| !settings.verify_reads()) {
         notes.push(format!("{name}: verify={how} makes no calls and takes no time."));
     }
@@ -58,6 +61,18 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
         notes.push(format!("{name}: its {} files are one of their size.", settings.nr_files));
     }
     (!notes.is_empty()).then(|| notes.join(" "))
+}
+
+/// Whether its calls have several sizes.
+fn has_mixed_sizes(settings: &Settings) -> bool {
+    let used = match settings.direction {
+        fio::Direction::Read => &settings.blocks[..1],
+        fio::Direction::Write => &settings.blocks[1..2],
+        fio::Direction::Trim => &settings.blocks[2..],
+        fio::Direction::Mixed => &settings.blocks[..2],
+        fio::Direction::TrimWrite => &settings.blocks[1..],
+    };
+    used.iter().any(|blocks| *blocks != Blocks::Fixed(used[0].least()))
 }
 
 pub(super) fn client(

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use iofair_config::ConfigError;
-use iofair_config::fio::{self, Blocks, Job, JobFile, Size};
+use iofair_config::fio::{self, Blocks, Job, JobFile, Settings, Size};
 use iofair_core::unit::Sectors;
 
 /// The range that a clone uses, as fio 3.33 computes it.
@@ -63,6 +63,10 @@ fn name_of(job: &Job, clone: u32) -> Option<String> {
         Some(directory) if !named.starts_with('/') => Some(format!("{directory}/{named}")),
         _ => Some(named),
     }
+}
+
+fn least_block(settings: &Settings) -> u64 {
+    settings.blocks.iter().map(Blocks::least).min().unwrap_or(512)
 }
 
 /// Whether a job's file is the drive.
@@ -154,8 +158,16 @@ impl<'a> Targets<'a> {
         let files = settings.nr_files;
         let left = |end: u64| end.checked_sub(offset).filter(|left| *left > 0);
         let behind = || self.file.error(job, "offset", "the offset lies behind the end");
+        let is_part = matches!(settings.size, Some(Size::Percent(_)));
+        let is_all = settings.size == Some(Size::Percent(100));
         // `filesize` says what a file has, and `size` only how much of it a pass uses.
         let reach = match (made, given) {
+            // A percentage is one of each file, in whole blocks.
+            (_, Some(size)) if is_part => {
+                let block = if is_all { 1 } else { least_block(settings) };
+                let room = left(whole.unwrap_or(0)).ok_or_else(behind)?;
+                size.min(room) / block * block * files
+            }
             (Some(end), _) => left(end).ok_or_else(behind)? * files,
             (None, Some(size)) => size,
             (None, None) => left(end.unwrap_or(0)).ok_or_else(behind)?,
@@ -164,7 +176,7 @@ impl<'a> Targets<'a> {
             Some(end) if files == 1 => left(end).ok_or_else(behind)?,
             _ => reach,
         };
-        let size = given.map_or(reach, |size| size.min(reach));
+        let size = given.filter(|_| !is_part).map_or(reach, |size| size.min(reach));
         let place = base.map(|base| Sectors((base + offset) / 512));
         Ok(Region { place, offset, size, reach: reach.min(room), room })
     }
@@ -191,7 +203,7 @@ impl<'a> Targets<'a> {
         let offset = more.checked_mul(u64::from(clone)).and_then(|more| more.checked_add(first));
         let is_part = |size| matches!(size, Size::Percent(_));
         let block = match is_part(settings.offset) || is_part(settings.offset_increment) {
-            true => settings.blocks.iter().map(Blocks::least).min().unwrap_or(512),
+            true => least_block(settings),
             false => 1,
         };
         let offset = offset.and_then(|offset| offset.checked_next_multiple_of(block));

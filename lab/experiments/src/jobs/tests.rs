@@ -5,6 +5,7 @@ mod options;
 use iofair_simulator::outcome::{ClientOutcome, Outcome};
 
 use super::*;
+use crate::experiment::{Results, Runner};
 
 fn experiment(text: &str, overrides: &Overrides) -> Experiment {
     parse("job.fio", text, overrides).unwrap_or_else(|error| panic!("{error}"))
@@ -17,6 +18,16 @@ fn run_with(text: &str, overrides: &Overrides) -> Outcome {
 
 fn run(text: &str) -> Outcome {
     run_with(text, &Overrides { stacks: Some(vec!["none-none".into()]), ..Overrides::default() })
+}
+
+/// The results of a run under the stack `none-none`.
+fn results(text: &str) -> Results {
+    let overrides = Overrides { stacks: Some(vec!["none-none".into()]), ..Overrides::default() };
+    let simulate =
+        |scenario: &_| iofair_simulator::simulate(scenario).map_err(|error| error.to_string());
+    let runner = Runner { jobs: 1, simulate: &simulate, finished: &|_| {} };
+    let all = crate::experiment::run(vec![experiment(text, &overrides)], &runner);
+    all.expect("it can be run").remove(0)
 }
 
 fn refused(text: &str) -> String {
@@ -59,6 +70,15 @@ fn size_ends_a_job() {
     // etcd's test of a disk; fio 3.33 makes 10,029 calls of it.
     let etcd = run("[a]\nrw=write\nioengine=sync\nfdatasync=1\nsize=22m\nbs=2300\n");
     assert_eq!(counts(&etcd.clients[0]).map(|(calls, _)| calls), [0, 10_029, 0]);
+    let etcd = "[b]\nsize=1m\n[a]\nrw=write\nnumjobs=2\nsize=1m\nbs=2300\n";
+    let etcd = results(etcd).outcomes.remove(0);
+    assert_eq!(etcd.clients[0].bytes, 1 << 20);
+    for client in &etcd.clients[1..] {
+        let wanted = [0, 455 * 2300, 0];
+        assert_eq!((counts(client).map(|(_, bytes)| bytes), client.bytes), (wanted, wanted[1]));
+        let series = client.series.iter().map(|part| part.bytes).sum::<u64>();
+        assert_eq!(series, client.bytes, "pages of the drive are not bytes of calls");
+    }
     for options in
         ["rw=randrw\n", "rw=randrw\ndirect=1\nioengine=libaio\niodepth=16\n", "rw=rw\ndirect=1\n"]
     {
@@ -212,7 +232,7 @@ fn files_are_places() {
     assert_eq!(told[0], (None, 1 << 20));
     let shared = told[1].0.expect("a place");
     assert_eq!((told[1].1, told[2]), (2 << 20, (Some(shared + (1 << 20)), 1 << 20)));
-    assert_eq!((told[3].0, told[3].1 / 512), (Some(0), capacity / 10 / 512));
+    assert_eq!((told[3].0, told[3].1 / 512), (Some(0), capacity / 10 / 4096 * 8));
     let apart = told[4].0.expect("a place");
     assert!(apart.abs_diff(capacity / 5) <= 4096, "{apart}");
     assert_eq!([told[5], told[6]], [(Some(0), capacity); 2]);

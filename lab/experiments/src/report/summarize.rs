@@ -84,7 +84,11 @@ pub fn summarize(results: &Results) -> Summary {
         interval: experiment.interval.map(|interval| interval.0 as f64 / 1e9),
     };
     summary.synopsis = synopsis::synopsis(&summary);
-    summary.warnings = synopsis::warnings(&summary);
+    let clients = experiment.variants.iter().flat_map(|variant| &variant.clients);
+    let warm_ups =
+        clients.filter(|client| client.step.as_ref().is_some_and(|step| step.ramp.0 > 0));
+    let warm_ups: Vec<&str> = warm_ups.map(|client| client.name.as_str()).collect();
+    summary.warnings = synopsis::warnings(&summary, &warm_ups);
     summary
 }
 

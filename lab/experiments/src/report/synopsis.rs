@@ -3,6 +3,7 @@
 use super::clients::ClientRow;
 use super::number::{differs_too_much, number, short};
 use super::summary::{Row, Summary};
+use crate::experiment::quantity::is_process_of;
 
 /// Stacks that the first sentence names of those that are alike.
 const STACKS_MAX: usize = 4;
@@ -135,13 +136,17 @@ fn places(rows: &[&Row], summary: &Summary, all: &str) -> String {
     named.join(", ") + &more
 }
 
-/// What a reader of the numbers has to know.
-pub(super) fn warnings(summary: &Summary) -> Vec<String> {
+/// What a reader of the numbers has to know. `warm_ups` are the clients with a warm-up of their own.
+pub(super) fn warnings(summary: &Summary, warm_ups: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     let rows = |wanted: &dyn Fn(&Row) -> bool| -> Vec<&Row> {
         summary.rows.iter().filter(|row| wanted(row)).collect()
     };
-    let idle = |row: &Row| row.total.max == 0.0;
+    // Trims reach the drive without bytes.
+    let trims = |row: &Row, name: &str| {
+        row.jobs.iter().any(|cells| cells[1] == "trim" && (name.is_empty() || cells[0] == name))
+    };
+    let idle = |row: &Row| row.total.max == 0.0 && !trims(row, "");
     let without = rows(&idle);
     if !without.is_empty() {
         let places = places(&without, summary, "any");
@@ -151,7 +156,9 @@ pub(super) fn warnings(summary: &Summary) -> Vec<String> {
         let stacks_with = |wanted: &dyn Fn(&ClientRow) -> bool| {
             rows(&|row| !idle(row) && row.client(name).is_some_and(wanted))
         };
-        let in_memory = stacks_with(&|client| client.calls > 0 && client.drive_bytes == Some(0));
+        let mut in_memory =
+            stacks_with(&|client| client.calls > 0 && client.drive_bytes == Some(0));
+        in_memory.retain(|row| !trims(row, name));
         if !in_memory.is_empty() {
             let places = places(&in_memory, summary, "any");
             all.push(format!(
@@ -161,7 +168,11 @@ pub(super) fn warnings(summary: &Summary) -> Vec<String> {
         let stuck = rows(&|row| row.client(name).is_some_and(|client| client.calls == 0));
         if !stuck.is_empty() {
             let places = places(&stuck, summary, "any");
-            all.push(format!("No call of {name} ended in the measured time {places}."));
+            let begins = match warm_ups.iter().any(|client| is_process_of(client, name)) {
+                true => ", which begins after its ramp_time",
+                false => "",
+            };
+            all.push(format!("No call of {name} ended in the measured time {places}{begins}."));
         }
         all.extend(stalls(name, &stacks_with(&ClientRow::hides_stalls), summary));
     }

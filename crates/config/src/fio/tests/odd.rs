@@ -124,3 +124,76 @@ fn lists_of_options_are_right() {
         read_text(&format!("[a]\n{name}=1")).expect(name);
     }
 }
+
+/// Goal: bytes in any order never panic and never hang. Method: pieces of job files put together by a small generator.
+#[test]
+fn any_text_is_read_or_refused() {
+    let pieces = [
+        "[a]",
+        "[global]",
+        "\n",
+        "=",
+        "rw",
+        "bs",
+        "bssplit=",
+        "4k/",
+        ":",
+        ",",
+        "${",
+        "}",
+        "$ncpus",
+        "%",
+        "(",
+        ")",
+        "^",
+        "9999999999999999999999",
+        "zoned:",
+        "random_distribution=",
+        "0x",
+        "-",
+        "size=",
+        "é",
+        "\t",
+        ";",
+        "include ",
+        "1",
+    ];
+    let mut state = 7u64;
+    for _ in 0..20_000 {
+        let mut text = String::new();
+        for _ in 0..state % 13 + 2 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            text += pieces[(state >> 33) as usize % pieces.len()];
+        }
+        if let Err(error) = read_text(&text) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
+
+/// Goal: what cannot be used is no obstacle where it is left out. Method: variables that are not set in options without a meaning, and
+/// errors of a job that does no I/O; a variable in an option that counts stays an error.
+#[test]
+fn what_is_left_out_has_no_errors() {
+    let text = "[global]\nwrite_bw_log=${LOG}\nflow=${FLOW}\n[a]\nsize=1m\n[b]\nioengine=cpuio\nsize=1q\nbs=${NONE}\nwait_for=c\n";
+    let file = parse("job.fio", text, &variables(), &[]).expect("jobs");
+    let left_out: Vec<_> =
+        file.problems.iter().map(|problem| problem.unsupported.as_deref()).collect();
+    let engine = Some("ioengine=cpuio");
+    let wanted =
+        [Some("write_bw_log=${LOG}"), Some("flow=${FLOW}"), engine, engine, engine, engine];
+    assert_eq!(left_out, wanted);
+    let file = parse("job.fio", "[a]\nsize=${NONE}\n", &variables(), &[]).expect("a job");
+    assert_eq!(file.problems[0].unsupported, None);
+}
+
+/// Goal: flags that change nothing alone are accepted alone. Method: each alone, and with what makes it count.
+#[test]
+fn flags_without_effect_alone_are_accepted() {
+    job("bs_unaligned / verify_only / ss_dur=5 / ss_ramp=1 / steadystate_duration=5");
+    job("blocksize_unaligned=0 / bsrange=4k-8k / verify_only=0 / verify=md5");
+    assert!(refused("bs_unaligned / bsrange=4k-8k").contains("option `bs_unaligned`: sizes that"));
+    assert!(refused("verify_only / verify=md5").contains("option `verify_only`: reads that only"));
+}

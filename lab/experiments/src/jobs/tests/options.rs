@@ -1,21 +1,12 @@
 //! Options of job files that people have, end to end.
 
 use super::*;
-use crate::experiment::Results;
 use crate::report;
 
 /// The rate of reads of the only job, in calls a second.
 fn reads_a_second(text: &str) -> f64 {
     let client = &run(text).clients[0];
     client.directions[0].calls as f64 / (client.time.0 as f64 / 1e9)
-}
-
-/// The results of a run under the stack `none-none`.
-fn results(text: &str) -> Results {
-    let overrides = Overrides { stacks: Some(vec!["none-none".into()]), ..Overrides::default() };
-    let experiment = experiment(text, &overrides);
-    let outcome = iofair_simulator::simulate(&experiment.scenario(0, 0, 0)).expect("it can be run");
-    Results { experiment, outcomes: vec![outcome] }
 }
 
 /// Goal: as many syncs as fio 3.33 makes. Method: jobs with several kinds of calls, and the syncs that fio counted.
@@ -323,6 +314,22 @@ fn too_slow_a_job_ends() {
     assert!(!run(&format!("{text}rate_iops_min=10\n")).clients[0].too_slow);
 }
 
+/// Goal: trims are not taken for page cache hits, and a job that is over before its warm-up is told with it. Method: a job of each kind.
+#[test]
+fn warnings_fit_the_job() {
+    let warnings = |options: &str| {
+        let results = results(&format!("[a]\nsize=1m\ndirect=1\n{options}\n"));
+        report::summarize(&results).warnings
+    };
+    for rw in ["trim", "randtrim"] {
+        let told = warnings(&format!("rw={rw}"));
+        assert!(!told.iter().any(|warning| warning.contains("page cache")), "{told:?}");
+    }
+    let told = warnings("rw=read\nramp_time=5");
+    assert!(told[0].starts_with("No call of a ended in the measured time"), "{told:?}");
+    assert!(told[0].contains("begins after its ramp_time"), "{told:?}");
+}
+
 /// Goal: the page has what the table has of each job and direction. Method: a mix with syncs; the cells of the table in the page.
 #[test]
 fn the_page_has_all_directions() {
@@ -355,7 +362,7 @@ fn errors_name_their_argument() {
         ("sise=64m", &["--set sise=64m: unknown key `sise`", "mean `size`?"][..]),
         (
             "tme=3s",
-            &["--set tme=3s: unknown key `tme`", "; or an option of jobs: ", "mean `time`?"],
+            &["--set tme=3s: unknown key `tme`", "; or an option of jobs\n", "mean `time`?"],
         ),
         ("group.x.min=1MB/s", &["`group` is called `x`\n  allowed: mail"]),
         ("group.mail.mix=1MB/s", &["--set group.mail.mix=1MB/s: unknown key `mix`", "`min`?"]),
@@ -408,6 +415,22 @@ fn sizes_of_files_are_used() {
     assert_eq!(bytes("filename=/dev/x\nfilesize=4m\nsize=2m"), 2048);
     assert_eq!(bytes("filename=f\nfilesize=4m\nio_size=50%"), 2048);
     assert_eq!(bytes("filename=/dev/x:/dev/y\nio_size=1m"), 1024);
+    assert_eq!(bytes("rw=write\nsize=1m\nfill_device=1"), 1024, "the size counts");
+    assert_eq!(bytes("filename=a:b:\nrw=write\nsize=1m"), 1024);
+    // Percentages are of each file, in whole blocks: calls of fio 3.33.
+    for (options, calls) in [
+        ("filename=a:b\nfilesize=1m\nsize=100%", 32),
+        ("filename=a:b\nfilesize=1m\nsize=50%", 16),
+        ("nrfiles=4\nfilesize=512k\nsize=50%", 16),
+        ("filename=a:b:c\nfilesize=1m\nsize=40%", 18),
+        ("filesize=10m\nsize=33%", 52),
+        ("filesize=1m\nsize=30%", 4),
+        ("filesize=1m\noffset=33%\nsize=33%", 5),
+        ("filesize=1000000\nsize=50%\nbs=4k", 122),
+    ] {
+        let text = format!("[a]\ndirect=1\nrw=read\nbs=64k\n{options}\n");
+        assert_eq!(run(&text).clients[0].calls, calls, "{options}");
+    }
     // Several files are one; each has as many whole blocks as fit into its part.
     for (options, wanted) in [
         ("filesize=64k\nnrfiles=4", 256),
@@ -425,7 +448,7 @@ fn sizes_of_files_are_used() {
     assert_eq!(bytes("filename=Nvme0n1\nioengine=spdk_bdev\nio_size=1m"), 1024);
     assert_eq!(bytes("ioengine=rbd\nrbdname=x\nio_size=1m"), 1024);
     assert_eq!(bytes("filename=/dev/x\nsize=0\nnumber_ios=5"), 20);
-    let fill = "[a]\nfilename=/dev/x\noffset=90%\nfill_device=1\nrw=write\nbs=1m\nsize=1m\n";
+    let fill = "[a]\nfilename=/dev/x\noffset=90%\nfill_device=1\nrw=write\nbs=1m\n";
     let capacity = profile::load(DRIVE, 0).unwrap().facts().capacity.bytes();
     let spec = &experiment(fill, &Overrides::default()).variants[0].clients[0];
     // fio rounds an offset in percent up to a block.
@@ -456,6 +479,13 @@ fn unsupported_options_can_be_left_out() {
     let note = "a: its 8 files are one of their size. Without effect here: hipri. LEFT OUT, although fio would do it: \
         ioengine=cpuio, the order of files of nrfiles=8, verify=md5.";
     assert_eq!(resolved.note, note);
+    let note =
+        |options: &str| experiment(&format!("[a]\nsize=1m\n{options}"), &Overrides::default()).note;
+    let map = "a: fio's random map also shortens calls; norandommap avoids it.";
+    assert_eq!(note("rw=randread\nbsrange=4k-16k\n"), map);
+    assert_eq!(note("rw=randrw\nbs=16k,4k\n"), map);
+    assert_eq!(note("rw=randread\nbs=16k,4k\n"), "");
+    assert_eq!(note("rw=randread\nbsrange=4k-16k\nnorandommap\n"), "");
     let reads = experiment("[a]\nsize=1m\nverify=md5\n", &Overrides::default());
     assert_eq!(reads.note, "a: verify=md5 makes no calls and takes no time.");
     let wrong = parse("job.fio", "[a]\nsize=1q\nverify=md5\n", &overrides).expect_err("a slip");
