@@ -197,3 +197,27 @@ fn flags_without_effect_alone_are_accepted() {
     assert!(refused("bs_unaligned / bsrange=4k-8k").contains("option `bs_unaligned`: sizes that"));
     assert!(refused("verify_only / verify=md5").contains("option `verify_only`: reads that only"));
 }
+
+/// Goal: numbers that are too large or negative, and rates that fio refuses together, are told as such. Method: one of each.
+#[test]
+fn numbers_and_rates_are_refused() {
+    for (options, parts) in [
+        ("runtime=99999999d", &["`99999999d` is too long", "allowed: at most 584 years"][..]),
+        ("iodepth=-1", &["option `iodepth`: `-1` is negative", "allowed: positive numbers"]),
+        ("runtime=-1", &["option `runtime`: `-1` is negative", "allowed: positive numbers"]),
+        ("size=1m-2m", &["1048576 - 2097152 is negative", "allowed: a number, not a range"]),
+        ("size=1/0", &["1 / 0 is out of range"]),
+        ("numjobs=99999", &["allowed: 1 to 10000"]),
+        ("prio=9", &["allowed: 0 to 7"]),
+        ("rate=1m / rate_iops=9", &["job.fio:3:11: `rate_iops` cannot stand beside `rate`"]),
+        ("rate=1m,, / rate_iops=,9,", &["`rate_iops` cannot stand beside `rate`"]),
+        ("rate_min=1 / rate_iops_min=1", &["`rate_iops_min` cannot stand beside `rate_min`"]),
+        ("rate=1m,4m / rate_min=,5m,", &["`rate_min` is more than `rate`"]),
+        ("rate_iops=1 / rate_iops_min=2", &["`rate_iops_min` is more than `rate_iops`"]),
+    ] {
+        let error = refused(options);
+        for part in parts {
+            assert!(error.contains(part), "{options}: {error}");
+        }
+    }
+}
