@@ -311,7 +311,7 @@ fn files_that_were_cut_off_are_not_filled() {
 
 /// Goal: a client that meets a cut file before anybody looks at it does not hide the loss: it gets no zeroes in place of data, what is
 /// left can be used, and the next start refuses the file. Method: writes, zeroes and reads at the end and behind the cut, in volumes
-/// of each kind.
+/// of each kind; first of all a write that leaves the file short.
 #[test]
 fn clients_do_not_fill_what_was_cut_off() {
     for (back, options, file) in [
@@ -319,7 +319,7 @@ fn clients_do_not_fill_what_was_cut_off() {
         ("directory:DIR/pool", "path = 'DIR/elsewhere'", "elsewhere"),
         ("file:DIR/pool.img", "", "pool.img"),
     ] {
-        for first in ["write", "zeroes", "read"] {
+        for first in ["middle", "write", "zeroes", "read"] {
             let directory = Directory::new();
             let [back, options] =
                 [back, options].map(|text| text.replace("DIR", directory.0.to_str().unwrap()));
@@ -333,6 +333,7 @@ fn clients_do_not_fill_what_was_cut_off() {
             let (whole, end) = (length(), 8 * MIB - 4096);
             file.set_len(whole - 4 * MIB).unwrap();
             let error = match first {
+                "middle" => client.write(FUA, 6 * MIB, &[7; 4096]),
                 "write" => client.write(FUA, end, &[7; 4096]),
                 "zeroes" => {
                     let zeroes = client.request(WRITE_ZEROES, FUA, end, 4096);

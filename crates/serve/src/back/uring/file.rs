@@ -180,7 +180,7 @@ impl Storage {
     pub(crate) fn need(&self, bytes: u64) {
         self.needed.store(bytes, Ordering::Relaxed);
     }
-    /// A command met the end of the file: whether somebody has cut it is found out. The reactor calls this, and does not wait for
+    /// Finds out whether somebody has cut the file. The reactor calls this, and does not wait for
     /// the server of a network file system: what the kernel knows of the length is enough, or a later look finds it.
     pub(super) fn on_end(&self) {
         let known = (!self.device)
@@ -189,13 +189,25 @@ impl Storage {
             self.note_length(found.stx_size, self.needed.load(Ordering::Relaxed));
         }
     }
-    /// Whether a command that ends here would use what was cut off. A write up to the end of what volumes need would make the
-    /// file as long as before, so that nobody finds the loss any more: the file is looked at first.
+    /// Whether a command that ends here would use what was cut off. A write there would make the file longer, with zeroes for what
+    /// was lost, so the file is looked at first.
     pub(super) fn lacks(&self, end: u64, modifies: bool) -> bool {
-        if modifies && end >= self.needed.load(Ordering::Relaxed) {
+        if modifies && self.is_whole() {
             self.on_end();
         }
         end > self.cut.load(Ordering::Relaxed)
+    }
+    /// Whether nobody is known to have cut it.
+    pub(super) fn is_whole(&self) -> bool {
+        self.cut.load(Ordering::Relaxed) == u64::MAX
+    }
+    /// A write ended here that began while the file was whole. If the file ends here too, and should be longer, somebody has cut it
+    /// in between, and the write has made it longer again: nobody knows what is left, so all of it counts as lost.
+    pub(super) fn on_written(&self, end: u64) {
+        self.on_end();
+        if self.cut.load(Ordering::Relaxed) == end {
+            self.cut.store(0, Ordering::Relaxed);
+        }
     }
     /// Borders that a command must keep to go past the page cache.
     pub(super) fn block(&self) -> u64 {
@@ -364,5 +376,28 @@ fn direct_border(file: &File) -> u64 {
             u64::from(found.stx_dio_offset_align.max(found.stx_dio_mem_align))
         }
         _ => BLOCK_UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a write that began before the file was cut, and has made it longer again, hides nothing. Method: a write behind the cut
+    /// and one before it, each told of when it has ended.
+    #[test]
+    fn writes_that_a_cut_overtook_hide_nothing() {
+        let path = std::env::temp_dir().join(format!("iofair-cut-{}", std::process::id()));
+        for (offset, left) in [(8192, 0), (0, 4096)] {
+            let storage = Storage::open(&path, 65536, &Mode::Serve).unwrap();
+            storage.need(65536);
+            storage.on_written(65536);
+            assert!(storage.is_whole());
+            storage.file().set_len(4096).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(storage.file(), &[7; 512], offset).unwrap();
+            storage.on_written(offset + 512);
+            assert_eq!(storage.cut(65536).unwrap(), Some(left));
+            fs::remove_file(&path).unwrap();
+        }
     }
 }

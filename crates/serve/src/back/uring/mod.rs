@@ -175,6 +175,7 @@ impl Uring {
         }
         let entry = match running.step {
             Step::Data | Step::Zeroes => {
+                running.whole = running.operation.modifies() && storage.is_whole();
                 let (pieces, count) = running.rest();
                 let durable = if running.fua { libc::RWF_DSYNC } else { 0 };
                 let entry = match running.operation {
@@ -252,6 +253,10 @@ impl Back for Uring {
         let (is_sync, file) = (running.is_sync(), running.file);
         if running.is_at_end(result) {
             self.files.storage(file).on_end();
+        }
+        if std::mem::take(&mut running.whole) && result > 0 {
+            let (_, offset) = self.files.find(running.offset);
+            self.files.storage(file).on_written(offset + result as u64);
         }
         let next = if result == -libc::EFAULT && running.is_shared() {
             let (key, next) = running.on_fault();

@@ -66,6 +66,8 @@ pub(super) struct Running {
     pub(super) fua: bool,
     /// May go past the page cache.
     pub(super) aligned: bool,
+    /// It writes into a file that nobody is known to have cut.
+    pub(super) whole: bool,
     /// Whether zeroes may be a hole, and whether they must be fast.
     hole: bool,
     fast: bool,
@@ -98,6 +100,7 @@ impl Default for Running {
             file: 0,
             fua: false,
             aligned: true,
+            whole: false,
             hole: false,
             fast: false,
             offset: 0,
