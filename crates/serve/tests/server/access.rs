@@ -283,6 +283,31 @@ fn idle_callers_do_not_lock_others_out() {
     }
 }
 
+/// Goal: callers that never end their bodies lock nobody out. Method: half a body on more connections than there are places, then calls.
+#[test]
+fn unfinished_bodies_do_not_lock_others_out() {
+    let rig = start("", METRICS);
+    let address = Address::Tcp(rig.control.metrics().unwrap().to_string());
+    let half = |line: &str| {
+        format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"
+        )
+    };
+    let (mut administrators, mut callers) = (Vec::new(), Vec::new());
+    for _ in 0..100 {
+        let mut stream = UnixStream::connect(rig.directory.path("control.sock")).unwrap();
+        let _ = stream.write_all(half("PATCH /v1/groups/batch").as_bytes());
+        administrators.push(stream);
+        let mut stream = metrics(&rig);
+        let _ = stream.write_all(half("GET /healthz").as_bytes());
+        callers.push(stream);
+    }
+    for number in 1..4 {
+        assert_eq!(rig.status(&weight(number)), 200);
+        assert_eq!(call(&address, &Call::new("GET", "/healthz")).unwrap().status, 200);
+    }
+}
+
 /// Goal: a caller that sends slowly or does not read is cut off. Method: half a head, and half a body, until the server
 /// closes.
 #[test]

@@ -61,8 +61,8 @@ pub(super) async fn converse<S>(
     let respond = move |request| {
         let (service, visit, slot) = (service.clone(), visit.clone(), own.clone());
         async move {
+            let response = respond(request, &visit, &slot, &service).await;
             slot.begin();
-            let response = respond(request, &visit, &service).await;
             // Events of a live page have places of their own.
             if matches!(response.body(), Either::Left(_)) {
                 slot.end();
@@ -121,9 +121,10 @@ where
 async fn respond(
     request: Request<Incoming>,
     visit: &Visit,
+    slot: &Slot,
     service: &Arc<Service>,
 ) -> Response<Sent> {
-    let outcome = carry_out(request, visit, service).await;
+    let outcome = carry_out(request, visit, slot, service).await;
     let outcome = match outcome {
         Ok(Outcome::Events(events)) => return events::response(events).map(Either::Right),
         Ok(Outcome::Whole(outcome)) => outcome,
@@ -159,10 +160,11 @@ async fn respond(
     response
 }
 
-/// Checks a call and passes it to the application.
+/// Checks a call and passes it to the application. Until all of it has been received, its connection gives way to new ones.
 async fn carry_out(
     request: Request<Incoming>,
     visit: &Visit,
+    slot: &Slot,
     service: &Arc<Service>,
 ) -> Result<Outcome, Problem> {
     let (head, body) = request.into_parts();
@@ -194,6 +196,8 @@ async fn carry_out(
         )
         .allowed("Content-Type: application/json"));
     }
+    let body = receive(body).await?;
+    slot.begin();
     let buckets = match (changes, visit.scope) {
         (true, _) => &service.changes,
         (false, Scope::Control) => &service.looks,
@@ -209,7 +213,7 @@ async fn carry_out(
     if of_page && head.uri.path() == monitor::EVENTS {
         return events(visit, service).map(Outcome::Events);
     }
-    let call = call(head, body, visit).await?;
+    let call = call(&head, &body, visit);
     // A health check must not wait behind pages of metrics.
     let class = if call.path == "/healthz" { Class::Health } else { service.class(visit) };
     let is_change = changes && class.change_threads() > 0;
@@ -333,7 +337,7 @@ fn word(headers: &HeaderMap, name: HeaderName) -> Option<String> {
 }
 
 /// Reads the body of a call.
-async fn call(head: Parts, body: Incoming, visit: &Visit) -> Result<Call, Problem> {
+async fn receive(body: Incoming) -> Result<Bytes, Problem> {
     let body = timeout(limits::BODY, Limited::new(body, limits::BODY_BYTES).collect()).await;
     let body = body
         .map_err(|_| {
@@ -346,10 +350,13 @@ async fn call(head: Parts, body: Incoming, visit: &Visit) -> Result<Call, Proble
                 Problem::new(413, "too-large", format!("a body may have at most {most} bytes"))
             }
             false => Problem::bad_request(error.to_string()),
-        })?
-        .to_bytes();
+        })?;
+    Ok(body.to_bytes())
+}
+
+fn call(head: &Parts, body: &Bytes, visit: &Visit) -> Call {
     let changes = head.method != Method::GET;
-    Ok(Call {
+    Call {
         method: head.method.as_str().to_string(),
         path: head.uri.path().to_string(),
         query: head.uri.query().unwrap_or_default().to_string(),
@@ -358,7 +365,7 @@ async fn call(head: Parts, body: Incoming, visit: &Visit) -> Result<Call, Proble
         body: (!body.is_empty()).then(|| body.to_vec()),
         author: if changes { Author::from_caller(&visit.caller) } else { Author::default() },
         caller: Some(visit.caller.key()),
-    })
+    }
 }
 
 #[cfg(test)]
