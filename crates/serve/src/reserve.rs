@@ -24,9 +24,10 @@ pub(crate) enum Room {
 }
 
 impl Room {
-    /// That of a change which leaves this many volumes of so many.
-    pub(crate) fn for_change(volumes: usize, before: usize) -> Self {
-        if volumes < before { Self::Reserved } else { Self::Free }
+    /// That of a change by amounts (of volumes, groups, bytes): it makes room if it lowers one and raises none.
+    pub(crate) fn for_change<const N: usize>(after: [u64; N], before: [u64; N]) -> Self {
+        let raises = after.iter().zip(&before).any(|(after, before)| after > before);
+        if raises || after == before { Self::Free } else { Self::Reserved }
     }
 }
 

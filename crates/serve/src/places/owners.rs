@@ -84,9 +84,12 @@ fn paths<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<PathBuf, Owner
 }
 
 impl Owners {
-    /// How many volumes are in the contracts.
-    pub(super) fn live(&self) -> usize {
-        self.paths.values().chain(self.volumes.values()).filter(|owner| !owner.kept).count()
+    /// How many volumes are in the contracts, and their bytes.
+    pub(super) fn live(&self) -> [u64; 2] {
+        let all = self.paths.values().chain(self.volumes.values());
+        all.filter(|owner| !owner.kept).fold([0, 0_u64], |[count, bytes], owner| {
+            [count + 1, bytes.saturating_add(owner.bytes)]
+        })
     }
     /// Whether this is the same list, with what lists of earlier versions lack.
     pub(super) fn only_completes(&self, earlier: &Self) -> bool {

@@ -458,8 +458,8 @@ fn needs_root_a_full_directory_of_an_earlier_version_starts() {
     assert_eq!(read().unwrap()["volumes"], whole["volumes"]);
 }
 
-/// Goal: volumes can be removed to make room when everything of the server is on the same full file system: contract file, audit log and
-/// pool. Method: file systems of a few MiB, filled by a stranger.
+/// Goal: volumes can be made smaller and removed, and groups removed, when everything of the server is on the same full file system:
+/// contract file, audit log and pool. Method: file systems of a few MiB, filled by a stranger.
 #[test]
 #[ignore = "needs root: mount"]
 fn needs_root_a_full_file_system_with_everything_can_be_emptied() {
@@ -503,11 +503,16 @@ fn needs_root_a_full_file_system_with_everything_can_be_emptied() {
             let path = format!("/v1/volumes/new{number}");
             assert_eq!(scene.ask(&Call::new("PUT", &path).body(body)).status, 422, "{kind}");
         }
-        for (volume, query) in [("b", ""), ("a", "?data=delete")] {
-            let path = format!("/v1/volumes/{volume}{query}");
-            let reply = scene.ask(&Call::new("DELETE", &path));
+        let size = serde_json::json!({ "size": "7MiB" });
+        for call in [
+            Call::new("PATCH", "/v1/volumes/b?shrink=true").body(size),
+            Call::new("DELETE", "/v1/groups/h"),
+            Call::new("DELETE", "/v1/volumes/b"),
+            Call::new("DELETE", "/v1/volumes/a?data=delete"),
+        ] {
+            let reply = scene.ask(&call);
             let text = String::from_utf8_lossy(&reply.body).into_owned();
-            assert_eq!(reply.status, 200, "{kind} {volume}: {text}");
+            assert_eq!(reply.status, 200, "{kind} {call:?}: {text}");
         }
         assert!(!fs::exists(scene.directory.path("pool/a.img")).unwrap());
         let Controlled { control, directory: _directory } = scene;

@@ -133,7 +133,11 @@ impl App {
         if !demands.is_empty() {
             return Ok(Tried::Lacks(demands));
         }
-        let room = Room::for_change(after.volumes.len(), before.volumes.len());
+        let amounts = |contracts: &Contracts| {
+            let bytes = contracts.volumes.iter().map(|volume| volume.size_bytes).sum();
+            [contracts.volumes.len() as u64, contracts.groups.len() as u64, bytes]
+        };
+        let room = Room::for_change(amounts(&after), amounts(&before));
         let pending = self.file.prepare(after.text(), room).map_err(self.system())?;
         let server = served.server.as_mut().ok_or(ServeError::Gone)?;
         let removal = server.reload_at_once(after, consent, || {
