@@ -6,7 +6,9 @@
 //! ```text
 //! on dispatch  R = min(R + worth, now + max(5 ms, worth of what is in flight))
 //! due          R <= now, while there are requests queued (buffered and gathered writes: 10 ms later, then until R > now),
-//!              or in flight that a program waits for, or between two such requests, if the mean pause is at most worth / 2: for max(worth / 4, 2 mean pause) and at most 2 ms; worth: since the last pause
+//!              or in flight, or between two requests: if the mean pause is at most max(worth / 4, worth - busy), for
+//!              max(worth / 4, min(2 mean pause, worth - busy)) and at most 2 ms after the last one was completed;
+//!              worth: since the last pause, busy: what such requests take at least
 //! on arrival   R = min(R + pause, now) after a longer pause: no claim arises from it
 //! always       R >= now - lag_max
 //! ```
@@ -44,6 +46,8 @@ const PERIOD: Nanos = Nanos::from_millis(100);
 /// Periods after which a missed minimum is cut, and for which it stays so.
 const CUT_AFTER: u32 = 5;
 const CUT_PERIODS: u64 = 50;
+/// The least time of a burst grows by this part with each one.
+const BUSY_FORGETS: u64 = 4096;
 /// The value of [`Clock::kept`] that means all of the minimum.
 const WHOLE: u64 = 1 << 20;
 
@@ -105,8 +109,11 @@ struct Clock {
     in_flight: u32,
     flushing: u32,
     amount: Amount,
-    /// Worth since the last pause.
+    /// Worth since the last pause, and when that ended.
     burst: Nanos,
+    began: Instant,
+    /// The least part of the worth of a burst that it took, in units of 1 / [`WHOLE`]; grows slowly.
+    busy: u64,
     /// Mean pause between two requests, of those up to [`GAP_MAX`].
     pause: Nanos,
     idle_since: Instant,
@@ -143,6 +150,8 @@ impl Clock {
         flushing: 0,
         amount: Amount { bytes: 0, ios: 0 },
         burst: Nanos::ZERO,
+        began: Instant::ZERO,
+        busy: WHOLE / 2,
         pause: Nanos::ZERO,
         idle_since: Instant::ZERO,
         idle_until: Instant::ZERO,
@@ -210,13 +219,19 @@ impl Clock {
         if pause <= GAP_MAX {
             self.pause = Nanos(self.pause.0 - self.pause.0 / 8 + pause.0 / 8);
         }
-        self.burst = Nanos::ZERO;
+        (self.burst, self.began) = (Nanos::ZERO, now);
     }
-    /// The last request with data was completed: until when the clock counts as between two. A client whose pauses take more than half
-    /// of what its requests are worth may not keep its minimum at its own pace, and the drive does not wait for it.
+    /// The last request with data was completed: until when the clock counts as between two. Only a client whose pauses fit into the
+    /// worth of its requests can keep its minimum at its own pace. Short pauses are waited for all the same, since a minimum that is too high
+    /// is cut to what fits.
     fn rest(&mut self, now: Instant) {
-        let fits = self.pause <= self.burst / 2;
-        let gap = if fits { (self.pause * 2).max(self.burst / 4) } else { Nanos::ZERO };
+        let busy = scale(now.since(self.began).0, WHOLE, self.burst.0.max(1));
+        self.busy = busy.min(self.busy + self.busy / BUSY_FORGETS + 1).min(WHOLE);
+        let room = Nanos(scale(self.burst.0, WHOLE - self.busy, WHOLE));
+        let gap = match self.pause <= room.max(self.burst / 4) {
+            true => (self.pause * 2).min(room).max(self.burst / 4),
+            false => Nanos::ZERO,
+        };
         (self.idle_since, self.idle_until) = (now, now + gap.min(GAP_MAX));
     }
     fn end_period(&mut self, now: Instant, took: Nanos) {
@@ -428,6 +443,9 @@ impl Clocks {
             _ => kind != Kind::Buffered,
         };
         clock.served += whole;
+        if clock.burst == Nanos::ZERO {
+            clock.began = now;
+        }
         clock.burst += worth;
         let from = clock.at.max(now.saturating_sub(LAG_MAX));
         let most = now + AHEAD.max(in_flight.min(LAG_MAX));
@@ -442,7 +460,11 @@ impl Clocks {
         clock.flushing -= u32::from(kind == Kind::Flush);
         clock.amount -= amount;
         if clock.data() == [0; 2] {
-            clock.rest(now);
+            match kind {
+                // A flush is no pause of its client.
+                Kind::Flush => clock.idle_until = clock.idle_until.max(now),
+                _ => clock.rest(now),
+            }
         }
         let counts = match clock.reservation {
             Reservation::None => false,

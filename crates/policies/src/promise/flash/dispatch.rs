@@ -37,6 +37,7 @@ impl Flash {
                 self.wakeup = until;
                 None
             }
+            Gate::Flush(..) if self.writes > 0 => None,
             Gate::Flush(group, _) => {
                 let (_, client) = self.shares.pick(group, Side::Flush)?;
                 self.send(cx, client, Side::Flush, Basis::Minimum)

@@ -50,6 +50,7 @@ fn the_window_is_as_small_as_it_can_be() {
             window.on_prices(before, after);
         }
         costs.on_dispatch(now, Side::Read);
+        window.on_complete(now, in_flight < US(1280));
     }
     let found = window.limit();
     assert!((US(150)..US(450)).contains(&found), "{found}");
@@ -83,6 +84,7 @@ fn the_window_keeps_latencies() {
         }
         costs.on_dispatch(now, Side::Read);
         window.on_latency(reads > 30);
+        window.on_complete(now, reads < 128);
     }
     // Larger sizes are still tried.
     assert!(late < 10_000, "{late} of 100,000 are late");

@@ -19,7 +19,7 @@
 //! A size that is worse than the best one by more than three times the noise has no more turns. If there still is noise after
 //! the longest turns, the best size is taken, small or not, since otherwise W would drift to the smallest one, and with more than 3 % of
 //! noise nothing changes unless one size is left; in a scan, which cannot drift, the smallest one within the noise, or 3 %, is taken. A
-//! round about pieces counts only if any request went in pieces.
+//! round counts only if requests waited most of the time, or one about pieces if any went in pieces.
 //!
 //! When prices change, W changes with them. Otherwise held requests would raise prices, and higher prices would hold more.
 //!
@@ -62,6 +62,8 @@ pub(super) trait Window: Send {
     fn limit(&self) -> Nanos;
     /// The longest piece, in bytes.
     fn piece(&self, costs: &Costs) -> u64;
+    /// A command was completed. `waits`: requests wait in the scheduler.
+    fn on_complete(&mut self, now: Instant, waits: bool);
     /// A command is dispatched by share; this much drive time is in flight now. `shared`: several clients are active.
     fn on_dispatch(&mut self, now: Instant, costs: &Costs, in_flight: Nanos, shared: bool);
     /// A read with a latency was completed.
@@ -82,6 +84,7 @@ impl Window for Fixed {
     fn piece(&self, costs: &Costs) -> u64 {
         usual_piece(costs)
     }
+    fn on_complete(&mut self, _: Instant, _: bool) {}
     fn on_dispatch(&mut self, _: Instant, _: &Costs, _: Nanos, _: bool) {}
     fn on_latency(&mut self, _: bool) {}
     fn on_cut(&mut self) {}
@@ -102,6 +105,9 @@ struct Shown {
     time: [Nanos; 2],
     /// It is worse than others, and has no more turns.
     is_out: bool,
+    /// Completions, and those with requests waiting.
+    completed: u32,
+    waited: u32,
     /// Reads with a latency, and those that took longer.
     promised: u32,
     late: u32,
@@ -130,6 +136,9 @@ impl Shown {
     /// Whether latencies are kept: but for one in a hundred, or one.
     fn keeps(&self) -> bool {
         self.late.saturating_sub(1) <= self.promised / LATE_PART
+    }
+    fn has_waited(&self) -> bool {
+        self.waited > self.completed / 2
     }
 }
 
@@ -160,6 +169,8 @@ pub(super) struct Adaptive {
     pause: Nanos,
     /// The most that was in flight since the last round.
     peak: Nanos,
+    /// The last completion.
+    last: Instant,
 }
 
 impl Adaptive {
@@ -177,6 +188,7 @@ impl Adaptive {
             before: Work::default(),
             pause: FIRST,
             peak: Nanos::ZERO,
+            last: Instant::ZERO,
         }
     }
     fn doublings(&self) -> i32 {
@@ -246,14 +258,12 @@ impl Adaptive {
             let shown = &self.shown[*turn];
             !shown.is_out && shown.total(costs) * 1000 >= best * (1000 - margin)
         };
+        let has_waited = self.shown.iter().any(Shown::has_waited);
         let found = (0..SIZES).filter(is_good).min_by_key(|turn| self.sizes[*turn]);
+        let shows = if self.round == Round::Pieces { self.has_cut } else { has_waited };
+        let found = found.filter(|_| shows);
         let is_sure = noise <= LOUD || self.shown.iter().filter(|shown| !shown.is_out).count() == 1;
-        let counts = match self.round {
-            Round::Scan => true,
-            Round::Fine => is_sure,
-            Round::Pieces => is_sure && self.has_cut,
-        };
-        let found = found.filter(|_| counts);
+        let found = found.filter(|_| self.round == Round::Scan || is_sure);
         if let Some(turn) = found {
             (self.limit, self.doublings) = self.sizes[turn];
             // A window that holds nothing becomes one that holds what more clients send.
@@ -284,11 +294,22 @@ impl Window for Adaptive {
             doublings => usual << doublings,
         }
     }
+    fn on_complete(&mut self, now: Instant, waits: bool) {
+        self.last = now;
+        if let Some(turn) = self.turn {
+            self.shown[turn].completed += 1;
+            self.shown[turn].waited += u32::from(waits);
+        }
+    }
     fn on_dispatch(&mut self, now: Instant, costs: &Costs, in_flight: Nanos, shared: bool) {
         self.peak = self.peak.max(in_flight);
         let time = now.since(self.began);
         match self.turn {
             None if time >= self.pause && shared => self.begin_round(now, costs),
+            // A turn with a pause of the clients shows nothing.
+            Some(_) if costs.is_idle() && now.since(self.last) > TURN[0] => {
+                self.begin_turn(now, costs);
+            }
             Some(turn) if time >= self.length => self.end_turn(now, costs, turn),
             _ => {}
         }
