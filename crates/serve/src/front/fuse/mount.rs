@@ -8,6 +8,7 @@
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -65,10 +66,16 @@ impl Mounted {
 struct Forgotten(Vec<BackgroundSession>);
 
 impl Forgotten {
-    /// Closes those that have ended.
+    /// Closes those that have ended. The library then unmounts what is at their path, whosever it is, so nobody may see it; without the
+    /// right to hide it, their descriptors stay open.
     fn close_ended(&mut self) {
         for session in self.0.extract_if(.., |session| session.guard.is_finished()) {
-            let _ = session.join();
+            let session = ManuallyDrop::new(session);
+            let _ = apart(move |is_apart| {
+                if is_apart {
+                    let _ = ManuallyDrop::into_inner(session).join();
+                }
+            });
         }
     }
 }
@@ -76,7 +83,7 @@ impl Forgotten {
 impl Drop for Forgotten {
     fn drop(&mut self) {
         self.close_ended();
-        // Dropping one would unmount what is at its path.
+        // Those that go on are not closed, for the same reason.
         self.0.drain(..).for_each(std::mem::forget);
     }
 }
@@ -154,21 +161,24 @@ fn try_mount(path: &Path, mode: &Mode) -> io::Result<()> {
         Ok(_) if is_ours(path)? => return Err(taken()),
         Ok(_) => path.to_path_buf(),
     };
-    let mount = move || {
+    apart(move |is_apart| match is_apart {
+        true => Session::new(Volumes::new(Files::new(&[]), None), &place, &config()).map(drop),
+        // A helper with the right mounts, and says what is wrong when it does.
+        false => OpenOptions::new().read(true).open("/dev/fuse").map(drop).or_else(helped),
+    })?
+}
+
+/// Runs this in a mount namespace of its own, which goes with its thread; `false`: there is no right to one.
+fn apart<T: Send + 'static>(run: impl FnOnce(bool) -> T + Send + 'static) -> io::Result<T> {
+    let thread = std::thread::Builder::new().name("mounting".into()).spawn(|| {
         // SAFETY: plain system calls, which change what this thread alone sees, with strings that outlive them.
-        let alone = unsafe {
+        run(unsafe {
             let private = libc::MS_REC | libc::MS_PRIVATE;
             libc::unshare(libc::CLONE_NEWNS) == 0
                 && libc::mount(ptr::null(), c"/".as_ptr(), ptr::null(), private, ptr::null()) == 0
-        };
-        if !alone {
-            // Not root: a helper with its rights mounts, and says what is wrong when it does.
-            return OpenOptions::new().read(true).open("/dev/fuse").map(drop).or_else(helped);
-        }
-        Session::new(Volumes::new(Files::new(&[]), None), &place, &config()).map(drop)
-    };
-    let mounted = std::thread::Builder::new().name("mounting".into()).spawn(mount)?.join();
-    mounted.unwrap_or_else(|_| Err(io::Error::other("it panicked")))
+        })
+    })?;
+    thread.join().map_err(|_| io::Error::other("it panicked"))
 }
 
 /// Who may not open the device has a helper that may.
