@@ -20,8 +20,8 @@ fn calibrate(arguments: &[&str]) -> Output {
 
 /// Goal: every command of the page does what is said around it. Method: all of them, in order, with the page's own contracts.
 #[test]
-#[ignore = "needs clients: nbdinfo, fio"]
-fn needs_clients_long_run_the_page_about_calibration_is_true() {
+#[ignore = "needs clients and time: nbdinfo, fio; two minutes"]
+fn needs_time_needs_clients_the_page_about_calibration_is_true() {
     let page = fs::read_to_string("../../docs/calibrate.md").unwrap();
     assert!(script::run("calibrate", &page) > 8, "the page has lost its commands");
 }

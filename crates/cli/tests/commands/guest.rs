@@ -551,7 +551,7 @@ fn needs_guest_needs_clients_linux_6_12_shares_and_limits() {
 
 /// Goal: the same on an older kernel. Method: Debian 12's.
 #[test]
-#[ignore = "needs guest and clients: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest), fio"]
-fn needs_guest_needs_clients_linux_6_1_shares_and_limits() {
+#[ignore = "needs guest, clients and time: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest), fio; half a minute"]
+fn needs_time_needs_guest_needs_clients_linux_6_1_shares_and_limits() {
     shares_and_limits(Kernel::Bookworm);
 }
