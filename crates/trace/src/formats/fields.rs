@@ -102,6 +102,7 @@ pub(super) fn number(name: &str, text: &str) -> Result<u64, Fault> {
 /// Why a number was refused, if it is one: it is too large.
 fn refused(name: &str, text: &str, is_number: bool, wanted: &str) -> Fault {
     match is_number {
+        _ if text.strip_prefix('-').is_some_and(is_digits) => format!("{name} `{text}`: negative"),
         true => format!("{name} `{text}`: too large"),
         false => format!("{name} `{text}`: not a {wanted}"),
     }

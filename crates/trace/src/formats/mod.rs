@@ -82,6 +82,8 @@ fn only(inputs: Vec<Input>) -> Input {
     inputs.into_iter().next().expect("a trace has a file")
 }
 
+/// Longest line of which one field is looked for that is none of a format.
+const LINE_MAX: usize = 256;
 /// The columns of a collection that has no header and nothing of its own. Its times are Unix times with a fraction.
 const K5CLOUD: &str = "volume=1,time:s=2,op=3,offset=4,size=5";
 
@@ -287,11 +289,13 @@ pub fn recognise(input: &Input) -> Result<&'static Format> {
     if let [format] = fits[..] {
         return Ok(format);
     }
+    let nearest = if fits.is_empty() { nearest(&head) } else { Vec::new() };
     let names =
         |formats: &[&Format]| -> Vec<&str> { formats.iter().map(|format| format.name).collect() };
     let all: Vec<&Format> = TABLE.iter().collect();
     let what = match &fits[..] {
         [] if input.head().is_empty() => "the file is empty".to_owned(),
+        [] if !nearest.is_empty() => format!("{}; --format names it", nearest.join("; ")),
         [] => format!(
             "the format was not recognised; --format names it: {}. --columns names the columns of a table",
             names(&all).join(", ")
@@ -334,13 +338,47 @@ fn fitting(head: &Head) -> Vec<&'static Format> {
             return found;
         }
     }
-    let by_line =
-        |line: &str| of(&|how| matches!(how, Recognises::Line { accepts, .. } if accepts(line)));
     let mut lines = head.lines().map(|line| (line, by_line(line)));
     match lines.find(|(_, found)| !found.is_empty()) {
         Some((line, found)) if !has_other_header(head, line) => found,
         _ => Vec::new(),
     }
+}
+
+/// The formats that accept a line as a request.
+fn by_line(line: &str) -> Vec<&'static Format> {
+    let accepted =
+        |how: &Recognises| matches!(how, Recognises::Line { accepts, .. } if accepts(line));
+    TABLE.iter().filter(|format| accepted(&format.recognises)).collect()
+}
+
+/// What is wrong with the first line that has a number, to each format that would accept it if one field were a number or a read.
+fn nearest(head: &Head) -> Vec<String> {
+    let mut found: Vec<&Format> = Vec::new();
+    let line = head.lines().find(|line| !is_words(line)).filter(|line| line.len() <= LINE_MAX);
+    let Some(line) = line.filter(|line| !has_other_header(head, line)) else { return Vec::new() };
+    let words = line.split_whitespace().collect::<Vec<&str>>();
+    let is_good = |field: &str| field.bytes().all(|byte| byte.is_ascii_digit());
+    for (separator, fields) in [(",", line.split(',').collect()), (" ", words)] {
+        for at in (0..fields.len()).filter(|at| !is_good(fields[*at])) {
+            for field in ["0", "1.5", "R"] {
+                let mended = [&fields[..at], &[field], &fields[at + 1..]].concat();
+                found.extend(by_line(&mended.join(separator)));
+            }
+        }
+    }
+    found.sort_by_key(|format| format.name);
+    found.dedup_by_key(|format| format.name);
+    found.into_iter().filter_map(|format| fault(format, line)).collect()
+}
+
+/// What a format says of a line.
+fn fault(format: &Format, line: &str) -> Option<String> {
+    let raw = Box::new(std::io::Cursor::new(line.to_owned()));
+    let error = format.open(vec![Input::new(raw, "").ok()?]).ok()?.next_record().err()?;
+    let TraceError::Content { what, .. } = error else { return None };
+    let what = what.split("; the line is ").next().unwrap_or(&what);
+    Some(format!("as {}, {what}", format.name))
 }
 
 /// Whether a line of names, as many as this line has fields, is above it: its columns are not those of a collection, whatever

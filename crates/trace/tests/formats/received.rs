@@ -460,6 +460,33 @@ fn errors_show_the_line() {
     assert!(both.contains("this may be disksim or mqsim; --format names it"), "{both}");
 }
 
+/// Goal: a wrong value in the first line, or in all of them, is named with its line and its column, although no line shows what the file
+/// is. Method: lines of several formats with one field that is none; words that are no trace.
+#[test]
+fn a_wrong_value_is_named_in_the_first_line() {
+    for (text, wanted) in [
+        ("1,h,0,Read,x,512,9\n", "file:1: as msr, offset `x`: not a whole number; "),
+        ("1,h,0,Read,0,512,-9\n2,h,0,Read,0,512,-1\n", "as msr, response time `-9`: not a "),
+        ("# web\n1,h,0,Flush,0,512,9\n", "file:2: as msr, type `Flush`: neither a read nor a "),
+        ("3,W,0x400,512,1577808000000046\n", "file:1: as alibaba, offset `0x400`: not a "),
+        ("1538323200,8,-8,1,7\n", "as tencent, size `-8`: not a whole number; "),
+        ("0.5,,R,0,x,4096\n", "file:1: as systor, offset `x`: not a whole number; "),
+        ("56,1531209600.125,R,4096,8k\n", "as k5cloud, size `8k`: not a number of bytes "),
+        ("0.5 1 64 8 z\n", "file:1: as disksim, flags `z`: allowed are hexadecimal numbers"),
+        ("89 7 postgres 64 8 X 8 0 ab\n", "file:1: as fiu, direction `X`: neither a read "),
+        ("8,0 0 1 0.x 7 Q R 64 + 8 [a]\n", "file:1: as blkparse, time `0.x`: not a number "),
+    ] {
+        let error = read(text.as_bytes()).unwrap_err();
+        assert!(error.contains(wanted) && error.contains("; --format names it; the "), "{error}");
+    }
+    let table = read(b"time_s,op,offset,size\n-1,R,0,512\n").unwrap_err();
+    assert!(table.starts_with("file:2: time `-1`: negative"), "{table}");
+    for text in ["17 apples and 4 pears\n", "1,2,3,4,5\n", "a,b,c,d,e\n1,2,x,r,5\n"] {
+        let error = read(text.as_bytes()).unwrap_err();
+        assert!(error.contains("the format was not recognised"), "{text}: {error}");
+    }
+}
+
 /// Goal: names are never what a terminal obeys. Method: a process with escapes and an override of the direction of text.
 #[test]
 fn names_are_escaped() {
