@@ -2,7 +2,7 @@
 //!
 //! [`read`] gives the jobs of a file with their settings: `[global]` sections applied to what follows them, includes, variables
 //! and keywords replaced, units read. The meaning of each option is that of fio's manual (`HOWTO.rst`), with fio 3.33 where the
-//! manual is silent. An option without a meaning here is an error that names it; [`IGNORED`] lists those that change nothing
+//! manual is silent. An option without a meaning here is an error that names it; [`ignored`] lists those that change nothing
 //! that is modelled. All problems of a file are found at once ([`JobFile::problems`]). What the jobs become is decided by the
 //! crate `simulator`.
 
@@ -24,7 +24,7 @@ use crate::source::Source;
 use problems::{Written, add, is_said};
 
 pub use lines::Variables;
-pub use names::{IGNORED, SUPPORTED, is_option};
+pub use names::{SUPPORTED, ignored, is_option};
 pub use problems::Problem;
 pub use settings::{
     Batches, Direction, Engine, Exit, Hints, LeastRate, Service, Settings, Urgent, Verify, Zones,
@@ -193,11 +193,14 @@ impl JobFile {
                 add(&mut self.problems, Problem { error, unsupported })?;
                 continue;
             }
-            if names::is_ignored(&written.name, &written.value) {
-                self.ignore(&written.name);
-                continue;
-            }
-            let applied = options::apply(settings, &written.name, &written.value);
+            let applied = match names::check_ignored(&written.name, &written.value) {
+                Some(Ok(())) => {
+                    self.ignore(&written.name);
+                    continue;
+                }
+                Some(Err(bad)) => Err(bad),
+                None => options::apply(settings, &written.name, &written.value),
+            };
             let Err(bad) = applied else { continue };
             let unsupported = bad.is_unsupported().then(|| written.shown());
             if is_said(&self.problems, unsupported.as_deref()) {

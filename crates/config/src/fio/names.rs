@@ -1,5 +1,10 @@
 //! Names of options: those with a meaning here, and those that change nothing that is modelled.
 
+use iofair_core::time::Nanos;
+
+use super::problems::Bad;
+use super::values;
+
 /// Options with a meaning here.
 pub const SUPPORTED: &[&str] = &[
     "allrandrepeat",
@@ -108,172 +113,124 @@ pub const SUPPORTED: &[&str] = &[
     "zoneskip",
 ];
 
+/// What stands behind an option without effect. fio refuses other values, too.
+#[derive(Clone, Copy)]
+enum Value {
+    /// 0 or 1.
+    Flag,
+    /// Any number, or nothing.
+    Switch,
+    /// A number, from the least to the most.
+    Number(i64, i64),
+    /// A time.
+    Time,
+    /// One of these; what follows a colon is not looked at.
+    Words(&'static str),
+    /// Anything.
+    Text,
+}
+
+use Value::{Flag, Number, Switch, Text, Time, Words};
+const U32: i64 = u32::MAX as i64;
+
 /// Options that change nothing that is modelled: how fio makes files and data, keeps time, places, starts and polls its workers,
 /// registers memory, names remote drives, checks what it wrote if `verify` is on, and what it logs and prints.
-pub const IGNORED: &[&str] = &[
-    "allow_file_create",
-    "allow_mounted_write",
-    "apptag",
-    "apptag_mask",
-    "block_error_percentiles",
-    "brick",
-    "buffer_compress_chunk",
-    "buffer_compress_percentage",
-    "buffer_pattern",
-    "busy_poll",
-    "bwavgtime",
-    "cgroup_nodelete",
-    "clat_percentiles",
-    "clientname",
-    "clocksource",
-    "clustername",
-    "conf",
-    "continue_on_error",
-    "cpumask",
-    "cpus_allowed",
-    "cpus_allowed_policy",
-    "create_fsync",
-    "create_on_open",
-    "create_serialize",
-    "cuda_io",
-    "dedupe_global",
-    "dedupe_mode",
-    "dedupe_percentage",
-    "dedupe_working_set_percentage",
-    "disable_bw",
-    "disable_bw_measurement",
-    "disable_clat",
-    "disable_lat",
-    "disable_slat",
-    "disk_util",
-    "enable_sgl",
-    "enable_vmd",
-    "error_dump",
-    "exec_postrun",
-    "exec_prerun",
-    "exitall_on_error",
-    "experimental_verify",
-    "fallocate",
-    "fixedbufs",
-    "force_async",
-    "gid",
-    "gpu_dev_id",
-    "gpu_dev_ids",
-    "gtod_cpu",
-    "gtod_reduce",
-    "hipri",
-    "hipri_percentage",
-    "hugepage-size",
-    "ignore_error",
-    "iomem",
-    "iomem_align",
-    "ioscheduler",
-    "lat_percentiles",
-    "libblkio_driver",
-    "libblkio_path",
-    "libblkio_pre_connect_props",
-    "libblkio_pre_start_props",
-    "lockmem",
-    "log_alternate_epoch",
-    "log_alternate_epoch_clock_id",
-    "log_compression",
-    "log_compression_cpus",
-    "log_entries",
-    "log_hist_coarseness",
-    "log_hist_msec",
-    "log_issue_time",
-    "log_max_value",
-    "log_offset",
-    "log_prio",
-    "log_store_compressed",
-    "log_unix_epoch",
-    "log_window_value",
-    "md_per_io_size",
-    "mem",
-    "mem_align",
-    "mem_size_mb",
-    "nice",
-    "nonvectored",
-    "nowait",
-    "numa_cpu_nodes",
-    "numa_mem_policy",
-    "overwrite",
-    "per_job_logs",
-    "percentile_list",
-    "pi_act",
-    "pi_chk",
-    "pool",
-    "random_generator",
-    "rbdname",
-    "refill_buffers",
-    "registerbufs",
-    "registerfiles",
-    "replay_align",
-    "replay_no_stall",
-    "replay_redirect",
-    "replay_scale",
-    "replay_skip",
-    "replay_time_scale",
-    "rocm_io",
-    "scramble_buffers",
-    "serialize_overlap",
-    "shm_id",
-    "significant_figures",
-    "skip_bad",
-    "slat_percentiles",
-    "softrandommap",
-    "spdk_conf",
-    "spdk_json_conf",
-    "spdk_mem",
-    "sqthread_poll",
-    "sqthread_poll_cpu",
-    "ss_dur",
-    "ss_interval",
-    "ss_ramp",
-    "stats",
-    "steadystate_check_interval",
-    "steadystate_duration",
-    "steadystate_ramp_time",
-    "thinktime_spin",
-    "thp",
-    "thread",
-    "threads",
-    "uid",
-    "unified_rw_reporting",
-    "unique_filename",
-    "unit_base",
-    "unlink",
-    "unlink_each_loop",
-    "uri",
-    "userspace_reap",
-    "verify_async",
-    "verify_async_cpus",
-    "verify_backlog_batch",
-    "verify_dump",
-    "verify_fatal",
-    "verify_header_seed",
-    "verify_interval",
-    "verify_offset",
-    "verify_pattern_interval",
-    "verify_state_load",
-    "verify_state_save",
-    "verify_write_sequence",
-    "volume",
-    "write_barrier",
-    "write_bw_log",
-    "write_hint",
-    "write_hist_log",
-    "write_iolog",
-    "write_iops_log",
-    "write_lat_log",
-    "xnvme_async",
-    "xnvme_be",
-    "xnvme_dev_nsid",
-    "xnvme_iovec",
-    "xnvme_mem",
-    "xnvme_sync",
-    "zero_buffers",
+const IGNORED: &[(Value, &str)] = &[
+    (
+        Flag,
+        "allow_file_create allow_mounted_write block_error_percentiles cgroup_nodelete clat_percentiles \
+     create_fsync create_on_open create_serialize dedupe_global disable_bw disable_bw_measurement \
+     disable_clat disable_lat disable_slat disk_util error_dump experimental_verify gtod_reduce \
+     lat_percentiles log_alternate_epoch log_max_value log_offset log_prio log_store_compressed \
+     log_unix_epoch nowait overwrite per_job_logs replay_no_stall scramble_buffers serialize_overlap \
+     slat_percentiles softrandommap stats unique_filename unlink unlink_each_loop verify_dump \
+     verify_fatal verify_state_load verify_state_save",
+    ),
+    (
+        Switch,
+        "exitall_on_error fixedbufs hipri refill_buffers registerbufs registerfiles sqthread_poll thread \
+     threads userspace_reap zero_buffers",
+    ),
+    (
+        Number(0, U32),
+        "buffer_compress_chunk bwavgtime force_async gid gtod_cpu hugepage-size iomem_align \
+     log_alternate_epoch_clock_id log_hist_coarseness log_hist_msec mem_align nonvectored replay_align \
+     replay_scale sqthread_poll_cpu uid verify_async verify_backlog_batch write_barrier",
+    ),
+    (
+        Number(0, 100),
+        "buffer_compress_percentage dedupe_percentage dedupe_working_set_percentage hipri_percentage",
+    ),
+    (Time, "ss_dur ss_ramp steadystate_duration steadystate_ramp_time thinktime_spin"),
+    (
+        Text,
+        "apptag apptag_mask brick buffer_pattern busy_poll clientname clustername conf cpus_allowed cuda_io \
+     enable_sgl enable_vmd exec_postrun exec_prerun gpu_dev_id gpu_dev_ids ignore_error ioscheduler \
+     libblkio_driver libblkio_path libblkio_pre_connect_props libblkio_pre_start_props \
+     log_compression_cpus log_issue_time log_window_value md_per_io_size mem_size_mb numa_cpu_nodes \
+     numa_mem_policy percentile_list pi_act pi_chk pool rbdname replay_redirect replay_skip rocm_io \
+     shm_id skip_bad spdk_conf spdk_json_conf spdk_mem ss_interval steadystate_check_interval thp uri \
+     verify_async_cpus verify_header_seed verify_pattern_interval verify_write_sequence volume \
+     write_bw_log write_hist_log write_iolog write_iops_log write_lat_log xnvme_async xnvme_be \
+     xnvme_dev_nsid xnvme_iovec xnvme_mem xnvme_sync",
+    ),
+    (Number(0, i64::MAX), "cpumask lockmem"),
+    (Number(1024, 1 << 29), "log_compression"),
+    (Number(1024, 1 << 20), "log_entries"),
+    (Number(-20, 19), "nice"),
+    (Number(1, U32), "replay_time_scale"),
+    (Number(1, 10), "significant_figures"),
+    (Number(80, U32), "verify_interval"),
+    (Number(40, U32), "verify_offset"),
+    (Words("gettimeofday clock_gettime cpu"), "clocksource"),
+    (Words("none read write io verify all 0 1"), "continue_on_error"),
+    (Words("shared split"), "cpus_allowed_policy"),
+    (Words("repeat working_set"), "dedupe_mode"),
+    (Words("none native posix keep truncate 0 1"), "fallocate"),
+    (Words("malloc shm shmhuge mmap mmapshared mmaphuge cudamalloc"), "iomem mem"),
+    (Words("tausworthe lfsr tausworthe64"), "random_generator"),
+    (Words("none mixed both 0 1 2"), "unified_rw_reporting"),
+    (Words("0 1 8"), "unit_base"),
+    (Words("none short medium long extreme"), "write_hint"),
 ];
+
+/// The names of these options.
+pub fn ignored() -> impl Iterator<Item = &'static str> {
+    IGNORED.iter().flat_map(|(_, names)| names.split_whitespace())
+}
+
+/// Checks the value of an option that changes nothing that is modelled; `None` if it changes something.
+pub(super) fn check_ignored(name: &str, text: &str) -> Option<Result<(), Bad>> {
+    let neutral = NEUTRAL.iter().find(|(known, _)| *known == name);
+    if neutral.is_some_and(|(_, values)| values.contains(&text)) {
+        return Some(Ok(()));
+    }
+    let has = |names: &str| names.split_whitespace().any(|known| known == name);
+    let (value, _) = IGNORED.iter().find(|(_, names)| has(names))?;
+    let number = |low, high| match values::signed(text, 1024)? {
+        number if (low..=high).contains(&number) => Ok(()),
+        number => {
+            Err(Bad::new(format!("{number} is out of range")).allowed(format!("{low} to {high}")))
+        }
+    };
+    Some(match *value {
+        Text => Ok(()),
+        Switch if text.is_empty() => Ok(()),
+        _ if text.is_empty() => {
+            Err(Bad::new("a value is missing").allowed(format!("{name}=VALUE")))
+        }
+        Flag => number(0, 1),
+        Switch => number(i64::MIN, i64::MAX),
+        Number(low, high) => number(low, high),
+        Time => values::time(text, Nanos::from_secs(1)).map(|_| ()),
+        Words(known) => {
+            let word = text.split(':').next().unwrap_or(text);
+            let is_known = known.split(' ').any(|known| known == word);
+            let bad = || Bad::new(format!("`{text}` is not one of its values"));
+            is_known.then_some(()).ok_or_else(|| bad().allowed(known.replace(' ', ", ")))
+        }
+    })
+}
 
 /// Options that change nothing with these values. With others they are not supported.
 const NEUTRAL: &[(&str, &[&str])] = &[
@@ -316,12 +273,6 @@ const NEUTRAL: &[(&str, &[&str])] = &[
     ("zonecapacity", &["0"]),
 ];
 
-/// Whether an option with this value changes nothing that is modelled.
-pub(super) fn is_ignored(name: &str, value: &str) -> bool {
-    let neutral = NEUTRAL.iter().find(|(known, _)| *known == name);
-    IGNORED.contains(&name) || neutral.is_some_and(|(_, values)| values.contains(&value))
-}
-
 /// The values with which an option that is not supported changes nothing.
 pub(super) fn neutral(name: &str) -> Option<String> {
     let (_, values) = NEUTRAL.iter().find(|(known, _)| *known == name)?;
@@ -330,5 +281,5 @@ pub(super) fn neutral(name: &str) -> Option<String> {
 
 /// Whether this is the name of an option that is known here.
 pub fn is_option(name: &str) -> bool {
-    SUPPORTED.contains(&name) || IGNORED.contains(&name) || neutral(name).is_some()
+    SUPPORTED.contains(&name) || ignored().any(|known| known == name) || neutral(name).is_some()
 }

@@ -2,9 +2,9 @@
 
 use iofair_core::time::Nanos;
 
-use super::names::{self, IGNORED, SUPPORTED};
+use super::names::{self, SUPPORTED, ignored};
 use super::problems::Bad;
-use super::values::{self, block, for_directions, number, range, size, time};
+use super::values::{self, block, for_directions, number, range, signed, size, time};
 use super::{Blocks, Direction, Exit, Service, Settings, engines};
 
 /// Most clones of a job.
@@ -46,10 +46,15 @@ fn word<T: Copy>(text: &str, known: &[(&'static str, T)]) -> Result<T, Bad> {
     })
 }
 
-/// `1`, `0`, or nothing, which is 1.
+/// Nothing, which is yes, or a number that is not 0.
+fn switch(text: &str) -> Result<bool, Bad> {
+    Ok(text.is_empty() || signed(text, 1024)? != 0)
+}
+
+/// `1` or `0`.
 fn flag(text: &str) -> Result<bool, Bad> {
     match text {
-        "" | "1" => Ok(true),
+        "1" => Ok(true),
         "0" => Ok(false),
         _ => Err(Bad::new(format!("`{text}` is neither yes nor no")).allowed("1 or 0")),
     }
@@ -68,27 +73,15 @@ const SECOND: Nanos = Nanos::from_secs(1);
 const MICROSECOND: Nanos = Nanos::from_micros(1);
 const MILLISECOND: Nanos = Nanos::from_millis(1);
 
-/// Options that are yes or no; without a value they are yes.
+/// Options that are yes without a value.
 const FLAGS: &[&str] = &[
-    "atomic",
     "bs_unaligned",
-    "buffered",
-    "direct",
-    "do_verify",
-    "end_fsync",
     "exitall",
-    "fadvise_hint",
-    "fill_device",
-    "fsync_on_close",
     "group_reporting",
-    "invalidate",
-    "latency_run",
     "new_group",
     "norandommap",
-    "randrepeat",
     "stonewall",
     "time_based",
-    "uncached",
     "verify_only",
 ];
 
@@ -145,7 +138,7 @@ pub(super) fn apply(to: &mut Settings, name: &str, value: &str) -> Result<(), Ba
     }
     let bad = Bad::unsupported(format!("unsupported option `{name}`"));
     let allowed = "the options in lab/docs/fio.md, or the argument --ignore-unsupported";
-    let known = SUPPORTED.iter().chain(IGNORED).copied();
+    let known = SUPPORTED.iter().copied().chain(ignored());
     Err(bad.about_name().allowed(allowed).near(name, known))
 }
 
@@ -212,7 +205,7 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         "ioengine" => engines::set(to, value)?,
         "direct" => to.direct = flag(value)?,
         "buffered" => to.direct = !flag(value)?,
-        "norandommap" => to.random_map = !flag(value)?,
+        "norandommap" => to.random_map = !switch(value)?,
         "rwmixread" => to.reads = within(number(value, base)?, 0, 100)? as u32,
         "rwmixwrite" => to.reads = 100 - within(number(value, base)?, 0, 100)? as u32,
         "random_distribution" => to.distribution = values::read_distribution(value)?,
@@ -253,14 +246,14 @@ fn syncs(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
 fn pages(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     match name {
         "atomic" => to.hints.atomic = flag(value)?,
-        "bs_unaligned" => to.hints.unaligned = flag(value)?,
+        "bs_unaligned" => to.hints.unaligned = switch(value)?,
         "uncached" => to.hints.drop_behind = flag(value)?,
         "io_submit_mode" => {
             to.hints.offload = word(value, &[("inline", false), ("offload", true)])?
         }
         "fadvise_hint" => {
             let random = value == "random";
-            let known = ["", "0", "none", "1", "sequential", "random", "noreuse"];
+            let known = ["0", "none", "1", "sequential", "random", "noreuse"];
             to.hints.random = word(value, &known.map(|name| (name, random)))?;
         }
         _ => return Ok(false),
@@ -286,21 +279,11 @@ fn checks(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             to.verify.pattern = true;
         }
         "do_verify" => to.verify.at_end = flag(value)?,
-        "verify_only" => to.verify.only = flag(value)?,
+        "verify_only" => to.verify.only = switch(value)?,
         "verify_backlog" => to.verify.between = number(value, to.kb_base)? > 0,
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-/// A number with a sign.
-fn signed(text: &str, base: u64) -> Result<i64, Bad> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, text),
-    };
-    let value = within(number(digits, base)?, 0, i64::MAX as u64)? as i64;
-    Ok(if negative { -value } else { value })
 }
 
 /// How many calls at once, and of which priority.
@@ -431,7 +414,7 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
 fn times(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     match name {
         "runtime" => to.runtime = Some(time(value, SECOND)?).filter(|time| time.0 > 0),
-        "time_based" => to.time_based = flag(value)?,
+        "time_based" => to.time_based = switch(value)?,
         "ramp_time" => to.ramp = time(value, SECOND)?,
         "startdelay" => to.start_delay = range(value, |text| time(text, SECOND))?,
         "thinktime" => to.think = time(value, MICROSECOND)?,
@@ -461,16 +444,16 @@ fn times(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
 /// When a job begins and ends beside others.
 fn order(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
     match name {
-        "stonewall" => to.stonewall = flag(value)?,
+        "stonewall" => to.stonewall = switch(value)?,
         "wait_for" => to.wait_for = Some(value.to_owned()),
-        "exitall" => to.exit_all = flag(value)?,
+        "exitall" => to.exit_all = switch(value)?,
         "exit_what" => {
             let known =
                 [("group", Exit::Group), ("stonewall", Exit::Stonewall), ("all", Exit::All)];
             to.exit_what = word(value, &known)?;
         }
-        "new_group" => to.new_group = flag(value)?,
-        "group_reporting" => to.group_reporting = flag(value)?,
+        "new_group" => to.new_group = switch(value)?,
+        "group_reporting" => to.group_reporting = switch(value)?,
         _ => return Ok(false),
     }
     Ok(true)

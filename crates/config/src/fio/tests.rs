@@ -244,7 +244,7 @@ fn what_changes_nothing_is_accepted() {
     for options in [
         "thinktime=5 / thinktime_spin=5 / sync=0 / sync=none / nrfiles=1 / nr_files=1 / size=0 / zonemode=none / zonesize=0",
         "cpus_allowed=0-3 / numa_cpu_nodes=0 / numa_mem_policy=bind:0 / mem=mmap / iomem=shm / nice=1",
-        "write_bw_log=x / bwavgtime=100 / log_entries=10 / log_offset=1 / disable_bw=1 / stats=0",
+        "write_bw_log=x / bwavgtime=100 / log_entries=1024 / log_offset=1 / disable_bw=1 / stats=0",
         "hipri / fixedbufs / registerfiles=1 / sqthread_poll=1 / nonvectored=1 / lockfile=none",
         "verify_fatal=1 / verify_state_save=0 / experimental_verify=0",
         "exec_prerun=x / unified_rw_reporting=1 / continue_on_error=io / file_service_type=random",
@@ -474,7 +474,7 @@ fn slips_are_refused() {
         ),
         ("rw=rw", &["job.fio:2:4: option `rw`: the page cache has no model", "direct=1"]),
         ("runtime=5x", &["`5x` is not a time", "500ms"]),
-        ("time_based=2", &["neither yes nor no"]),
+        ("direct=2", &["neither yes nor no"]),
         ("iodepth=0", &["allowed: 1 to 65536"]),
         ("prioclass=4", &["allowed: 0 to 3"]),
         ("rwmixread=120", &["allowed: 0 to 100"]),

@@ -72,6 +72,14 @@ pub(super) fn number(text: &str, kb_base: u64) -> Read<u64> {
     expression.whole(text)
 }
 
+/// A number with a sign.
+pub(super) fn signed(text: &str, kb_base: u64) -> Read<i64> {
+    let digits = text.strip_prefix('-');
+    let value = i64::try_from(number(digits.unwrap_or(text), kb_base)?);
+    let value = value.map_err(|_| too_large(text, i64::MAX as u64))?;
+    Ok(if digits.is_some() { -value } else { value })
+}
+
 /// A time; `unit` is that of a number without one, and an expression in parentheses is in microseconds.
 pub(super) fn time(text: &str, unit: Nanos) -> Read<Nanos> {
     let unit = if text.trim().starts_with('(') { Nanos(1_000) } else { unit };

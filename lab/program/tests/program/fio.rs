@@ -529,7 +529,7 @@ fn needs_clients_drawn_jobs_are_those_of_fio() {
 #[test]
 fn the_page_lists_all_options() {
     let page = fs::read_to_string("../../lab/docs/fio.md").unwrap();
-    for name in iofair_config::fio::SUPPORTED.iter().chain(iofair_config::fio::IGNORED) {
+    for name in iofair_config::fio::SUPPORTED.iter().copied().chain(iofair_config::fio::ignored()) {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
 }
