@@ -35,6 +35,10 @@ const NEIGHBOURS_DEPTH: u32 = 16;
 const NEIGHBOURS_MAX: u32 = 16;
 /// A drive that reaches less than this part of what is offered is beyond its knee.
 const BEYOND: f64 = 0.97;
+/// Longest request, most of them in flight, and most lines of a drive.
+const BLOCK_MAX: u64 = 1 << 30;
+const DEPTH_MAX: f64 = 65_536.0;
+const LINES_MAX: usize = 4096;
 /// A percentile at saturation is between these many times what a full queue takes at the measured rate.
 const WAITS: (f64, f64) = (0.5, 30.0);
 /// Error of rates, since submissions of a model differ; that of percentiles is three times as high.
@@ -216,6 +220,9 @@ pub fn published(text: &str, drive: &str) -> Result<Published, String> {
     if let Some(other) = asked.iter().find(|line| line.name() != first.name()) {
         return Err(format!("\"{drive}\" is {} and {}", first.name(), other.name()));
     }
+    if asked.len() > LINES_MAX {
+        return Err(format!("{} lines of one drive; allowed are {LINES_MAX}", asked.len()));
+    }
     let mut found = Found::default();
     let rates = asked.iter().filter_map(|line| Some((line.number("iops").ok()??, line)));
     let highest = rates.clone().map(|(rate, _)| rate).fold(0.0, f64::max) * CORE_PART;
@@ -363,17 +370,22 @@ fn offered(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
 /// Requests of a size at a depth.
 fn depths(line: &Line<'_>, found: &mut Found) -> Result<(), String> {
     let block = line.cell("block").unwrap_or_default();
-    let bytes = match block.strip_suffix('k') {
-        Some(kib) => kib.parse::<u64>().ok().map(|kib| kib << 10),
-        None => block.parse().ok(),
-    };
-    let Some(bytes) = bytes.filter(|bytes| bytes.is_multiple_of(512) && *bytes > 0) else {
-        let what = "allowed are multiples of 512, such as 4k";
+    let units = [('k', 1 << 10), ('m', 1 << 20)];
+    let unit = units.into_iter().find_map(|(unit, bytes)| Some((block.strip_suffix(unit)?, bytes)));
+    let (count, unit): (&str, u64) = unit.unwrap_or((block, 1));
+    let bytes = count.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
+    let Some(bytes) = bytes.filter(|bytes| bytes % 512 == 0 && (512..=BLOCK_MAX).contains(bytes))
+    else {
+        let what = "allowed are multiples of 512, such as 4k, up to 1 GiB";
         return Err(format!("line {}: block is `{block}`; {what}", line.number));
     };
     let (Some(depth), Some(iops)) = (line.number("depth")?, line.number("iops")?) else {
         return Err(format!("line {}: depth or iops is missing", line.number));
     };
+    if depth.fract() > 0.0 || depth > DEPTH_MAX {
+        let what = format!("allowed are whole numbers up to {DEPTH_MAX}");
+        return Err(format!("line {}: depth is {depth}; {what}", line.number));
+    }
     if iops * bytes as f64 >= RATE.1 {
         let what = "no drive has more than 200 GB/s";
         return Err(format!("line {}: {iops} requests a second of {block}; {what}", line.number));
@@ -515,6 +527,14 @@ mod tests {
         for part in ["line 3: depth is `x`", "line 4: block", "line 5: rw is", "line 6: 10000"] {
             assert!(told.contains(part), "{part}: {told}");
         }
+        let odd = "block,depth,rw,iops\n1m,1,read,900\n36028797018963969k,1,read,1\n4k,99999999999,read,1\n4k,1.5,read,1\n";
+        let told = published(odd, "").unwrap().left_out.join("\n");
+        for part in ["line 3: block is `36", "line 4: depth is 99999999999", "line 5: depth is 1.5"]
+        {
+            assert!(told.contains(part) && !told.contains("line 2"), "{part}: {told}");
+        }
+        let long = format!("block,depth,rw,iops\n{}", "4k,1,read,9000\n".repeat(5000));
+        assert!(published(&long, "").unwrap_err().contains("5000 lines of one drive"));
         let nothing = published(&table.replace("randread", "trim"), "").unwrap_err();
         assert!(
             nothing.contains("nothing is left to fit") && nothing.contains("line 7"),

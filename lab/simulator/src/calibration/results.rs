@@ -44,6 +44,9 @@ fn parse(place: &str, text: &str, model: Option<&str>) -> Result<Calibration, St
         Some(Ok(report)) if report["jobs"].is_array() => {
             fio::read(&report, place).unwrap_or_else(|| {
                 let (table, left_out) = jobs(&report);
+                if left_out.is_empty() && table.lines().nth(1).is_none() {
+                    return Err("there are no jobs in it".into());
+                }
                 if table.lines().nth(1).is_none() {
                     return Err(format!("no job shows the drive: {}", left_out.join("; ")));
                 }
@@ -101,12 +104,9 @@ fn resctl(all: &[Value]) -> Result<(String, String), String> {
 fn jobs(report: &Value) -> (String, Vec<String>) {
     let (mut table, mut left_out) = (format!("{COLUMNS}\n"), Vec::new());
     let all = report["jobs"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut groups: Vec<u64> = all.iter().filter_map(|job| job["groupid"].as_u64()).collect();
-    groups.dedup();
-    for group in groups {
-        // Jobs begin a group when they wait for those before (stonewall); the processes of a job are one as well.
-        let together: Vec<&Value> = all.iter().filter(|job| job["groupid"] == group).collect();
-        match line(report, &together) {
+    // Jobs begin a group when they wait for those before (stonewall); the processes of a job are one as well.
+    for together in all.chunk_by(|job, next| job["groupid"] == next["groupid"]) {
+        match line(report, together) {
             Ok(line) => table += &line,
             Err(why) => {
                 let name = together[0]["jobname"].as_str().unwrap_or_default();
@@ -128,8 +128,8 @@ fn option<'a>(report: &'a Value, job: &'a Value, key: &str) -> &'a Value {
 }
 
 /// The line of a job with these processes.
-fn line(report: &Value, processes: &[&Value]) -> Result<String, String> {
-    let first = processes[0];
+fn line(report: &Value, processes: &[Value]) -> Result<String, String> {
+    let first = &processes[0];
     let text = |key: &str| option(report, first, key).as_str().map(str::trim);
     if processes.iter().any(|other| other["jobname"] != first["jobname"]) {
         return Err("it ran beside other jobs".into());
@@ -156,8 +156,11 @@ fn line(report: &Value, processes: &[&Value]) -> Result<String, String> {
         return Err("iodepth or numjobs is no number".into());
     };
     let is_synchronous = text("ioengine").is_none_or(|engine| SYNCHRONOUS.contains(&engine));
-    let depth = if is_synchronous { jobs } else { depth * jobs };
-    let block = text("bs").or(text("blocksize")).unwrap_or("4k").to_lowercase();
+    let depth = if is_synchronous { jobs } else { depth.saturating_mul(jobs) };
+    let blocks = text("bs").or(text("blocksize")).unwrap_or("4k").to_lowercase();
+    // Of reads, and behind a comma that of writes, if it is another one.
+    let own = blocks.split(',').take(if side == "write" { 2 } else { 1 }).last();
+    let block = own.filter(|block| !block.is_empty()).unwrap_or("4k");
     let sides = processes.iter().map(|job| &job[side]);
     let iops: f64 = sides.filter_map(|side| side["iops"].as_f64()).sum();
     let mut line = format!("{block},{depth},{rw},{iops}");
@@ -168,4 +171,42 @@ fn line(report: &Value, processes: &[&Value]) -> Result<String, String> {
         line += &nanos.map_or(",".into(), |nanos| format!(",{}", nanos / 1e3));
     }
     Ok(line + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: whatever stands in a job's options, it becomes the line that it should, or a reason. Method: sizes of both directions, numbers
+    /// whose product is too large, a report without jobs; more jobs than any report has, which take no longer each.
+    #[test]
+    fn jobs_become_lines() {
+        let job = |group: usize, options: &str| {
+            format!(
+                "{{\"jobname\": \"j{group}\", \"groupid\": {group}, \"error\": 0, \"job options\": {{\"direct\": \"1\", {options}}}, \
+                 \"read\": {{\"iops\": 9000}}, \"write\": {{\"iops\": 800}}}}"
+            )
+        };
+        let read = |list: &[String]| {
+            let text = format!("{{\"jobs\": [{}]}}", list.join(","));
+            let (table, left_out) = jobs(&serde_json::from_str(&text).unwrap());
+            (table.replace(COLUMNS, "").trim().to_owned(), left_out.join("\n"))
+        };
+        for (options, line) in [
+            (r#""rw": "randread", "bs": "8K,16k""#, "8k,1,randread,9000,,,,"),
+            (r#""rw": "write", "bs": "8k,1M""#, "1m,1,write,800,,,,"),
+            (r#""rw": "read", "bs": ",16k""#, "4k,1,read,9000,,,,"),
+            (
+                r#""rw": "read", "ioengine": "libaio", "iodepth": "9223372036854775808", "numjobs": "4""#,
+                "4k,18446744073709551615,read,9000,,,,",
+            ),
+        ] {
+            assert_eq!(read(&[job(0, options)]), (line.to_owned(), String::new()), "{options}");
+        }
+        let many: Vec<String> =
+            (0..100_000).map(|group| job(group, r#""rw": "randread""#)).collect();
+        assert_eq!(read(&many).0.lines().count(), many.len());
+        let empty = parse("x", "{\"jobs\": []}", None).err().unwrap();
+        assert_eq!(empty, "there are no jobs in it");
+    }
 }
