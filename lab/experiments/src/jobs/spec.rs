@@ -57,6 +57,11 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
     if number > 1 && files.iter().all(|name| fio::is_device(name)) {
         notes.push(format!("{name}: its {number} devices are one drive."));
     }
+    let is_drive = settings.names_drives || files.iter().any(|name| fio::is_device(name));
+    let is_part = |size| matches!(size, fio::Size::Percent(_));
+    if !is_drive && (is_part(settings.offset) || is_part(settings.offset_increment)) {
+        notes.push(format!("{name}: percentages of `offset` are 0, as with fio and a new file."));
+    }
     if settings.nr_files > 1 && (settings.random || !settings.takes_turns()) {
         notes.push(format!("{name}: its {} files are one of their size.", settings.nr_files));
     }

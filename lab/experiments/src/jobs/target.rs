@@ -127,7 +127,7 @@ impl<'a> Targets<'a> {
             Some(size) => Ok(size * job.settings.nr_files),
             None => {
                 let size = self.size(job, "size", None)?;
-                Ok(self.offset(job, clone, Some(size))? + size)
+                Ok(self.offset(job, clone, 0)? + size)
             }
         }
     }
@@ -154,7 +154,7 @@ impl<'a> Targets<'a> {
             Some(Size::Bytes(size)) if is_device => Some(size.min(self.capacity)),
             _ => Some(self.size(job, "size", whole)?),
         };
-        let offset = self.offset(job, clone, whole.or(given))?;
+        let offset = self.offset(job, clone, end.filter(|_| is_device).unwrap_or(0))?;
         let files = settings.nr_files;
         let left = |end: u64| end.checked_sub(offset).filter(|left| *left > 0);
         let behind = || self.file.error(job, "offset", "the offset lies behind the end");
@@ -196,10 +196,12 @@ impl<'a> Targets<'a> {
             (Some(size), whole) => self.resolve(job, option, size, whole),
         }
     }
-    fn offset(&self, job: &Job, clone: u32, whole: Option<u64>) -> Result<u64, ConfigError> {
+    /// Percentages are of the bytes of the drive. fio takes those of files that it makes as 0, since they are not there yet.
+    fn offset(&self, job: &Job, clone: u32, drive: u64) -> Result<u64, ConfigError> {
         let settings = &job.settings;
-        let first = self.resolve(job, "offset", settings.offset, whole)?;
-        let more = self.resolve(job, "offset_increment", settings.offset_increment, whole)?;
+        let resolve = |option, size| self.resolve(job, option, size, Some(drive));
+        let first = resolve("offset", settings.offset)?;
+        let more = resolve("offset_increment", settings.offset_increment)?;
         let offset = more.checked_mul(u64::from(clone)).and_then(|more| more.checked_add(first));
         let is_part = |size| matches!(size, Size::Percent(_));
         let block = match is_part(settings.offset) || is_part(settings.offset_increment) {

@@ -426,6 +426,9 @@ fn sizes_of_files_are_used() {
         ("filesize=10m\nsize=33%", 52),
         ("filesize=1m\nsize=30%", 4),
         ("filesize=1m\noffset=33%\nsize=33%", 5),
+        ("filesize=1m\noffset=33%", 16),
+        ("filesize=1m\noffset=50%\nnrfiles=2", 32),
+        ("filesize=1m\nsize=100%\noffset_increment=30%", 16),
         ("filesize=1000000\nsize=50%\nbs=4k", 122),
     ] {
         let text = format!("[a]\ndirect=1\nrw=read\nbs=64k\n{options}\n");
