@@ -25,6 +25,7 @@
 
 pub mod contracts;
 mod error;
+mod errors;
 pub mod fio;
 pub mod name;
 mod set;

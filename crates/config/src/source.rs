@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use crate::error::{ConfigError, Place};
+use crate::errors::{self, Errors};
 
 /// More than any file that a person writes: devices may have no end.
 const BYTES_MAX: u64 = 64 << 20;
@@ -30,12 +31,19 @@ pub fn parse<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, ConfigErr
 
 /// Reads a text that a person wrote.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > BYTES_MAX {
-        true => Err(io::Error::other(format!("the file has more than {} MiB", BYTES_MAX >> 20))),
-        false => Ok(text),
+    let mut bytes = Vec::new();
+    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(io::Error::other(format!("the file has more than {} MiB", BYTES_MAX >> 20)));
     }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let (good, rest) = error.as_bytes().split_at(at);
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let message =
+            format!("byte {at}, in line {line}, is {:#04x}: the file is not UTF-8", rest[0]);
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    })
 }
 
 /// Reads a TOML file.
@@ -85,7 +93,25 @@ impl Source {
     }
     /// Parses the text.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        toml::from_str(&self.text).map_err(|error| self.explain(&error))
+        toml::from_str(&self.text).map_err(|error| {
+            if let Some(error) = self.odd_character() {
+                return error;
+            }
+            let mut errors = Errors::default();
+            for error in errors::of_parser::<T>(&self.text, error) {
+                errors.add(self.explain(&error));
+            }
+            errors.end().expect_err("there is one")
+        })
+    }
+    /// The first character that no text has, which editors do not show.
+    fn odd_character(&self) -> Option<ConfigError> {
+        let is_odd = |(at, c): &(usize, char)| {
+            c.is_ascii_control() && !"\t\n\r".contains(*c) || *c == '\u{feff}' && *at > 0
+        };
+        let (at, c) = self.text.char_indices().find(is_odd)?;
+        let message = format!("the character U+{:04X} is not allowed here", u32::from(c));
+        Some(self.error(at..at + c.len_utf8(), message).allowed("text"))
     }
     /// The same source, of whose text these parts are from arguments.
     pub(crate) fn with_arguments(self, arguments: Vec<(Range<usize>, String)>) -> Self {
@@ -126,7 +152,7 @@ impl Source {
         Place {
             line: head.matches('\n').count() + 1,
             column: before + 1,
-            text: text.chars().skip(cut).take(SHOWN_MAX).collect(),
+            text: text.chars().skip(cut).take(SHOWN_MAX).map(shown).collect(),
             cut,
             width: width.max(1),
         }
@@ -168,6 +194,11 @@ impl Source {
             None => at(message.trim()),
         }
     }
+}
+
+/// A character as it is shown, in one column.
+fn shown(c: char) -> char {
+    if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
 }
 
 /// The value in the file: "invalid type: integer `10`" is about the value, not about types.
@@ -301,5 +332,22 @@ mod tests {
     fn a_missing_file_is_named() {
         let error = read::<Example>(Path::new("no-such-file.toml")).expect_err("not there");
         assert!(error.to_string().starts_with("no-such-file.toml: "), "{error}");
+    }
+
+    /// Goal: characters that an editor does not show are named, and a byte order mark and ends of lines of other systems are none.
+    /// Method: some of each; the caret stays under its character.
+    #[test]
+    fn odd_characters_are_named() {
+        for (text, line, name) in [
+            ("size = '1B'\ncount\0 = 1", 2, "U+0000"),
+            ("size = '1B' # \u{7f}", 1, "U+007F"),
+            ("size = '1B'\n\u{feff}count = 1", 2, "U+FEFF"),
+        ] {
+            let error = refuse(text);
+            assert_eq!(error.message, format!("the character {name} is not allowed here"));
+            assert_eq!(error.line(), line);
+            assert!(!error.to_string().contains('\0'), "{error}");
+        }
+        parse::<Example>("example.toml", "\u{feff}size = '1B'\r\ncount = 1\r\n").expect("good");
     }
 }

@@ -17,12 +17,13 @@ use uuid::Uuid;
 use crate::stack::{stack_error, words};
 
 use super::enforced::{self, Unenforced, unenforced};
-use super::faults::{self, Faults};
+use super::faults;
 use super::keys::Keys;
 use super::{
-    Back, Contracts, Drive, Group, Listen, Ublk, Volume, access, control, guests, inside, listen,
-    paths, raw, reaches,
+    Back, Contracts, Drive, Group, Listen, Reaches, Ublk, Volume, access, control, guests, inside,
+    listen, paths, raw, reaches,
 };
+use crate::errors::Errors;
 use crate::name::{GROUP_NAMES, VOLUME_NAMES, ancestors, is_group_name, is_volume_name};
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
@@ -42,30 +43,27 @@ pub(super) fn contracts(
 ) -> Result<(Contracts, Vec<Unenforced>), ConfigError> {
     let file: raw::File =
         source.parse().map_err(|error| enforced::without_unenforced(error, policies))?;
-    let mut drive = drive(&source, &file.drive, policies)?;
-    let listen = listen::check(&source, &file.listen)?;
-    let control = control::control(&source, &file.control)?;
-    let metrics = control::metrics(&source, &file.metrics)?;
-    let vhost = access::check(&source, file.vhost.mode.as_ref(), file.vhost.group.as_ref())?;
+    let mut errors = Errors::default();
+    let drive = errors.right(drive(&source, &file, policies));
+    let listen = errors.right(listen::check(&source, &file.listen));
+    let control = errors.keep(control::control(&source, &file.control));
+    let metrics = errors.keep(control::metrics(&source, &file.metrics));
+    let (mode, group) = (file.vhost.mode.as_ref(), file.vhost.group.as_ref());
+    let vhost = errors.keep(access::check(&source, mode, group));
     let (all, each) = (file.vhost.memory.as_ref(), file.vhost.memory_each.as_ref());
-    let guests = guests::check(&source, all, each)?;
-    let vhost_paths = paths::listed(&source, &file.vhost.paths)?;
-    let mount = match &file.fuse.mount {
-        Some(path) if path.get_ref().is_empty() => {
-            return Err(source.error(path.span(), "an empty path").allowed("a directory"));
-        }
-        path => path.as_ref().map(|path| source.beside(path.get_ref())),
-    };
-    let groups = groups(&source, &file.group, &listen)?;
-    let unenforced = unenforced(&file.group, &drive.stack);
-    let volumes = volumes(&source, &file.volume, &groups)?;
-    own_paths(&source, &file.volume, &drive)?;
-    uuids(&source, &file.volume, &file.drive, &drive.back)?;
-    let names: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
-    drive.faults = faults::faults(&source, file.drive.faults.as_ref(), drive.faulty, &names)?;
+    let guests = errors.keep(guests::check(&source, all, each));
+    let vhost_paths = errors.keep(paths::listed(&source, &file.vhost.paths));
+    let mount = file.fuse.mount.as_ref().map(|path| listen::path(&source, path, "a directory"));
+    let mount = errors.keep(mount.transpose());
+    let groups = errors.keep(groups(&source, &file.group, listen.as_ref()));
+    let volumes = errors.keep(volumes(&source, &file.volume, &file.group));
     let vhost_sockets = file.volume.iter().flat_map(|volume| &volume.vhost);
     let sockets = file.listen.unix.iter().chain(&file.control.unix).chain(&file.metrics.unix);
-    listen::sockets_differ(&source, sockets.chain(vhost_sockets))?;
+    errors.keep(listen::sockets_differ(&source, sockets.chain(vhost_sockets)));
+    errors.end()?;
+    let drive = drive.expect("nothing is wrong");
+    let listen = listen.expect("nothing is wrong");
+    let unenforced = unenforced(&file.group, &drive.stack);
     let mut contracts = Contracts {
         drive,
         listen,
@@ -99,11 +97,11 @@ const SERVED: [(&str, &str, &str); 6] = [
     ("bfq-4.18", "low_latency", "false"),
 ];
 
-fn drive(
+fn stack(
     source: &Source,
     written: &raw::Drive,
     policies: &'static Table,
-) -> Result<Drive, ConfigError> {
+) -> Result<Stack, ConfigError> {
     let (name, span) = match &written.stack {
         Some(stack) => (stack.get_ref().as_str(), stack.span()),
         None => (DEFAULT_STACK, written.back.span()),
@@ -130,41 +128,72 @@ fn drive(
             })?;
         }
     }
+    Ok(stack)
+}
+
+fn drive(
+    source: &Source,
+    file: &raw::File,
+    policies: &'static Table,
+) -> Result<Drive, ConfigError> {
+    let (written, volumes) = (&file.drive, &file.volume);
+    let mut errors = Errors::default();
+    let stack = errors.right(stack(source, written, policies));
     if let Some(rate) = written.worst_case.as_ref().filter(|rate| rate.get_ref().0 == 0) {
-        return Err(source.error(rate.span(), "a worst case of nothing").allowed("more than 0B/s"));
+        let error = source.error(rate.span(), "a worst case of nothing");
+        errors.add(error.allowed("more than 0B/s"));
     }
-    let patience = |time: &Option<Spanned<Time>>| match time {
-        Some(time) if time.get_ref().nanos().0 == 0 => {
-            Err(source.error(time.span(), "no time at all").allowed("more than 0ms"))
-        }
-        time => Ok(time.as_ref().map_or(PATIENCE, |time| time.get_ref().nanos())),
-    };
+    let [timeout, drain] =
+        [&written.timeout, &written.drain].map(|time| errors.keep(patience(source, time.as_ref())));
     let faulty = written.back.get_ref().starts_with(FAULTY);
-    let back = back(source, &written.back)?;
-    let is_emulated = matches!(back, Back::Emulated(_));
-    if let Some(told) = &written.rotational
-        && !matches!(back, Back::File(_) | Back::Directory(_))
-    {
-        let message = "what the drive is, is known";
-        return Err(source
-            .error(told.span(), message)
-            .allowed("`rotational` for files and devices"));
+    let pool = errors.keep(uuid(source, written.pool.as_ref()));
+    let paths = errors.right(paths::listed(source, &written.paths));
+    let names: Vec<&str> = volumes.iter().map(|volume| volume.name.get_ref().as_str()).collect();
+    let faults = errors.keep(faults::faults(source, written.faults.as_ref(), faulty, &names));
+    let mut reaches = Reaches::default();
+    let back = errors.right(back(source, &written.back));
+    if let Some(back) = &back {
+        let is_emulated = matches!(back, Back::Emulated(_));
+        reaches = errors.keep(reaches::check(source, written.reaches.as_ref(), is_emulated));
+        errors.keep(rotational(source, written, back));
+        errors.keep(uuids(source, volumes, written, back));
+        if let Some(listed) = &paths {
+            errors.keep(own_paths(source, volumes, back, listed));
+        }
     }
+    errors.end()?;
     Ok(Drive {
-        reaches: reaches::check(source, written.reaches.as_ref(), is_emulated)?,
-        back,
+        reaches,
+        back: back.expect("nothing is wrong"),
         may_create: plain(&written.back).starts_with("file:") && written.pool.is_none(),
-        pool: uuid(source, written.pool.as_ref())?,
+        pool,
         rotational: written.rotational.as_ref().map(|told| *told.get_ref()),
-        timeout: patience(&written.timeout)?,
-        drain: patience(&written.drain)?,
+        timeout,
+        drain,
         faulty,
-        faults: Faults::default(),
-        stack,
+        faults,
+        stack: stack.expect("nothing is wrong"),
         worst_case: written.worst_case.as_ref().map(|rate| rate.get_ref().0),
-        paths: paths::listed(source, &written.paths)?,
+        paths: paths.expect("nothing is wrong"),
         back_span: written.back.span(),
     })
+}
+
+fn patience(source: &Source, time: Option<&Spanned<Time>>) -> Result<Nanos, ConfigError> {
+    let Some(written) = time else { return Ok(PATIENCE) };
+    match written.get_ref().nanos() {
+        Nanos::ZERO => Err(source.error(written.span(), "no time at all").allowed("more than 0ms")),
+        time => Ok(time),
+    }
+}
+
+fn rotational(source: &Source, written: &raw::Drive, back: &Back) -> Result<(), ConfigError> {
+    let Some(told) = &written.rotational else { return Ok(()) };
+    if matches!(back, Back::File(_) | Back::Directory(_)) {
+        return Ok(());
+    }
+    let error = source.error(told.span(), "what the drive is, is known");
+    Err(error.allowed("`rotational` for files and devices"))
 }
 
 fn stages(stack: &Stack) -> Vec<&'static str> {
@@ -251,39 +280,41 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
 
 /// All of them, or what is wrong with each that is not right.
 fn all<T>(made: impl Iterator<Item = Result<T, ConfigError>>) -> Result<Vec<T>, ConfigError> {
-    let (mut good, mut errors) = (Vec::new(), Vec::new());
-    made.for_each(|made| match made {
-        Ok(made) => good.push(made),
-        Err(error) => errors.push(error),
-    });
-    ConfigError::of_all(errors).map_or(Ok(good), Err)
+    let mut errors = Errors::default();
+    let mut good = Vec::new();
+    for made in made {
+        good.extend(errors.right(made));
+        if errors.is_full() {
+            break;
+        }
+    }
+    errors.end().map(|()| good)
 }
 
 fn groups<'a>(
     source: &Source,
     written: &'a [raw::Group],
-    listen: &Listen,
+    listen: Option<&Listen>,
 ) -> Result<Vec<Group>, ConfigError> {
     let mut lines: HashMap<&str, Range<usize>> = HashMap::new();
     let group = |group: &'a raw::Group| -> Result<Group, ConfigError> {
-        let name = group.name.get_ref();
+        let (name, mut errors) = (group.name.get_ref(), Errors::default());
         let refuse = |message: String| source.error(group.name.span(), message);
         if !is_group_name(name) {
-            return Err(refuse(format!("{name:?} is not a valid group name")).allowed(GROUP_NAMES));
-        }
-        if let Some(first) = lines.insert(name, group.name.span()) {
+            let message = format!("{name:?} is not a valid group name");
+            errors.add(refuse(message).allowed(GROUP_NAMES));
+        } else if let Some(first) = lines.insert(name, group.name.span()) {
             let line = source.error(first, "").line();
             let message = format!("group \"{name}\" exists already, in line {line}");
-            return Err(refuse(message).allowed("one [[group]] a name"));
+            errors.add(refuse(message).allowed("one [[group]] a name"));
         }
-        Ok(Group {
-            name: name.clone(),
-            contract: contract(source, &group.keys)?,
-            clients: listen::clients(source, &group.clients, listen)?,
-            connections: listen::group_connections(source, group.connections.as_ref())?,
-            span: group.name.span(),
-            keys: group.keys.clone(),
-        })
+        let contract = errors.keep(contract(source, &group.keys));
+        let clients = errors.keep(listen::clients(source, &group.clients, listen));
+        let connections = listen::group_connections(source, group.connections.as_ref());
+        let connections = errors.keep(connections);
+        errors.end()?;
+        let (name, span, keys) = (name.clone(), group.name.span(), group.keys.clone());
+        Ok(Group { name, contract, clients, connections, span, keys })
     };
     let groups = all(written.iter().map(group))?;
     inside::check(source, written, &groups)?;
@@ -297,17 +328,20 @@ pub(super) fn contract(source: &Source, keys: &Keys) -> Result<Contract, ConfigE
         let span = keys.span(top).expect("only what is written is refused");
         source.error(span, message).allowed(allowed)
     };
+    let mut errors = Errors::default();
     for (field, value) in keys.written() {
         if !field.unit.range().contains(&value) {
-            return Err(refuse(field.top(), nothing(field)));
+            errors.add(refuse(field.top(), nothing(field)));
         }
     }
+    errors.end()?;
+    let mut errors = Errors::default();
     let checks: [(&str, Check); 3] =
         [("alone", check_alone), ("max", check_max), ("low", check_low)];
     for (top, check) in checks.into_iter().filter(|(top, _)| keys.span(top).is_some()) {
-        check(&contract).map_err(|refused| refuse(top, refused))?;
+        errors.keep(check(&contract).map_err(|refused| refuse(top, refused)));
     }
-    Ok(contract)
+    errors.end().map(|()| contract)
 }
 
 /// What is wrong with a key, and what is allowed.
@@ -423,50 +457,49 @@ fn check_low(contract: &Contract) -> Result<(), Refused> {
 fn volumes<'a>(
     source: &Source,
     written: &'a [raw::Volume],
-    groups: &[Group],
+    groups: &[raw::Group],
 ) -> Result<Vec<Volume>, ConfigError> {
     let mut lines: HashMap<&str, Range<usize>> = HashMap::new();
     let mut devices: HashMap<u32, &str> = HashMap::new();
     // Groups that exist only as part of a path, too.
     let with_parents = |group| ancestors(group).chain([group]);
-    let paths: HashSet<&str> = groups.iter().flat_map(|g| with_parents(g.name.as_str())).collect();
+    let names = || groups.iter().map(|group| group.name.get_ref().as_str());
+    let paths: HashSet<&str> = names().flat_map(with_parents).collect();
     let volume = |volume: &'a raw::Volume| -> Result<Volume, ConfigError> {
-        let name = volume.name.get_ref();
+        let (name, mut errors) = (volume.name.get_ref(), Errors::default());
+        let refuse = |message: String| source.error(volume.name.span(), message);
         if !is_volume_name(name) {
             let message = format!("{name:?} is not a valid volume name");
-            return Err(source.error(volume.name.span(), message).allowed(VOLUME_NAMES));
-        }
-        if let Some(first) = lines.insert(name, volume.name.span()) {
+            errors.add(refuse(message).allowed(VOLUME_NAMES));
+        } else if let Some(first) = lines.insert(name, volume.name.span()) {
             let line = source.error(first, "").line();
             let message = format!("volume \"{name}\" exists already, in line {line}");
-            return Err(source.error(volume.name.span(), message).allowed("one [[volume]] a name"));
+            errors.add(refuse(message).allowed("one [[volume]] a name"));
         }
         let group = volume.group.get_ref();
         if !paths.contains(group.as_str()) {
-            let known: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+            let known: Vec<&str> = names().collect();
             let allowed = if known.is_empty() { "add a [[group]]".into() } else { words(&known) };
             let message = format!("there is no group \"{group}\"");
             let error = source.error(volume.group.span(), message);
-            return Err(error.allowed(allowed).near(group, known));
+            errors.add(error.allowed(allowed).near(group, known));
         }
         let size_bytes = volume.size.get_ref().0;
         if size_bytes == 0 || !size_bytes.is_multiple_of(SECTOR_BYTES) {
             let message = format!("{size_bytes} bytes are not whole sectors");
             let allowed = format!("a multiple of {SECTOR_BYTES} bytes, at least one");
-            return Err(source.error(volume.size.span(), message).allowed(allowed));
+            errors.add(source.error(volume.size.span(), message).allowed(allowed));
         }
-        Ok(Volume {
-            name: name.clone(),
-            group: group.clone(),
-            size_bytes,
-            read_only: volume.read_only,
-            uuid: uuid(source, volume.uuid.as_ref())?,
-            path: volume.path.as_ref().map(|path| PathBuf::from(path.get_ref())),
-            entry: listen::entry(source, volume.listen, volume.connections.as_ref())?,
-            vhost: listen::socket(source, volume.vhost.as_ref())?,
-            ublk: ublk(source, volume, &mut devices)?,
-            span: volume.name.span(),
-        })
+        let uuid = errors.keep(uuid(source, volume.uuid.as_ref()));
+        let entry = listen::entry(source, volume.listen, volume.connections.as_ref());
+        let entry = errors.keep(entry);
+        let vhost = errors.keep(listen::socket(source, volume.vhost.as_ref()));
+        let ublk = errors.keep(ublk(source, volume, &mut devices));
+        errors.end()?;
+        let path = volume.path.as_ref().map(|path| PathBuf::from(path.get_ref()));
+        let (name, group, span) = (name.clone(), group.clone(), volume.name.span());
+        let read_only = volume.read_only;
+        Ok(Volume { name, group, size_bytes, read_only, uuid, path, entry, vhost, ublk, span })
     };
     all(written.iter().map(volume))
 }
@@ -500,8 +533,13 @@ fn ublk<'a>(
 }
 
 /// A volume is a file `NAME.img` of the directory, or has a path of its own that nobody else has.
-fn own_paths(source: &Source, written: &[raw::Volume], drive: &Drive) -> Result<(), ConfigError> {
-    let in_directory = matches!(drive.back, Back::Directory(_));
+fn own_paths(
+    source: &Source,
+    written: &[raw::Volume],
+    back: &Back,
+    listed: &[PathBuf],
+) -> Result<(), ConfigError> {
+    let in_directory = matches!(back, Back::Directory(_));
     let mut seen: HashSet<&str> = HashSet::new();
     for volume in written {
         let Some(path) = &volume.path else {
@@ -523,7 +561,7 @@ fn own_paths(source: &Source, written: &[raw::Volume], drive: &Drive) -> Result<
         if path.get_ref().is_empty() {
             return refuse("an empty path", "a file or a block device");
         }
-        paths::check(source, path, &drive.paths)?;
+        paths::check(source, path, listed)?;
         if !seen.insert(path.get_ref()) {
             return refuse("another volume has this path", "one volume a path");
         }

@@ -32,6 +32,7 @@ use serde::Deserialize;
 
 use super::access::{self, Access};
 use super::listen::{self, Required, Tls, is_reserved};
+use crate::errors::Errors;
 use crate::{ConfigError, Source, Spanned};
 
 /// Names and administrators that may be written; far more than a site has.
@@ -168,11 +169,12 @@ pub(super) struct RawMetrics {
 }
 
 pub(super) fn control(source: &Source, written: &RawControl) -> Result<Control, ConfigError> {
-    let tls = written.tls.as_ref().map(|written| tls(source, written)).transpose()?;
-    if let (Some(tcp), None) = (&written.tcp, &tls) {
+    let mut errors = Errors::default();
+    if let (Some(tcp), None) = (&written.tcp, &written.tls) {
         let allowed = "[control.tls] beside it, or unix; metrics have a table [metrics]";
-        return Err(source.error(tcp.span(), PLAIN_CONTROL).allowed(allowed));
+        errors.add(source.error(tcp.span(), PLAIN_CONTROL).allowed(allowed));
     }
+    let tls = written.tls.as_ref().map(|written| tls(source, written));
     let admins = written.admins.as_ref().map(|written| {
         let list = written.get_ref();
         if list.is_empty() {
@@ -181,15 +183,17 @@ pub(super) fn control(source: &Source, written: &RawControl) -> Result<Control, 
         bounded(source, list)?;
         list.iter().map(|admin| self::admin(source, admin)).collect()
     });
-    let audit = written.audit.as_ref().map(|path| file(source, path, "the path of a file"));
-    Ok(Control {
-        unix: listen::socket(source, written.unix.as_ref())?,
-        access: access::check(source, written.mode.as_ref(), written.group.as_ref())?,
-        admins: admins.transpose()?,
-        tcp: listen::address(source, written.tcp.as_ref())?,
-        tls,
-        audit: audit.transpose()?,
-    })
+    let audit = written.audit.as_ref();
+    let audit = audit.map(|path| listen::path(source, path, "the path of a file"));
+    let control = Control {
+        unix: errors.keep(listen::socket(source, written.unix.as_ref())),
+        access: errors.keep(access::check(source, written.mode.as_ref(), written.group.as_ref())),
+        admins: errors.keep(admins.transpose()),
+        tcp: errors.keep(listen::address(source, written.tcp.as_ref())),
+        tls: errors.keep(tls.transpose()),
+        audit: errors.keep(audit.transpose()),
+    };
+    errors.end().map(|()| control)
 }
 
 fn bounded(source: &Source, list: &[Spanned<String>]) -> Result<(), ConfigError> {
@@ -215,13 +219,6 @@ fn admin(source: &Source, written: &Spanned<String>) -> Result<Admin, ConfigErro
     Ok(Admin { who: who.ok_or_else(error)?, span: written.span() })
 }
 
-fn file(source: &Source, path: &Spanned<String>, what: &str) -> Result<PathBuf, ConfigError> {
-    if path.get_ref().is_empty() {
-        return Err(source.error(path.span(), "an empty path").allowed(what));
-    }
-    Ok(source.beside(path.get_ref()))
-}
-
 fn tls(source: &Source, written: &RawTls) -> Result<ControlTls, ConfigError> {
     const PEM: &str = "the path of a file in PEM";
     let names = |list: &[Spanned<String>]| {
@@ -245,38 +242,39 @@ fn tls(source: &Source, written: &RawTls) -> Result<ControlTls, ConfigError> {
         return Err(error.allowed("names of certificates in viewers or operators"));
     }
     let files = Tls {
-        certificate: file(source, &written.certificate, PEM)?,
-        key: file(source, &written.key, PEM)?,
-        clients: Some(file(source, &written.clients, PEM)?),
+        certificate: listen::path(source, &written.certificate, PEM)?,
+        key: listen::path(source, &written.key, PEM)?,
+        clients: Some(listen::path(source, &written.clients, PEM)?),
         required: Required::Always,
     };
     Ok(ControlTls { files, viewers, operators })
 }
 
 pub(super) fn metrics(source: &Source, written: &RawMetrics) -> Result<Metrics, ConfigError> {
-    bounded(source, &written.hosts)?;
+    let mut errors = Errors::default();
+    errors.keep(bounded(source, &written.hosts));
     for host in &written.hosts {
         let letters = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
         if host.get_ref().is_empty() || !host.get_ref().chars().all(letters) {
             let message = format!("\"{}\" is not a host name", host.get_ref());
-            return Err(source.error(host.span(), message).allowed("as in \"pool1.example\""));
+            errors.add(source.error(host.span(), message).allowed("as in \"pool1.example\""));
         }
     }
     let page = written.page.as_ref().filter(|page| *page.get_ref());
     if let Some(page) = page.filter(|_| written.detail == Detail::None) {
         let message = "a live page shows groups, and `detail` says that nobody may see them";
-        return Err(source
-            .error(page.span(), message)
-            .allowed("detail = \"groups\" or \"volumes\""));
+        let error = source.error(page.span(), message);
+        errors.add(error.allowed("detail = \"groups\" or \"volumes\""));
     }
-    Ok(Metrics {
-        unix: listen::socket(source, written.unix.as_ref())?,
-        access: access::check(source, written.mode.as_ref(), written.group.as_ref())?,
-        tcp: listen::address(source, written.tcp.as_ref())?,
+    let metrics = Metrics {
+        unix: errors.keep(listen::socket(source, written.unix.as_ref())),
+        access: errors.keep(access::check(source, written.mode.as_ref(), written.group.as_ref())),
+        tcp: errors.keep(listen::address(source, written.tcp.as_ref())),
         hosts: written.hosts.iter().map(|host| host.get_ref().to_ascii_lowercase()).collect(),
         detail: written.detail,
         page: page.is_some(),
-    })
+    };
+    errors.end().map(|()| metrics)
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ pub(super) fn without_unenforced(mut error: ConfigError, table: &Table) -> Confi
         error.allowed = error.allowed.map(words);
         error.nearest = error.nearest.filter(|word| is_enforced(word));
     }
+    error.next = error.next.map(|next| Box::new(without_unenforced(*next, table)));
     error
 }
 

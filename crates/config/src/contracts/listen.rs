@@ -40,6 +40,7 @@ use iofair_core::time::Nanos;
 use serde::Deserialize;
 
 use super::access::{self, Access};
+use crate::errors::Errors;
 use crate::units::{Bytes, Time};
 use crate::{ConfigError, Source, Spanned, shell};
 
@@ -227,24 +228,37 @@ pub(super) enum Transport {
 }
 
 pub(super) fn check(source: &Source, written: &RawListen) -> Result<Listen, ConfigError> {
-    let (unix, tcp) =
-        (socket(source, written.unix.as_ref())?, address(source, written.tcp.as_ref())?);
-    let access = access::check(source, written.mode.as_ref(), written.group.as_ref())?;
-    let mut listen = Listen { unix, access, tcp, ..Listen::default() };
-    listen.tls = written.tls.as_ref().map(|written| tls(source, written)).transpose()?;
-    listen.insecure = written.insecure;
-    if let (Some(tcp), Some(message)) = (&written.tcp, listen.refuses_tcp()) {
-        return Err(source.error(tcp.span(), message).allowed(TLS_OR_INSECURE));
+    let mut errors = Errors::default();
+    let mut listen = Listen {
+        unix: errors.keep(socket(source, written.unix.as_ref())),
+        access: errors.keep(access::check(source, written.mode.as_ref(), written.group.as_ref())),
+        tcp: errors.keep(address(source, written.tcp.as_ref())),
+        insecure: written.insecure,
+        ..Listen::default()
+    };
+    match written.tls.as_ref().map(|written| tls(source, written)).transpose() {
+        Ok(tls) => listen.tls = tls,
+        Err(error) => {
+            errors.add(error);
+            // Whether it is enough for TCP is not known.
+            listen.insecure = true;
+        }
     }
+    if let (Some(tcp), Some(message)) = (&written.tcp, listen.refuses_tcp()) {
+        errors.add(source.error(tcp.span(), message).allowed(TLS_OR_INSECURE));
+    }
+    let mut count = |written: &Option<Spanned<i64>>, default, most| {
+        errors.keep(count(source, written.as_ref(), default, most))
+    };
     let limits = &mut listen.limits;
-    limits.connections = count(source, written.connections.as_ref(), CONNECTIONS, CONNECTIONS_MAX)?;
-    limits.handshakes = count(source, written.handshakes.as_ref(), HANDSHAKES, CONNECTIONS_MAX)?;
-    limits.in_flight = count(source, written.in_flight.as_ref(), IN_FLIGHT, IN_FLIGHT_MAX)?;
+    limits.connections = count(&written.connections, CONNECTIONS, CONNECTIONS_MAX);
+    limits.handshakes = count(&written.handshakes, HANDSHAKES, CONNECTIONS_MAX);
+    limits.in_flight = count(&written.in_flight, IN_FLIGHT, IN_FLIGHT_MAX);
     if let Some(memory) = &written.memory {
         limits.memory_bytes = memory.get_ref().0;
         if limits.memory_bytes < MEMORY_MIN {
             let error = source.error(memory.span(), "less than two of the longest requests");
-            return Err(error.allowed("at least 64MiB"));
+            errors.add(error.allowed("at least 64MiB"));
         }
     }
     if let Some(handshake) = &written.handshake {
@@ -252,10 +266,10 @@ pub(super) fn check(source: &Source, written: &RawListen) -> Result<Listen, Conf
         if limits.handshake == Nanos::ZERO {
             let error =
                 source.error(handshake.span(), "the handshake timeout must be greater than 0");
-            return Err(error.allowed("more than 0s"));
+            errors.add(error.allowed("more than 0s"));
         }
     }
-    Ok(listen)
+    errors.end().map(|()| listen)
 }
 
 /// Path of a socket.
@@ -277,7 +291,7 @@ pub(super) fn sockets_differ<'a>(
         parts.filter(|part| *part != Component::CurDir).collect()
     };
     let mut seen: HashMap<PathBuf, &Spanned<String>> = HashMap::new();
-    for path in paths {
+    for path in paths.filter(|path| !path.get_ref().is_empty()) {
         if let Some(first) = seen.insert(place(path), path) {
             let line = source.error(first.span(), "").line();
             let message = format!("the socket \"{}\" is in line {line} too", path.get_ref());
@@ -304,7 +318,12 @@ pub(super) fn address(
     Ok(Some(address))
 }
 
-fn path(source: &Source, path: &Spanned<String>, what: &str) -> Result<PathBuf, ConfigError> {
+/// A path that is written.
+pub(super) fn path(
+    source: &Source,
+    path: &Spanned<String>,
+    what: &str,
+) -> Result<PathBuf, ConfigError> {
     if path.get_ref().is_empty() {
         return Err(source.error(path.span(), "an empty path").allowed(what));
     }
@@ -348,12 +367,15 @@ fn tls(source: &Source, written: &RawTls) -> Result<Tls, ConfigError> {
     })
 }
 
-/// The names that a group lets in.
+/// The names that a group lets in. `listen`: `None` if that is wrong.
 pub(super) fn clients(
     source: &Source,
     written: &[Spanned<String>],
-    listen: &Listen,
+    listen: Option<&Listen>,
 ) -> Result<Vec<String>, ConfigError> {
+    let shows = |listen: &Listen| listen.tls.as_ref().is_some_and(|tls| tls.clients.is_some());
+    // What is wrong with [listen] is told elsewhere.
+    let has_certificates = listen.is_none_or(shows);
     for client in written {
         let name = client.get_ref();
         let refuse = |message: String, allowed: &str| {
@@ -369,8 +391,7 @@ pub(super) fn clients(
             }
         } else if name.is_empty() {
             return refuse("an empty name".into(), "a name of a certificate, \"uid:N\", \"*\"");
-        } else if name != ANY_CLIENT && listen.tls.as_ref().is_none_or(|tls| tls.clients.is_none())
-        {
+        } else if name != ANY_CLIENT && !has_certificates {
             let message = format!("no client can show a certificate of \"{name}\"");
             return refuse(message, "\"uid:N\", \"*\", or `clients` in [listen.tls]");
         }

@@ -32,7 +32,10 @@ pub(super) struct Pending<'a> {
 impl ContractFile {
     pub(super) fn new(path: &Path) -> io::Result<Self> {
         let this = Self { path: std::path::absolute(path)? };
-        this.target().map(|_| this)
+        match fs::metadata(path)?.is_file() {
+            true => this.target().map(|_| this),
+            false => Err(io::Error::other("not a regular file, which can be read again and changed")),
+        }
     }
     /// The file that is replaced, not a link to it.
     fn target(&self) -> io::Result<PathBuf> {

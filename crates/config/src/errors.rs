@@ -1,0 +1,116 @@
+//! All errors of a file at once: of its parser, and of the checks after it.
+//!
+//! The parser stops at its first error. What that is about is then taken out of the file's tables, and the rest is read again. A file
+//! whose syntax is wrong has no tables, so it gets one error.
+
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
+
+use crate::error::ConfigError;
+
+/// Errors that are listed of one file: a wrong template makes as many as there are groups.
+const LISTED_MAX: usize = 32;
+/// What the last one says if there are more.
+const MORE: &str = "and more errors";
+
+/// Errors that checks find one after the other.
+#[derive(Default, Debug)]
+pub(crate) struct Errors {
+    listed: Vec<ConfigError>,
+    has_more: bool,
+}
+
+impl Errors {
+    /// What was made, if it is right.
+    pub(crate) fn right<T>(&mut self, made: Result<T, ConfigError>) -> Option<T> {
+        made.map_err(|error| self.add(error)).ok()
+    }
+    /// What was made, or its default.
+    pub(crate) fn keep<T: Default>(&mut self, made: Result<T, ConfigError>) -> T {
+        self.right(made).unwrap_or_default()
+    }
+    pub(crate) fn add(&mut self, error: ConfigError) {
+        let mut next = Some(Box::new(error));
+        while let Some(mut error) = next {
+            next = error.next.take();
+            match error.message == MORE {
+                true => self.has_more = true,
+                false => self.listed.push(*error),
+            }
+        }
+    }
+    /// Whether no more will be listed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.listed.len() > LISTED_MAX
+    }
+    /// All of them, in the order of the file.
+    pub(crate) fn end(mut self) -> Result<(), ConfigError> {
+        self.listed.sort_by_key(ConfigError::line);
+        self.has_more |= self.is_full();
+        self.listed.truncate(LISTED_MAX);
+        if self.has_more {
+            let last = ConfigError::whole_file(&self.listed[0].path, MORE);
+            self.listed.push(last);
+        }
+        ConfigError::of_all(self.listed).map_or(Ok(()), Err)
+    }
+}
+
+/// All errors of a text's parser, of which `first` is the first.
+pub(crate) fn of_parser<T: DeserializeOwned>(text: &str, first: Error) -> Vec<Error> {
+    let (mut errors, mut torn) = (Vec::new(), Vec::new());
+    let mut next = Some(first);
+    let Ok(root) = DeTable::parse(text) else { return next.into_iter().collect() };
+    let (whole, mut root) = (root.span(), DeValue::Table(root.into_inner()));
+    while let Some(error) = next.take() {
+        let at = error.span().unwrap_or_default();
+        // What was taken out of a table is not missing.
+        let follows = error.message().starts_with("missing field") && torn.contains(&at);
+        errors.extend((!follows).then_some(error));
+        let from = take_out(&mut root, &whole, &at).filter(|_| errors.len() <= LISTED_MAX);
+        let (Some(from), DeValue::Table(rest)) = (from, &root) else { break };
+        torn.push(from);
+        let rest = Spanned::new(whole.clone(), rest.clone());
+        next = T::deserialize(Deserializer::from(rest)).err();
+    }
+    errors
+}
+
+/// Takes out what is at a place in a value: a key with its own value, or a table of a list. Returns the place of the table that it was in.
+fn take_out(
+    value: &mut DeValue<'_>,
+    own: &Range<usize>,
+    at: &Range<usize>,
+) -> Option<Range<usize>> {
+    match value {
+        DeValue::Table(table) => {
+            let inside = |(_, value): (_, &mut Spanned<DeValue<'_>>)| {
+                let own = value.span();
+                take_out(value.get_mut(), &own, at)
+            };
+            // A list of tables has the place of its first one.
+            table.iter_mut().find_map(inside).or_else(|| {
+                let is_there = |(key, value): &(&Spanned<_>, &Spanned<_>)| {
+                    key.span() == *at || value.span() == *at
+                };
+                let key = table.iter().find(is_there)?.0.clone();
+                table.remove(&key).map(|_| own.clone())
+            })
+        }
+        DeValue::Array(items) => {
+            let Some(index) = items.iter().position(|item| item.span() == *at) else {
+                return items.iter_mut().find_map(|item| {
+                    let own = item.span();
+                    take_out(item.get_mut(), &own, at)
+                });
+            };
+            let all = std::mem::replace(items, DeArray::new()).into_iter().enumerate();
+            *items = all.filter(|(other, _)| *other != index).map(|(_, item)| item).collect();
+            Some(own.clone())
+        }
+        _ => None,
+    }
+}
