@@ -25,7 +25,7 @@
 
 pub(crate) mod budget;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -245,6 +245,10 @@ impl Port {
     /// Whether a client of an account has recently had to wait for memory.
     pub(crate) fn is_memory_short(&self, account: Account) -> bool {
         self.budget.is_short(self.groups(), account)
+    }
+    /// Writes, trims and zeroes that clients wait for, by volume.
+    pub(crate) fn unfinished_writes(&mut self) -> BTreeMap<&str, u64> {
+        self.engine.unfinished_writes()
     }
     /// Whether the back end has no command, so that it uses none of our memory.
     pub(crate) fn is_idle(&self) -> bool {

@@ -111,6 +111,28 @@ fn the_last_refusals_are_logged() {
     assert_eq!(counts.map(|count| count.parse::<u64>().unwrap()).sum::<u64>(), 3, "{log}");
 }
 
+/// Goal: the operator learns of writes that the end of a server leaves. Method: writes that a ceiling holds, and an end with little
+/// time; the reply to a read says that they were received.
+#[test]
+fn writes_that_an_end_leaves_are_logged() {
+    let directory = Directory::new();
+    let log = File::create(directory.path("log")).unwrap();
+    let contracts = CONTRACTS
+        .replace("stack = 'prop-bfq'", "stack = 'max-none'\ndrain = '100ms'")
+        .replace("name = 'g'\n[[", "name = 'g'\nmax = { write = '1B/s' }\n[[");
+    let served = Served::ready(&directory, &contracts, log.into());
+    let mut wire = Wire::connect(&directory.path("pool.sock"));
+    for number in 0..3 {
+        wire.send_write(0, number * 4096, &[7; 4096]).unwrap();
+    }
+    wire.send_read(0, 4096).unwrap();
+    assert_eq!(wire.receive().unwrap().error, 0);
+    served.ends_well();
+    let log = fs::read_to_string(directory.path("log")).unwrap();
+    let told = "server: 3 writes not carried out, or only in part, within the time `drain`: 3 of volume \"v\"\n";
+    assert!(log.ends_with(told), "{log}");
+}
+
 /// Goal: a server whose standard error fails reloads, changes and ends as if it worked, and counts what it lost. Method:
 /// /dev/full, a reload that fails and one that works, changes.
 #[test]

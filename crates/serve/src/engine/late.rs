@@ -1,5 +1,7 @@
 //! Handling of requests whose commands the back end does not complete in time.
 
+use std::collections::BTreeMap;
+
 use iofair_core::stats::minimum::Passage;
 use iofair_core::time::Instant;
 
@@ -85,6 +87,17 @@ impl Engine {
                 op.status = libc::EIO;
             }
         }
+    }
+    /// Writes, trims and zeroes that clients wait for, by volume.
+    pub(crate) fn unfinished_writes(&mut self) -> BTreeMap<&str, u64> {
+        let mut counts = BTreeMap::new();
+        for op in self.ops.iter_mut().filter(|op| op.operation.modifies()) {
+            let volume = &self.volumes[op.volume];
+            if !(op.abandoned || op.cancelled || op.finished || volume.is_drive) {
+                *counts.entry(volume.plan.name.as_str()).or_default() += 1;
+            }
+        }
+        counts
     }
     /// Whether a new request must fail, because an older write could still overwrite it.
     pub(super) fn is_fenced(&self, new: &NewOp) -> bool {

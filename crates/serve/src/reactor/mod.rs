@@ -298,6 +298,7 @@ impl Reactor {
         let turned = this.turn_until_drained();
         this.handshakes.refusals.tell_rest("clients");
         turned?;
+        this.tell_unfinished();
         let result = this.parts.port.close();
         let idle = this.endpoints.is_empty() && this.parts.port.is_idle();
         if idle {

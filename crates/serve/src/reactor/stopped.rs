@@ -1,15 +1,37 @@
 //! Time in which the server itself does not run: SIGSTOP, a virtual machine that is paused. It is nobody's fault, so it moves
-//! the deadlines of clients that have not chosen a volume, and that of a drain.
+//! the deadlines of clients that have not chosen a volume, and that of a drain. What a drain leaves is told.
 
 use iofair_core::time::{Instant, Nanos};
+use iofair_core::unit::Count;
 
 use super::Reactor;
 use super::ring::Wait;
+use crate::log;
 
 /// A turn that takes longer, or comes later, is no matter of a busy machine.
 const STOP_MIN: Nanos = Nanos::from_millis(500);
+/// Volumes that one line names.
+const NAMED_MAX: usize = 16;
 
 impl Reactor {
+    /// Tells the log of writes that the end of the drain leaves. Their clients get no reply.
+    pub(super) fn tell_unfinished(&mut self) {
+        let counts = self.parts.port.unfinished_writes();
+        let of = |(volume, count): (&&str, &u64)| format!("{count} of volume \"{volume}\"");
+        let mut parts: Vec<String> = counts.iter().take(NAMED_MAX).map(of).collect();
+        if counts.len() > NAMED_MAX {
+            let more = counts.values().skip(NAMED_MAX).sum::<u64>();
+            parts.push(format!("{more} of {}", Count(counts.len() - NAMED_MAX, "other volume")));
+        }
+        if !parts.is_empty() {
+            let writes = Count(counts.values().sum::<u64>(), "write");
+            let parts = parts.join(", ");
+            let message = format!(
+                "{writes} not carried out, or only in part, within the time `drain`: {parts}"
+            );
+            log::tell("server", &message);
+        }
+    }
     /// Moves deadlines if the turn that begins comes long after the one before it and this wait.
     pub(super) fn forgive_stop(&mut self, now: Instant, wait: Wait) {
         let stopped = now.since(std::mem::replace(&mut self.turned, now));
