@@ -315,8 +315,7 @@ impl Service {
             let stream = match unless_cut(&place, shakes).await {
                 Some(Ok(Ok(stream))) => stream,
                 Some(Ok(Err(_))) => return service.app.refuse(Refusal::Tls),
-                Some(Err(_)) => return service.app.refuse(Refusal::Timeout),
-                None => return service.app.refuse(Refusal::Handshakes),
+                Some(Err(_)) | None => return service.app.refuse(Refusal::Unfinished),
             };
             let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
             let names = certificates.first().map(tls::names).unwrap_or_default();

@@ -92,7 +92,7 @@ impl Problem {
             "too-many" | "busy" => Some(Refusal::Calls),
             "origin" | "host" => Some(Refusal::Origin),
             "forbidden" => Some(Refusal::Role),
-            "too-slow" => Some(Refusal::Timeout),
+            "too-slow" => Some(Refusal::Unfinished),
             _ => None,
         }
     }

@@ -24,6 +24,8 @@ pub(crate) enum Refusal {
     Tls,
     /// There are as many callers of its kind as there may be.
     Control,
+    /// A caller did not send a whole call in time, or before others needed its place.
+    Unfinished,
     /// A caller makes too many calls, or too many are in progress.
     Calls,
     /// A call that a web page may have made, or whose host name is not the server's.
@@ -44,13 +46,18 @@ pub(crate) enum Refusal {
 
 impl Refusal {
     /// All of them in the order of their numbers, with their names in metrics and what is logged.
-    const ROWS: [(Self, &'static str, &'static str); 14] = [
+    const ROWS: [(Self, &'static str, &'static str); 15] = [
         (Self::Connections, "connections", "as many are connected as may be (connections)"),
         (Self::Handshakes, "handshakes", "silent while others waited for a handshake (handshakes)"),
         (Self::Timeout, "timeout", "no volume chosen in time (handshake)"),
         (Self::Descriptors, "descriptors", "no file descriptors left (RLIMIT_NOFILE)"),
         (Self::Tls, "tls", "TLS handshake failed, or no TLS although it is required"),
         (Self::Control, "control", "as many callers of control or metrics as may be"),
+        (
+            Self::Unfinished,
+            "unfinished",
+            "calls of control or metrics not sent in time, or while others needed the place",
+        ),
         (Self::Calls, "calls", "too many calls of control or metrics"),
         (Self::Origin, "origin", "calls from web pages, or under another host name (hosts)"),
         (Self::Role, "role", "calls without permission (admins, viewers, operators)"),

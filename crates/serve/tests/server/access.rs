@@ -334,6 +334,9 @@ fn slow_callers_are_cut_off() {
             assert!(told.is_empty() || told.starts_with("HTTP/1.1 408"), "{told}");
         });
     });
+    let page = String::from_utf8(rig.ask(&Call::new("GET", "/metrics")).body).unwrap();
+    let refused = "iofair_connections_refused_total{reason=\"unfinished\"} 3\n";
+    assert!(page.contains(refused), "{page}");
 }
 
 /// Goal: the audit log has a line for every change, with author, source, revisions and result, and one that cannot be

@@ -35,6 +35,7 @@ use crate::control::monitor;
 use crate::control::problem::Problem;
 use crate::control::response::ApiResponse;
 use crate::control::slots::Slot;
+use crate::reactor::refusals::Refusal;
 use crate::socket;
 
 /// What is sent: a whole response, or events as long as the caller takes them.
@@ -57,7 +58,7 @@ pub(super) async fn converse<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (visit, slot) = (Arc::new(visit), Arc::new(slot));
-    let own = slot.clone();
+    let (own, app) = (slot.clone(), service.app.clone());
     let respond = move |request| {
         let (service, visit, slot) = (service.clone(), visit.clone(), own.clone());
         async move {
@@ -71,15 +72,20 @@ pub(super) async fn converse<S>(
         }
     };
     let mut call = pin!(one_call(stream, respond));
-    let is_cut = unless_cut(&slot, call.as_mut()).await.is_none();
+    let is_late = unless_cut(&slot, call.as_mut()).await;
+    let is_cut = is_late.is_none();
+    if is_late.unwrap_or(true) && !slot.has_begun() {
+        app.refuse(Refusal::Unfinished);
+    }
     if let Some(socket) = plain.filter(|_| is_cut && !slot.has_begun()) {
         // The call has it, and closes it only now.
         socket::try_send(socket, BUSY);
     }
 }
 
-/// Serves a connection with one call, and cuts it when the caller takes too long for any part of the call.
-async fn one_call<S, R>(stream: S, respond: impl Fn(Request<Incoming>) -> R)
+/// Serves a connection with one call, and cuts it when the caller takes too long for any part of the call. Returns whether its head did
+/// not come in time.
+async fn one_call<S, R>(stream: S, respond: impl Fn(Request<Incoming>) -> R) -> bool
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     R: Future<Output = Response<Sent>>,
@@ -111,11 +117,11 @@ where
     // Errors are ignored: for a caller that disconnects, sends garbage or does not read there is nothing left to do.
     let (mut served, mut late) =
         (pin!(http.serve_connection(TokioIo::new(stream), call)), pin!(late));
-    poll_fn(|cx| {
-        let ended = served.as_mut().poll(cx).is_ready() || late.as_mut().poll(cx).is_ready();
-        if ended { Poll::Ready(()) } else { Poll::Pending }
+    poll_fn(|cx| match served.as_mut().poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(ended.is_err_and(|error| error.is_timeout())),
+        Poll::Pending => late.as_mut().poll(cx).map(|()| false),
     })
-    .await;
+    .await
 }
 
 async fn respond(
