@@ -69,8 +69,9 @@ struct Seat {
     group: GroupId,
 }
 
-/// Places of the pool of requests, merged requests included, that are looked at in one look. This many take some 50 us.
-const SLICE: usize = 1024;
+/// Places of the pool of requests, merged requests included, that are looked at in one look: twice what a volume may have, so that
+/// an answer is mostly of one moment. This many take some 400 us.
+const SLICE: usize = 8192;
 /// Groups for which an answer is put into words in one look.
 const ANSWERS: usize = 64;
 
@@ -81,8 +82,9 @@ enum Looked {
     Over(Why),
 }
 
-/// The answer for a group; `None` if there is no such group. Many requests are looked at in slices, and the reactor
-/// serves between two of them, so that one that moves meanwhile may be seen twice or not at all.
+/// The answer for a group; `None` if there is no such group. Its sentences are of one moment. Only where more requests are in flight
+/// than one look takes in, they are looked at in slices, and the reactor serves between two of them, so that one that moves meanwhile
+/// may be seen twice or not at all.
 pub(super) fn why(reactor: &ReactorHandle, group: &str) -> Result<Option<Why>, ServeError> {
     let (mut seats, mut first) = (Seats::new(), 0);
     loop {
@@ -123,36 +125,46 @@ fn slice_of(
 /// The answers for the groups that have requests in flight, their own or those of groups in them, by name.
 pub(super) fn everybody(reactor: &ReactorHandle) -> Result<BTreeMap<String, Why>, ServeError> {
     let (mut groups, mut next) = (BTreeMap::new(), Some(0));
-    while let Some(first) = next {
-        let mut known: BTreeMap<GroupId, Seats> = std::mem::take(&mut groups);
-        (groups, next) = reactor.look(move |seen| {
-            let controller = seen.engine.controller();
-            let each = |held: Held<'_>| {
-                for group in controller.groups().ancestry(held.request.group) {
-                    take_seat(known.entry(group).or_default(), &held);
-                }
-            };
-            let next = controller.look_at(first, SLICE, |_| true, each);
-            (known, next)
-        })?;
-    }
     let mut answers = BTreeMap::new();
-    while !groups.is_empty() {
-        let mut some = std::mem::take(&mut groups);
-        if let Some((&border, _)) = some.iter().nth(ANSWERS) {
-            groups = some.split_off(&border);
-        }
-        answers.extend(reactor.look(move |seen| {
-            let tree = seen.engine.controller().groups();
-            // A group may have gone since.
-            let there = some.into_iter().filter_map(|(own, seats)| {
-                let name = tree.try_group(own)?.name.clone();
-                Some((name, Scene { seen, own }.why(&seats)))
-            });
-            there.collect::<Vec<_>>()
-        })?);
+    while next.is_some() || !groups.is_empty() {
+        let (mut known, first) = (std::mem::take(&mut groups), next);
+        let some;
+        (groups, next, some) = reactor.look(move |seen| {
+            let next =
+                first.and_then(|first| slice_of_all(seen.engine.controller(), first, &mut known));
+            let some = if next.is_none() { words(seen, &mut known) } else { Vec::new() };
+            (known, next, some)
+        })?;
+        answers.extend(some);
     }
     Ok(answers)
+}
+
+/// Takes the seats of a slice's requests, for their groups and those around them.
+fn slice_of_all(
+    controller: &Controller,
+    first: usize,
+    groups: &mut BTreeMap<GroupId, Seats>,
+) -> Option<usize> {
+    let each = |held: Held<'_>| {
+        for group in controller.groups().ancestry(held.request.group) {
+            take_seat(groups.entry(group).or_default(), &held);
+        }
+    };
+    controller.look_at(first, SLICE, |_| true, each)
+}
+
+/// Takes some groups and puts their answers into words.
+fn words(seen: &Seen<'_>, groups: &mut BTreeMap<GroupId, Seats>) -> Vec<(String, Why)> {
+    let border = groups.keys().nth(ANSWERS).copied();
+    let rest = border.map(|border| groups.split_off(&border)).unwrap_or_default();
+    let tree = seen.engine.controller().groups();
+    // A group may have gone since.
+    let there = std::mem::replace(groups, rest).into_iter().filter_map(|(own, seats)| {
+        let name = tree.try_group(own)?.name.clone();
+        Some((name, Scene { seen, own }.why(&seats)))
+    });
+    there.collect()
 }
 
 /// What is said of a group of which no request was seen.
@@ -218,7 +230,11 @@ impl Scene<'_> {
                 let inside = self.engine().tally(self.own).inside;
                 nothing(self.engine().is_paused(), inside).to_string()
             }
-            Some(first) => first.text.clone() + &self.minimum(),
+            Some(first) => {
+                let waits = seats.keys().any(|place| !matches!(place, Place::Drive));
+                let nothing = if waits { "" } else { "nothing waits: " };
+                format!("{nothing}{}{}", first.text, self.minimum())
+            }
         };
         Why {
             revision: String::new(),
@@ -304,11 +320,7 @@ impl Scene<'_> {
             Place::Flush => {
                 format!("{count} {waits} to flush: earlier writes are not answered yet")
             }
-            _ => {
-                format!(
-                    "nothing waits: {count} {are} at the drive, which has {commands} of {depth}"
-                )
-            }
+            _ => format!("{count} {are} at the drive, which has {commands} of {depth} commands"),
         }
     }
     /// How the group stands by its minimum.

@@ -278,8 +278,22 @@ fn used(dashboard: &str, page: &Page) -> BTreeSet<String> {
     used
 }
 
+/// What holds a group, whose sentences never contradict each other.
 fn why(rig: &Controlled, group: &str) -> Json {
-    rig.get(&format!("/v1/groups/{group}/why"))
+    let told = rig.get(&format!("/v1/groups/{group}/why"));
+    let waits = told["waits"].as_array().unwrap();
+    let requests = waits.iter().map(|wait| wait["requests"].as_u64().unwrap());
+    assert_eq!(Some(requests.sum()), told["requests"].as_u64(), "{told}");
+    let of = |wait: &Json| wait["place"] == "drive";
+    let idle = told["answer"].as_str().unwrap().starts_with("nothing waits");
+    assert_eq!(
+        idle || told["answer"].as_str().unwrap().starts_with("the server is drained"),
+        waits.iter().all(of),
+        "{told}"
+    );
+    let texts = waits.iter().map(|wait| wait["text"].as_str().unwrap());
+    assert!(texts.into_iter().all(|text| !text.contains("nothing waits")), "{told}");
+    told
 }
 
 /// Goal: `why` names the throttle, its rule and ceiling and when it ends; and says so when nothing waits.
