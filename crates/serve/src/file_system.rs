@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Of `ramfs`; libc has no name for it.
@@ -21,7 +21,10 @@ pub struct FileSystem {
 impl FileSystem {
     /// Queries the kernel.
     pub fn query(directory: &Path) -> io::Result<Self> {
-        let opened = File::open(directory)?;
+        Self::of(&File::open(directory)?)
+    }
+    /// That of an open file.
+    pub(crate) fn of(opened: &File) -> io::Result<Self> {
         // SAFETY: all zeroes is a value of this struct of integers, and the call fills it.
         let (result, found) = unsafe {
             let mut found: libc::statfs = std::mem::zeroed();
@@ -36,9 +39,14 @@ impl FileSystem {
 }
 
 /// Bytes of its file system that a file takes, without its holes.
-pub(crate) fn allocated(path: &Path) -> io::Result<u64> {
-    use std::os::unix::fs::MetadataExt;
-    Ok(std::fs::metadata(path)?.blocks() * 512)
+pub(crate) fn allocated(file: &File) -> io::Result<u64> {
+    Ok(file.metadata()?.blocks() * 512)
+}
+
+/// Bytes that the file system of a sparse file has for more than the file's first `promised` bytes.
+pub(crate) fn free_beyond(file: &File, promised: u64) -> io::Result<u64> {
+    let free = FileSystem::of(file)?.free;
+    Ok((free + allocated(file)?).saturating_sub(promised))
 }
 
 /// Whether anything was written to a file; sparse and preallocated ones need not have any data.

@@ -10,6 +10,7 @@ pub mod admin;
 mod consent;
 mod damaged;
 mod directory;
+mod free;
 pub(crate) mod kept;
 mod made;
 pub(crate) mod marker;
@@ -28,6 +29,7 @@ use crate::back::uring::files::slot_base;
 use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
 use crate::consent::Consent;
 use crate::error::ServeError;
+use crate::file_system::free_beyond;
 use crate::layout::{self, Layout};
 use crate::pool::served::{self, Served};
 use crate::pool::zeroing::Demand;
@@ -36,6 +38,7 @@ use crate::trial::Mode;
 pub(crate) use consent::{Need, Needs, check, ctl};
 pub(crate) use damaged::Damaged;
 use directory::Directory;
+pub(crate) use free::Free;
 use kept::Kept;
 use store_file::StoreFile;
 
@@ -159,18 +162,23 @@ impl Places {
         }
         all
     }
-    /// Bytes that new volumes can have. `capacity`: that of a shared drive.
-    pub(crate) fn free_bytes(&self, capacity: Option<u64>) -> io::Result<u64> {
-        match self {
-            Self::Shared(layout, _) => Ok(capacity.unwrap_or(0).saturating_sub(layout.end())),
-            Self::Own(directory) => directory.free_bytes(),
-            Self::Pool(pool) => pool.free_bytes(),
-        }
+    /// The room for volumes. `capacity`: that of a shared drive.
+    pub(crate) fn free(&self, capacity: Option<u64>) -> io::Result<Free> {
+        let new = match self {
+            Self::Shared(layout, store) => {
+                let drive = capacity.unwrap_or(0).saturating_sub(layout.end());
+                let file = store.as_ref().map(|store| free_beyond(store.file(), layout.end()));
+                file.transpose()?.map_or(drive, |free| free.min(drive))
+            }
+            Self::Own(directory) => return directory.free(),
+            Self::Pool(pool) => pool.free_bytes()?,
+        };
+        Ok(Free { new, elsewhere: Vec::new() })
     }
     /// Whether volumes may together be larger than the room for them, since files are sparse.
     pub(crate) fn is_sparse(&self) -> bool {
         match self {
-            Self::Shared(..) => false,
+            Self::Shared(_, store) => store.is_some(),
             Self::Own(_) => true,
             Self::Pool(pool) => !pool.storage().is_device(),
         }

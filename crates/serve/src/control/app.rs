@@ -283,7 +283,7 @@ impl App {
             listen_tcp: server.tcp().map(|address| address.to_string()),
             fuse_mount: contracts.mount.as_ref().and_then(absolute),
             unmounted: files.unmounted,
-            free_bytes: files.free,
+            free_bytes: files.free.map(|free| free.new),
             removed_files: files.removed,
             uptime_seconds: self.clock.now().0 as f64 / 1e9,
             groups: contracts.groups.len(),
@@ -369,7 +369,8 @@ impl App {
     /// What the operator should know of the change that was made since.
     fn notes_since(&self, before: &Shown) -> Vec<String> {
         let view = self.view();
-        view.server.notes_since(&before.server, self.files.look(&view).free)
+        view.server
+            .notes_since(&before.server, self.files.look(&view).free.map(|free| free.least(0)))
     }
     /// Everything about one group or volume.
     fn object(&self, call: &Call, kind: Kind, name: &str) -> Result<ApiResponse> {

@@ -14,7 +14,7 @@ use super::limits;
 use super::shown::Shown;
 use super::turns::lock;
 use crate::log;
-use crate::places::Damaged;
+use crate::places::{Damaged, Free};
 
 /// What was seen last.
 #[derive(Debug, Default)]
@@ -42,8 +42,8 @@ pub(super) struct Removed {
 /// What files look like at one moment.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Look {
-    /// Bytes that new volumes can have, if that is known.
-    pub(super) free: Option<u64>,
+    /// The room for volumes, if it is known.
+    pub(super) free: Option<Free>,
     pub(super) removed: Vec<Removed>,
     /// What is told of a mount that somebody else has unmounted.
     pub(super) unmounted: Option<String>,
@@ -61,14 +61,14 @@ impl Look {
             Removed { path, volume, text: removed.message() }
         });
         let (removed, of) = (removed.collect(), Arc::downgrade(shown));
-        let (free, unmounted) = (shown.server.free_bytes().ok(), shown.server.unmounted());
+        let (free, unmounted) = (shown.server.free().ok(), shown.server.unmounted());
         Self { removed, free, unmounted, damaged, of }
     }
 }
 
 impl Files {
     /// Looks at the files of what is served. One thread at a time does. If it takes longer than [`limits::LOOK_MAX`], what
-    /// was seen last is returned, without the free space.
+    /// was seen last is returned, without the room.
     pub(super) fn look(&self, shown: &Arc<Shown>) -> Look {
         let mut look = self.seen();
         // Another caller waits for it already.

@@ -112,7 +112,17 @@ fn server(page: &mut Page, moment: &Moment) {
 fn storage(page: &mut Page, files: &Files) {
     let seen = files.seen();
     if let Some(free) = seen.free {
-        page.single("iofair_free_bytes", "gauge", "Bytes that new volumes can have.", free);
+        page.single("iofair_free_bytes", "gauge", "Bytes that new volumes can have.", free.new);
+        let (name, help) = (
+            "iofair_path_free_bytes",
+            "Bytes that another file system has for the files of volumes with `path` beyond what they take, by a directory on it.",
+        );
+        if !free.elsewhere.is_empty() {
+            page.family(name, "gauge", help);
+        }
+        for (directory, bytes) in &free.elsewhere {
+            page.line(name, &[("directory", directory.to_string_lossy().as_ref())], bytes);
+        }
     }
     let help = "Whether somebody else has unmounted the directory with volumes as files.";
     page.single("iofair_unmounted", "gauge", help, u8::from(seen.unmounted.is_some()));

@@ -4,15 +4,18 @@
 //! in the contracts: their data is kept for their group, and another group gets it only with consent. A file that the list has,
 //! and that is missing, is made again only with consent, and so is data used that the list does not have.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iofair_config::contracts::{Contracts, Volume};
 use iofair_core::unit::Count;
 
+use super::free::Free;
 use super::kept::Kept;
 use super::made::Made;
 use super::owners::{Files, Home, Owner, Owners};
@@ -153,19 +156,25 @@ impl Directory {
     fn position(&self, volume: &Volume) -> Option<usize> {
         self.index.get(&(volume.name.clone(), self.file(volume))).copied()
     }
-    /// Bytes that new volumes can have: what the file system has beyond the holes of all files in the directory.
-    pub(super) fn free_bytes(&self) -> io::Result<u64> {
-        let here = self.own.iter().filter(|own| !own.removed && own.path.starts_with(&self.path));
-        let mut holes = 0_u64;
-        for own in here {
-            let allocated = match allocated(&own.path) {
-                // Somebody has removed it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-                allocated => allocated?,
+    /// Bytes that the file system has beyond the holes of all files on it, and the same for others with volumes on them.
+    pub(super) fn free(&self) -> io::Result<Free> {
+        let here = fs::metadata(&self.path)?.dev();
+        let own = (self.path.clone(), FileSystem::query(&self.path)?.free);
+        let mut systems = BTreeMap::from([(here, own)]);
+        for own in self.own.iter().filter(|own| !own.removed) {
+            let storage = own.storage.upgrade();
+            let Some(storage) = storage.filter(|storage| !storage.is_device()) else { continue };
+            let (_, free) = match systems.entry(storage.identity().0) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let directory = own.path.parent().unwrap_or(&own.path);
+                    new.insert((directory.into(), FileSystem::of(storage.file())?.free))
+                }
             };
-            holes += own.size.saturating_sub(allocated);
+            *free = free.saturating_sub(own.size.saturating_sub(allocated(storage.file())?));
         }
-        Ok(FileSystem::query(&self.path)?.free.saturating_sub(holes))
+        let (_, new) = systems.remove(&here).expect("it is there");
+        Ok(Free { new, elsewhere: systems.into_values().collect() })
     }
     fn build_index(&mut self) {
         let found = self.own.iter().enumerate().filter(|(_, own)| !own.removed);

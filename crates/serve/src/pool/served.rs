@@ -22,7 +22,7 @@ use crate::back::uring::claim::is_below_dev;
 use crate::back::volume::{Map, Run, VolumeId};
 use crate::consent::Consent;
 use crate::error::ServeError;
-use crate::file_system::{FileSystem, allocated};
+use crate::file_system::free_beyond;
 use crate::log;
 use crate::places::kept::Kept;
 use crate::places::marker::Marker;
@@ -218,9 +218,7 @@ impl Served {
         }
         let promised = room.pool.superblock().blocks * BLOCK - free;
         drop(room);
-        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let system = FileSystem::query(parent.unwrap_or(Path::new(".")))?;
-        Ok((system.free + allocated(&self.path)?).saturating_sub(promised))
+        free_beyond(self.storage.file(), promised)
     }
     /// Removed volumes whose data is kept.
     pub(crate) fn kept(&self) -> Vec<Kept> {

@@ -13,7 +13,7 @@ use super::facts::Facts;
 use crate::error::ServeError;
 use crate::front::fuse::place::MountPlace;
 use crate::places::kept::{self, Kept};
-use crate::places::{Damaged, Places, ctl};
+use crate::places::{Damaged, Free, Places, ctl};
 use crate::socket::SocketPlace;
 
 /// What a server is under the contracts in force.
@@ -77,15 +77,15 @@ impl View {
             "{path} was unmounted by somebody else, and programs find no volumes there; to mount it again: {again}"
         ))
     }
-    /// Bytes that new volumes can have. It may wait for a file system.
-    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
-        self.places.free_bytes(self.facts.capacity())
+    /// The room for volumes. It may wait for a file system.
+    pub(crate) fn free(&self) -> io::Result<Free> {
+        self.places.free(self.facts.capacity())
     }
     /// Bytes of all volumes.
     pub(crate) fn volume_bytes(&self) -> u64 {
         self.contracts.volumes.iter().map(|volume| volume.size_bytes).sum()
     }
-    /// What the operator should know of the change from `before` to this, with this much room left for new volumes.
+    /// What the operator should know of the change from `before` to this, with this much room left.
     pub(crate) fn notes_since(&self, before: &Self, free: Option<u64>) -> Vec<String> {
         let mut notes = kept::notes(self.places.kept(), &before.places.kept(), &self.contracts);
         notes.extend(self.facts.warnings(&self.contracts));
@@ -94,7 +94,9 @@ impl View {
     }
     /// A note for the operator if files with this much room left may need more than there is.
     fn room_note(&self, free: Option<u64>) -> Option<String> {
-        let is_short = self.places.is_sparse() && free == Some(0);
+        // A drive that is full of volumes may have all the room for them.
+        let is_full = self.facts.capacity() == Some(self.places.end());
+        let is_short = self.places.is_sparse() && free == Some(0) && !is_full;
         is_short.then(|| {
             "the volumes are larger than the room for them: once the file system is full, writes fail with \"no space\""
                 .to_string()

@@ -9,6 +9,7 @@ use std::thread;
 use crate::prometheus::Page;
 use crate::rig::controlled::Controlled;
 use crate::rig::wire::{FLUSH, Options, READ, REPLY_ACK, Wire, Workload};
+use crate::stored::{Mounted, contracts};
 use iofair_serve::control::client::Call;
 use serde_json::{Value as Json, json};
 
@@ -355,6 +356,42 @@ fn why_says_that_the_server_is_drained() {
     assert_eq!(told(), (drained.into(), drained.into()));
     assert!(rig.ask(&Call::new("POST", "/v1/resume")).is_good());
     assert_eq!(told(), ("nothing waits: the group has no request in flight".into(), Json::Null));
+}
+
+/// Goal: metrics tell the room for sparse files, whichever back end has them, below which file system they are. Method: a file system of
+/// 64 MiB with the file of an emulated drive, that of a pool behind a link, and one with a volume that has a path of its own.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_the_room_for_sparse_files_is_told() {
+    for kind in ["emulated", "file", "path"] {
+        let directory = crate::rig::Directory::new();
+        let small = directory.path("small");
+        std::fs::create_dir(&small).unwrap();
+        let _mounted = Mounted::new(&["-t", "tmpfs", "-o", "size=64m", "none", &small]);
+        std::fs::write(format!("{small}/pool"), "").unwrap();
+        std::os::unix::fs::symlink(format!("{small}/pool"), directory.path("link")).unwrap();
+        let (back, key) = match kind {
+            "emulated" => (format!("emulated:samsung-970-pro@{small}/drive"), String::new()),
+            "file" => (format!("file:{}", directory.path("link")), String::new()),
+            _ => {
+                let pool = format!("directory:{}", directory.path("pool"));
+                (pool, format!("size = '16MiB'\npath = '{small}/v'"))
+            }
+        };
+        let more = if key.is_empty() { "size = '16MiB'" } else { &key };
+        let text = contracts(&directory, &back, &[("v", "g", more), ("w", "h", "")]);
+        std::fs::write(directory.path("contracts.toml"), text).unwrap();
+        let rig = Controlled::over(directory);
+        // It looks at the file systems.
+        rig.get("/v1/status");
+        let (page, labels) = (page(&rig), [("directory", small.as_str())]);
+        let (free, taken) = match kind {
+            "path" => (page.value("iofair_path_free_bytes", &labels), 16.0),
+            _ => (page.value("iofair_free_bytes", &[]), 24.0),
+        };
+        let most = (64.0 - taken) * 1024.0 * 1024.0;
+        assert!(free <= most && free > 0.75 * most, "{kind}: {free} of {most}");
+    }
 }
 
 /// Goal: every refusal of a client or a caller is counted, by its reason. Method: one of each kind.

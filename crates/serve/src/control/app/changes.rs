@@ -201,7 +201,7 @@ impl App {
         let gives_up = given_up.chain(data).collect();
         let view = self.view();
         let grows = tried.volume_bytes().saturating_sub(view.server.volume_bytes());
-        let free = self.files.look(&view).free.map(|free| free.saturating_sub(grows));
+        let free = self.files.look(&view).free.map(|free| free.least(grows));
         let effect = DryRun {
             dry_run: true,
             revision: served.revision.clone(),
