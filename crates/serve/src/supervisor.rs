@@ -89,18 +89,22 @@ pub struct Passed {
 impl Passed {
     /// Reads the environment: `LISTEN_FDS`, `LISTEN_FDNAMES`, `WATCHDOG_USEC`, `NOTIFY_SOCKET`.
     pub fn from_environment() -> Result<Self, ServeError> {
-        let what = || ServeError::system("the sockets that were passed");
         let mut this = Self { watchdog: Watchdog::from_environment()?, ..Self::default() };
-        for (file, name) in sd_notify::listen_fds_with_names().map_err(what())? {
+        let passed = sd_notify::listen_fds_with_names();
+        for (file, name) in passed.map_err(|error| explained(&error))? {
+            let what = ServeError::system(format!("descriptor {file} of LISTEN_FDS"));
             // SAFETY: it is open, since it was just marked to be closed by exec, and the environment
             // keeps it so: nobody in this process closes it.
             let file = unsafe { BorrowedFd::borrow_raw(file) };
-            let socket = file.try_clone_to_owned().and_then(Socket::new).map_err(what())?;
+            let socket = file.try_clone_to_owned().and_then(Socket::new).map_err(what)?;
             match name.as_str() {
                 "nbd" | UNNAMED | "" => this.nbd.push(socket),
                 "control" => this.control.push(socket),
                 "metrics" => this.metrics.push(socket),
-                _ => return Err(what()(unknown(&name))),
+                _ => {
+                    let what = format!("one is named \"{name}\"");
+                    return Err(wrong("LISTEN_FDNAMES", &what, NAMES));
+                }
             }
         }
         Ok(this)
@@ -111,9 +115,23 @@ impl Passed {
     }
 }
 
-fn unknown(name: &str) -> io::Error {
-    let message = format!("one is named \"{name}\"; allowed: {NAMES}");
-    io::Error::new(io::ErrorKind::InvalidInput, message)
+/// What the library says of the environment, with the variable that it is about.
+fn explained(error: &io::Error) -> ServeError {
+    let text = error.to_string();
+    let (name, allowed) = match text.as_str() {
+        "invalid LISTEN_PID" => ("LISTEN_PID", "the number of the process that gets the sockets"),
+        "invalid LISTEN_FDNAMES" => {
+            ("LISTEN_FDNAMES", "as many names, with colons between them, as LISTEN_FDS says")
+        }
+        _ => ("LISTEN_FDS", "the number of sockets, which are the descriptors from 3 on"),
+    };
+    wrong(name, &text, allowed)
+}
+
+fn wrong(name: &str, message: &str, allowed: &str) -> ServeError {
+    let value = std::env::var_os(name).unwrap_or_default();
+    let error = io::Error::other(format!("{message}; allowed: {allowed}"));
+    ServeError::system(format!("{name}={value:?}"))(error)
 }
 
 /// A watchdog, which restarts a server that does not notify it.

@@ -30,11 +30,17 @@ impl Manager {
     }
     /// Starts the program with the sockets as descriptors 3 and 4 under these names.
     fn start(&self, names: &str, watchdog: &str) -> Child {
+        self.start_with(names, watchdog, "")
+    }
+    /// [`Self::start`] with a change of what it passes.
+    fn start_with(&self, names: &str, watchdog: &str, change: &str) -> Child {
         let give = |socket: &UnixListener| Stdio::from(OwnedFd::from(socket.try_clone().unwrap()));
-        let script = "exec 3<&0 4>&1 </dev/null >/dev/null; \
-            LISTEN_PID=$$ LISTEN_FDS=2 WATCHDOG_PID=$$ exec \"$0\" serve contracts.toml";
+        let script = format!(
+            "exec 3<&0 4>&1 </dev/null >/dev/null; \
+            LISTEN_PID=$$ LISTEN_FDS=2 WATCHDOG_PID=$$ {change} exec \"$0\" serve contracts.toml"
+        );
         let mut command = Command::new("sh");
-        command.args(["-c", script, env!("CARGO_BIN_EXE_iofair")]).current_dir(&self.directory);
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_iofair")]).current_dir(&self.directory);
         command.env("LISTEN_FDNAMES", names).env("WATCHDOG_USEC", watchdog);
         command.env("NOTIFY_SOCKET", self.directory.join("notify.sock"));
         command.stdin(give(&self.nbd)).stdout(give(&self.control)).stderr(Stdio::piped());
@@ -135,14 +141,41 @@ fn the_manager_hears_of_reloads_and_is_fed() {
     manager.end(server);
 }
 
-/// Goal: a socket whose name says nothing is refused with the names that are allowed. Method: a wrong name.
+/// Goal: sockets that cannot be served are refused with the variable, its value and what is allowed. Method: a wrong name, a name too
+/// few, no number, more sockets than there are, and a process that is none.
 #[test]
-fn a_socket_with_another_name_is_refused() {
+fn wrong_sockets_are_refused() {
     let manager = Manager::new("named");
-    let ended = manager.start("nbd:meter", "0").wait_with_output().unwrap();
-    let told = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(1));
-    assert!(told.contains("named \"meter\"; allowed: nbd, control, metrics"), "{told}");
+    for (names, change, told) in [
+        (
+            "nbd:meter",
+            "",
+            "LISTEN_FDNAMES=\"nbd:meter\": one is named \"meter\"; allowed: nbd, control, metrics",
+        ),
+        ("nbd", "", "LISTEN_FDNAMES=\"nbd\": invalid LISTEN_FDNAMES; allowed: as many names"),
+        (
+            "nbd:control",
+            "LISTEN_FDS=two",
+            "LISTEN_FDS=\"two\": invalid LISTEN_FDS; allowed: the number",
+        ),
+        (
+            "nbd:control",
+            "LISTEN_FDS=99",
+            "LISTEN_FDS=\"99\": Bad file descriptor (os error 9); allowed: the number",
+        ),
+        (
+            "nbd:control",
+            "LISTEN_PID=me",
+            "LISTEN_PID=\"me\": invalid LISTEN_PID; allowed: the number",
+        ),
+        ("nbd:control", "LISTEN_FDS=2 4</dev/null", "descriptor 4 of LISTEN_FDS: "),
+    ] {
+        let child = manager.start_with(names, "0", change);
+        let ended = child.wait_with_output().unwrap();
+        let error = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{error}");
+        assert!(error.contains(told), "{error}");
+    }
 }
 
 /// Goal: a socket without a name is for NBD, and one with a name is still what it says. Method: the name that systemd's library gives
