@@ -1,8 +1,10 @@
 //! `docs/contracts.md` and the contract of the README: the files can be served, and an error is as it is shown.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
+use iofair_testkit::directory::Directory;
 use iofair_testkit::script;
 
 /// Goal: a newcomer's copy of the page's file works. Method: its commands, with the page's own contracts.
@@ -12,17 +14,37 @@ fn the_page_about_contracts_is_true() {
     assert!(script::run("contracts", &page) > 1, "the page has lost its commands");
 }
 
+fn iofair(directory: &Directory, words: &str) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_iofair"));
+    program.args(words.split(' ')).current_dir(directory);
+    program
+}
+
 /// What `iofair serve --check` says of a contract file with this text.
 fn check(text: &str) -> Output {
-    let name = format!("iofair-readme-{}", std::process::id());
-    let directory = std::env::temp_dir().join(name);
-    fs::create_dir_all(&directory).unwrap();
-    fs::write(directory.join("contracts.toml"), text).unwrap();
-    let mut program = Command::new(env!("CARGO_BIN_EXE_iofair"));
-    program.args(["serve", "--check", "contracts.toml"]).current_dir(&directory);
-    let output = program.output().unwrap();
-    fs::remove_dir_all(directory).unwrap();
-    output
+    let directory = Directory::new();
+    fs::write(directory.path("contracts.toml"), text).unwrap();
+    iofair(&directory, "serve --check contracts.toml").output().unwrap()
+}
+
+/// Goal: a newcomer who copies the README's contract can use `iofair ctl` as shown below it. Method: the commands.
+#[test]
+fn the_commands_of_the_readme_work() {
+    let readme = fs::read_to_string("../../README.md").unwrap();
+    let directory = Directory::new();
+    fs::write(directory.path("contracts.toml"), script::contracts(&readme)).unwrap();
+    let mut server =
+        iofair(&directory, "serve contracts.toml").stdout(Stdio::piped()).spawn().unwrap();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    let shown = readme.lines().filter_map(|line| line.strip_prefix("iofair ctl "));
+    let ctl = |words: &str| iofair(&directory, &format!("ctl {words}")).output().unwrap();
+    let outputs: Vec<Output> = shown.map(ctl).collect();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(!outputs.is_empty(), "the README has lost its commands");
+    for output in outputs {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 /// Goal: the README's contract is valid, and a mistyped key gets the error that is shown. Method: check both.
