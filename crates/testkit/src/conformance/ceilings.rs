@@ -1,8 +1,9 @@
 //! The law of ceilings: in any time, no group's clients get more through than burst and rate, counted in what they sent.
 //!
-//! The checker remembers when each request left the throttles. A change of contracts or of the stack begins a new *epoch*, for
-//! which alone a bound is known. Bounds are those of `docs/contracts.md`: `max(burst, largest request) + rate * t` for groups
-//! with a burst or a total, and some time slices more for others, as long as nobody around or inside them holds requests too.
+//! The checker remembers when each request left the throttles. A change of ceilings, or to a stack that promises something else
+//! about them, begins a new *epoch*, for which alone a bound is known. Bounds are those of `docs/contracts.md`:
+//! `max(burst, largest request) + rate * t` for groups with a burst or a total, and some time slices more for others, as long as nobody
+//! around or inside them holds requests too.
 
 use iofair_core::contract::{BURST_DEFAULT, Limits};
 use iofair_core::controller::{Completion, FlushRule, Setup, Stack};
@@ -48,6 +49,7 @@ impl Promise {
 }
 
 /// A group in an epoch.
+#[derive(PartialEq)]
 struct Member {
     id: GroupId,
     parent: Option<GroupId>,
@@ -99,7 +101,12 @@ impl Ceilings {
             parent: group.parent,
             max: group.contract.max,
         };
-        let groups = groups.iter().map(member).collect();
+        let groups: Vec<Member> = groups.iter().map(member).collect();
+        let is_as =
+            |last: &Epoch| promise.is_some() && last.promise == promise && last.groups == groups;
+        if self.epochs.last().is_some_and(is_as) {
+            return;
+        }
         self.epochs.push(Epoch { from, groups, promise });
     }
     fn completed(&mut self, done: &Completion) {
