@@ -60,3 +60,32 @@ fn the_contract_of_the_readme_is_valid() {
     let shown = format!("error: {}", error.split_once("```").unwrap().0);
     assert_eq!(String::from_utf8(check(&mistyped).stderr).unwrap(), shown);
 }
+
+/// Goal: a contract file that is no text is refused at once, with where it is none. Method: another encoding, a zero byte, and a pipe and
+/// a directory in its place.
+#[test]
+fn contract_files_are_text() {
+    let directory = Directory::new();
+    let place = directory.path("contracts.toml");
+    let told = |words: &str| {
+        for command in ["serve --check contracts.toml", "serve contracts.toml"] {
+            let output = iofair(&directory, command).output().unwrap();
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.code() == Some(2) && error.contains(words), "{error}");
+        }
+    };
+    let good = b"[drive]\nback = 'memory:64MiB'\n";
+    for (bytes, words) in [
+        (&b"\xe9"[..], "byte 30, in line 3, is 0xe9: the file is not UTF-8"),
+        (&b"\0"[..], "contracts.toml:3:1: the character U+0000 is not allowed here"),
+    ] {
+        fs::write(&place, [good, bytes].concat()).unwrap();
+        told(words);
+    }
+    fs::remove_file(&place).unwrap();
+    assert!(Command::new("mkfifo").arg(&place).status().unwrap().success());
+    told("not a regular file");
+    fs::remove_file(&place).unwrap();
+    fs::create_dir(&place).unwrap();
+    told("not a regular file");
+}

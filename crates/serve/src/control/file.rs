@@ -34,7 +34,9 @@ impl ContractFile {
         let this = Self { path: std::path::absolute(path)? };
         match fs::metadata(path)?.is_file() {
             true => this.target().map(|_| this),
-            false => Err(io::Error::other("not a regular file, which can be read again and changed")),
+            false => {
+                Err(io::Error::other("not a regular file, which can be read again and changed"))
+            }
         }
     }
     /// The file that is replaced, not a link to it.

@@ -367,7 +367,7 @@ fn needs_root_the_room_for_sparse_files_is_told() {
         let directory = crate::rig::Directory::new();
         let small = directory.path("small");
         std::fs::create_dir(&small).unwrap();
-        let _mounted = Mounted::new(&["-t", "tmpfs", "-o", "size=64m", "none", &small]);
+        let mounted = Mounted::new(&["-t", "tmpfs", "-o", "size=64m", "none", &small]);
         std::fs::write(format!("{small}/pool"), "").unwrap();
         std::os::unix::fs::symlink(format!("{small}/pool"), directory.path("link")).unwrap();
         let (back, key) = match kind {
@@ -390,6 +390,7 @@ fn needs_root_the_room_for_sparse_files_is_told() {
             _ => (page.value("iofair_free_bytes", &[]), 24.0),
         };
         let most = (64.0 - taken) * 1024.0 * 1024.0;
+        drop(mounted);
         assert!(free <= most && free > 0.75 * most, "{kind}: {free} of {most}");
     }
 }
