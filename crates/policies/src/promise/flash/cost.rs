@@ -157,10 +157,6 @@ impl Costs {
     pub(super) fn bytes_read_in(&self, time: Nanos) -> u64 {
         time.0.saturating_mul(1 << SHIFT) / self.prices[1].max(1)
     }
-    /// Whether nothing is in flight.
-    pub(super) fn is_idle(&self) -> bool {
-        self.in_flight == 0
-    }
     /// The length of a read whose bytes cost as much as its command, up to a megabyte.
     pub(super) fn even(&self) -> u64 {
         (self.prices[0] / self.prices[1].max(1)).min(1 << 20)

@@ -348,7 +348,7 @@ impl Policy for Flash {
         if let Some([before, after]) = self.costs.on_complete(now, side, (bytes, is_last), took) {
             self.window.on_prices(before, after);
         }
-        self.window.on_complete(now, self.queued > 0);
+        self.window.on_complete(self.queued > 0);
         if is_last && (self.latencies || !self.clocks.are_none()) {
             self.watch(cx, id, client);
         }

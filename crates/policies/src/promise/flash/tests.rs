@@ -50,7 +50,7 @@ fn the_window_is_as_small_as_it_can_be() {
             window.on_prices(before, after);
         }
         costs.on_dispatch(now, Side::Read);
-        window.on_complete(now, in_flight < US(1280));
+        window.on_complete(in_flight < US(1280));
     }
     let found = window.limit();
     assert!((US(150)..US(450)).contains(&found), "{found}");
@@ -84,7 +84,7 @@ fn the_window_keeps_latencies() {
         }
         costs.on_dispatch(now, Side::Read);
         window.on_latency(reads > 30);
-        window.on_complete(now, reads < 128);
+        window.on_complete(reads < 128);
     }
     // Larger sizes are still tried.
     assert!(late < 10_000, "{late} of 100,000 are late");

@@ -19,7 +19,8 @@
 //! A size that is worse than the best one by more than three times the noise has no more turns. If there still is noise after
 //! the longest turns, the best size is taken, small or not, since otherwise W would drift to the smallest one, and with more than 3 % of
 //! noise nothing changes unless one size is left; in a scan, which cannot drift, the smallest one within the noise, or 3 %, is taken. A
-//! round counts only if requests waited most of the time, or one about pieces if any went in pieces.
+//! round counts only if requests waited most of the time, since a light load shows nothing about a heavy one, or one about pieces if any
+//! went in pieces.
 //!
 //! When prices change, W changes with them. Otherwise held requests would raise prices, and higher prices would hold more.
 //!
@@ -37,7 +38,7 @@ const SCAN: [u64; 4] = [1, 2, 4, 16];
 const SIZES: usize = SCAN.len() + 2;
 /// Bounds of the window: some commands of the fastest drive, and what the slowest volume does in a second.
 const BOUNDS: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_secs(1)];
-/// The shortest turn: some commands of a flash drive, and more than a pause of clients that go on; and the longest: several times
+/// The shortest turn: some commands of a flash drive; and the longest: several times
 /// what the cache of a usual drive takes to drain.
 const TURN: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_millis(160)];
 /// A size within this part of the best is as good, in 1/1000; noise must be below it.
@@ -63,7 +64,7 @@ pub(super) trait Window: Send {
     /// The longest piece, in bytes.
     fn piece(&self, costs: &Costs) -> u64;
     /// A command was completed. `waits`: requests wait in the scheduler.
-    fn on_complete(&mut self, now: Instant, waits: bool);
+    fn on_complete(&mut self, waits: bool);
     /// A command is dispatched by share; this much drive time is in flight now. `shared`: several clients are active.
     fn on_dispatch(&mut self, now: Instant, costs: &Costs, in_flight: Nanos, shared: bool);
     /// A read with a latency was completed.
@@ -84,7 +85,7 @@ impl Window for Fixed {
     fn piece(&self, costs: &Costs) -> u64 {
         usual_piece(costs)
     }
-    fn on_complete(&mut self, _: Instant, _: bool) {}
+    fn on_complete(&mut self, _: bool) {}
     fn on_dispatch(&mut self, _: Instant, _: &Costs, _: Nanos, _: bool) {}
     fn on_latency(&mut self, _: bool) {}
     fn on_cut(&mut self) {}
@@ -169,8 +170,6 @@ pub(super) struct Adaptive {
     pause: Nanos,
     /// The most that was in flight since the last round.
     peak: Nanos,
-    /// The last completion.
-    last: Instant,
 }
 
 impl Adaptive {
@@ -188,7 +187,6 @@ impl Adaptive {
             before: Work::default(),
             pause: FIRST,
             peak: Nanos::ZERO,
-            last: Instant::ZERO,
         }
     }
     fn doublings(&self) -> i32 {
@@ -294,8 +292,7 @@ impl Window for Adaptive {
             doublings => usual << doublings,
         }
     }
-    fn on_complete(&mut self, now: Instant, waits: bool) {
-        self.last = now;
+    fn on_complete(&mut self, waits: bool) {
         if let Some(turn) = self.turn {
             self.shown[turn].completed += 1;
             self.shown[turn].waited += u32::from(waits);
@@ -306,10 +303,6 @@ impl Window for Adaptive {
         let time = now.since(self.began);
         match self.turn {
             None if time >= self.pause && shared => self.begin_round(now, costs),
-            // A turn with a pause of the clients shows nothing.
-            Some(_) if costs.is_idle() && now.since(self.last) > TURN[0] => {
-                self.begin_turn(now, costs);
-            }
             Some(turn) if time >= self.length => self.end_turn(now, costs, turn),
             _ => {}
         }
