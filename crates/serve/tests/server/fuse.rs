@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use crate::rig::controlled::Controlled;
 use crate::rig::wire::Wire;
 use crate::rig::{Directory, parse, run};
 use iofair_serve::control::client::Call;
@@ -388,7 +389,7 @@ fn needs_root_an_outsider_unmounts() {
     let text = crate::rig::controlled::file(&directory, "memory:64MiB");
     let text = text.replace("[listen]", &format!("[fuse]\nmount = '{mount}'\n[listen]"));
     fs::write(directory.path("contracts.toml"), text).unwrap();
-    let rig = crate::rig::controlled::Controlled::over(directory);
+    let rig = Controlled::over(directory);
     let told = || rig.get("/v1/status")["unmounted"].clone();
     let reload = || rig.status(&Call::new("POST", "/v1/reload"));
     assert!(told().is_null());
@@ -415,6 +416,36 @@ fn needs_root_an_outsider_unmounts() {
     drop(file);
 }
 
+/// Goal: the end of a server leaves other file systems at the path of its mount alone, and waits for nothing. Method: one that was there
+/// before the server, and one that was mounted over the server's.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_other_file_systems_stay() {
+    let directory = Directory::new();
+    let mount = directory.path("mnt");
+    fs::create_dir(&mount).unwrap();
+    run("mount", &["-t", "tmpfs", "below", &mount]);
+    let text = crate::rig::controlled::file(&directory, "memory:64MiB");
+    let text = text.replace("[listen]", &format!("[fuse]\nmount = '{mount}'\n[listen]"));
+    fs::write(directory.path("contracts.toml"), text).unwrap();
+    let Controlled { control, directory } = Controlled::over(directory);
+    run("mount", &["-t", "tmpfs", "above", &mount]);
+    control.stop().unwrap();
+    let sources = || -> Vec<String> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let here = mounts.lines().filter(|line| line.contains(&mount));
+        here.map(|line| line.split(' ').next().unwrap().to_string()).collect()
+    };
+    assert_eq!(sources(), ["below", "iofair", "above"]);
+    run("umount", &[&mount]);
+    run("umount", &[&mount]);
+    let Controlled { control, directory: _directory } = Controlled::over(directory);
+    assert_eq!(sources(), ["below", "iofair"]);
+    control.stop().unwrap();
+    assert_eq!(sources(), ["below"]);
+    run("umount", &[&mount]);
+}
+
 /// Goal: mounts that somebody else has removed leave nothing in the server. Method: twenty rounds of `umount` and a reload, which mounts
 /// again; descriptors of FUSE without a mount.
 #[test]
@@ -425,7 +456,7 @@ fn needs_root_removed_mounts_leave_no_descriptors() {
     let text = crate::rig::controlled::file(&directory, "memory:64MiB");
     let text = text.replace("[listen]", &format!("[fuse]\nmount = '{mount}'\n[listen]"));
     fs::write(directory.path("contracts.toml"), text).unwrap();
-    let rig = crate::rig::controlled::Controlled::over(directory);
+    let rig = Controlled::over(directory);
     for _ in 0..20 {
         run("umount", &[&mount]);
         assert_eq!(rig.status(&Call::new("POST", "/v1/reload")), 200);

@@ -66,17 +66,9 @@ impl Mounted {
 struct Forgotten(Vec<BackgroundSession>);
 
 impl Forgotten {
-    /// Closes those that have ended. The library then unmounts what is at their path, whosever it is, so nobody may see it; without the
-    /// right to hide it, their descriptors stay open.
+    /// Closes those that have ended.
     fn close_ended(&mut self) {
-        for session in self.0.extract_if(.., |session| session.guard.is_finished()) {
-            let session = ManuallyDrop::new(session);
-            let _ = apart(move |is_apart| {
-                if is_apart {
-                    let _ = ManuallyDrop::into_inner(session).join();
-                }
-            });
-        }
+        self.0.extract_if(.., |session| session.guard.is_finished()).for_each(close);
     }
 }
 
@@ -203,6 +195,12 @@ impl Drop for Mounted {
             }
         }
         let Some(session) = self.session.take() else { return };
+        if let Some(place) = self.place.as_ref().filter(|place| !place.is_on_top()) {
+            // What is mounted over it is not ours.
+            let _ = place.abort();
+            drop(Forgotten(vec![session]));
+            return;
+        }
         let busy = match unmount(&self.path, 0) {
             Ok(()) => false,
             // Not ours to unmount by ourselves; the session knows a helper.
@@ -217,9 +215,19 @@ impl Drop for Mounted {
             let _ = unmount(&self.path, libc::MNT_FORCE);
             let _ = unmount(&self.path, libc::MNT_DETACH);
         }
-        // Without a connection the thread ends by itself.
-        let _ = session.guard.join();
+        close(session);
     }
+}
+
+/// Waits for the threads of a session without a connection. The library then unmounts what is at its path, whosever it is, so nobody may
+/// see it; without the right to hide it, descriptors stay open.
+fn close(session: BackgroundSession) {
+    let session = ManuallyDrop::new(session);
+    let _ = apart(move |is_apart| {
+        if is_apart {
+            let _ = ManuallyDrop::into_inner(session).join();
+        }
+    });
 }
 
 fn unmount(path: &Path, flags: i32) -> io::Result<()> {

@@ -1,10 +1,13 @@
 //! A mount in the mount table, where others may remove it.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
+
+const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// A mount of this server.
 #[derive(Clone, Debug)]
@@ -28,16 +31,34 @@ impl MountPlace {
         if self.session.strong_count() == 0 {
             return true;
         }
-        let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return false };
-        let path = in_mount_table(&self.path);
-        let is_it = |line: &str| {
-            let mut words = line.split(' ').skip(2);
-            words.next() == Some(&*self.device)
-                && words.nth(1) == Some(&*path)
-                && line.split(" - ").nth(1).and_then(|what| what.split(' ').nth(1))
-                    == Some("iofair")
+        let Ok(mounts) = fs::read_to_string(MOUNTS) else { return false };
+        !mounts.lines().any(|line| self.is_in(line))
+    }
+    /// Whether it is what programs find at its path: nothing is mounted over it. Asks the kernel, and not the session.
+    pub(super) fn is_on_top(&self) -> bool {
+        let id = || -> io::Result<String> {
+            let place =
+                OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&self.path)?;
+            let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", place.as_raw_fd()))?;
+            let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+            Ok(id.unwrap_or_default().trim().to_string())
         };
-        !mounts.lines().any(is_it)
+        let (Ok(id), Ok(mounts)) = (id(), fs::read_to_string(MOUNTS)) else { return false };
+        let found = mounts.lines().find(|line| line.split(' ').next() == Some(&id));
+        found.is_some_and(|line| self.is_in(line))
+    }
+    /// Cuts the connection of the kernel to the session.
+    pub(super) fn abort(&self) -> io::Result<()> {
+        let (_, minor) = self.device.split_once(':').expect("a colon");
+        fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1")
+    }
+    /// Whether a line of the mount table is about it.
+    fn is_in(&self, line: &str) -> bool {
+        let mut words = line.split(' ').skip(2);
+        let source = line.split(" - ").nth(1).and_then(|what| what.split(' ').nth(1));
+        words.next() == Some(&*self.device)
+            && words.nth(1) == Some(&*in_mount_table(&self.path))
+            && source == Some("iofair")
     }
     /// Where it was.
     pub(crate) fn path(&self) -> &Path {
