@@ -249,7 +249,7 @@ fn uuids(
 }
 
 fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError> {
-    const ALLOWED: &str = "\"emulated:PROFILE\", \"file:PATH\", \"/dev/...\" or another absolute path, \"directory:PATH\", \"memory:SIZE\", or \"faulty:\" and one of these";
+    const ALLOWED: &str = "\"emulated:PROFILE\", \"emulated:PROFILE@FILE\" with its data in a file, \"file:PATH\", \"/dev/...\" or another absolute path, \"directory:PATH\", \"memory:SIZE\", or \"faulty:\" and one of these";
     let text = plain(written);
     let refuse = |message: String| Err(source.error(written.span(), message).allowed(ALLOWED));
     if text.starts_with('/') {
