@@ -24,13 +24,13 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    /// What was made, if it is right.
-    pub(crate) fn right<T>(&mut self, made: Result<T, ConfigError>) -> Option<T> {
+    /// The value, if there is one; an error is kept.
+    pub(crate) fn ok<T>(&mut self, made: Result<T, ConfigError>) -> Option<T> {
         made.map_err(|error| self.add(error)).ok()
     }
-    /// What was made, or its default.
-    pub(crate) fn keep<T: Default>(&mut self, made: Result<T, ConfigError>) -> T {
-        self.right(made).unwrap_or_default()
+    /// The value, or its default beside an error, which is kept.
+    pub(crate) fn or_default<T: Default>(&mut self, made: Result<T, ConfigError>) -> T {
+        self.ok(made).unwrap_or_default()
     }
     pub(crate) fn add(&mut self, error: ConfigError) {
         let mut next = Some(Box::new(error));
@@ -61,18 +61,18 @@ impl Errors {
 
 /// All errors of a text's parser, of which `first` is the first.
 pub(crate) fn of_parser<T: DeserializeOwned>(text: &str, first: Error) -> Vec<Error> {
-    let (mut errors, mut torn) = (Vec::new(), Vec::new());
+    let (mut errors, mut incomplete) = (Vec::new(), Vec::new());
     let mut next = Some(first);
     let Ok(root) = DeTable::parse(text) else { return next.into_iter().collect() };
     let (whole, mut root) = (root.span(), DeValue::Table(root.into_inner()));
     while let Some(error) = next.take() {
         let at = error.span().unwrap_or_default();
         // What was taken out of a table is not missing.
-        let follows = error.message().starts_with("missing field") && torn.contains(&at);
+        let follows = error.message().starts_with("missing field") && incomplete.contains(&at);
         errors.extend((!follows).then_some(error));
         let from = take_out(&mut root, &whole, &at).filter(|_| errors.len() <= LISTED_MAX);
         let (Some(from), DeValue::Table(rest)) = (from, &root) else { break };
-        torn.push(from);
+        incomplete.push(from);
         let rest = Spanned::new(whole.clone(), rest.clone());
         next = T::deserialize(Deserializer::from(rest)).err();
     }

@@ -91,7 +91,7 @@ impl Passed {
     pub fn from_environment() -> Result<Self, ServeError> {
         let mut this = Self { watchdog: Watchdog::from_environment()?, ..Self::default() };
         let passed = sd_notify::listen_fds_with_names();
-        for (file, name) in passed.map_err(|error| explained(&error))? {
+        for (file, name) in passed.map_err(|error| error_of_passing(&error))? {
             let what = ServeError::system(format!("descriptor {file} of LISTEN_FDS"));
             // SAFETY: it is open, since it was just marked to be closed by exec, and the environment
             // keeps it so: nobody in this process closes it.
@@ -103,7 +103,7 @@ impl Passed {
                 "metrics" => this.metrics.push(socket),
                 _ => {
                     let what = format!("one is named \"{name}\"");
-                    return Err(wrong("LISTEN_FDNAMES", &what, NAMES));
+                    return Err(bad_variable("LISTEN_FDNAMES", &what, NAMES));
                 }
             }
         }
@@ -116,7 +116,7 @@ impl Passed {
 }
 
 /// What the library says of the environment, with the variable that it is about.
-fn explained(error: &io::Error) -> ServeError {
+fn error_of_passing(error: &io::Error) -> ServeError {
     let text = error.to_string();
     let (name, allowed) = match text.as_str() {
         "invalid LISTEN_PID" => ("LISTEN_PID", "the number of the process that gets the sockets"),
@@ -125,10 +125,10 @@ fn explained(error: &io::Error) -> ServeError {
         }
         _ => ("LISTEN_FDS", "the number of sockets, which are the descriptors from 3 on"),
     };
-    wrong(name, &text, allowed)
+    bad_variable(name, &text, allowed)
 }
 
-fn wrong(name: &str, message: &str, allowed: &str) -> ServeError {
+fn bad_variable(name: &str, message: &str, allowed: &str) -> ServeError {
     let value = std::env::var_os(name).unwrap_or_default();
     let error = io::Error::other(format!("{message}; allowed: {allowed}"));
     ServeError::system(format!("{name}={value:?}"))(error)

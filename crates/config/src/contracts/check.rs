@@ -44,22 +44,22 @@ pub(super) fn contracts(
     let file: raw::File =
         source.parse().map_err(|error| enforced::without_unenforced(error, policies))?;
     let mut errors = Errors::default();
-    let drive = errors.right(drive(&source, &file, policies));
-    let listen = errors.right(listen::check(&source, &file.listen));
-    let control = errors.keep(control::control(&source, &file.control));
-    let metrics = errors.keep(control::metrics(&source, &file.metrics));
+    let drive = errors.ok(drive(&source, &file, policies));
+    let listen = errors.ok(listen::check(&source, &file.listen));
+    let control = errors.or_default(control::control(&source, &file.control));
+    let metrics = errors.or_default(control::metrics(&source, &file.metrics));
     let (mode, group) = (file.vhost.mode.as_ref(), file.vhost.group.as_ref());
-    let vhost = errors.keep(access::check(&source, mode, group));
+    let vhost = errors.or_default(access::check(&source, mode, group));
     let (all, each) = (file.vhost.memory.as_ref(), file.vhost.memory_each.as_ref());
-    let guests = errors.keep(guests::check(&source, all, each));
-    let vhost_paths = errors.keep(paths::listed(&source, &file.vhost.paths));
+    let guests = errors.or_default(guests::check(&source, all, each));
+    let vhost_paths = errors.or_default(paths::listed(&source, &file.vhost.paths));
     let mount = file.fuse.mount.as_ref().map(|path| listen::path(&source, path, "a directory"));
-    let mount = errors.keep(mount.transpose());
-    let groups = errors.keep(groups(&source, &file.group, listen.as_ref()));
-    let volumes = errors.keep(volumes(&source, &file.volume, &file.group));
+    let mount = errors.or_default(mount.transpose());
+    let groups = errors.or_default(groups(&source, &file.group, listen.as_ref()));
+    let volumes = errors.or_default(volumes(&source, &file.volume, &file.group));
     let vhost_sockets = file.volume.iter().flat_map(|volume| &volume.vhost);
     let sockets = file.listen.unix.iter().chain(&file.control.unix).chain(&file.metrics.unix);
-    errors.keep(listen::sockets_differ(&source, sockets.chain(vhost_sockets)));
+    errors.or_default(listen::sockets_differ(&source, sockets.chain(vhost_sockets)));
     errors.end()?;
     let drive = drive.expect("nothing is wrong");
     let listen = listen.expect("nothing is wrong");
@@ -138,27 +138,27 @@ fn drive(
 ) -> Result<Drive, ConfigError> {
     let (written, volumes) = (&file.drive, &file.volume);
     let mut errors = Errors::default();
-    let stack = errors.right(stack(source, written, policies));
+    let stack = errors.ok(stack(source, written, policies));
     if let Some(rate) = written.worst_case.as_ref().filter(|rate| rate.get_ref().0 == 0) {
         let error = source.error(rate.span(), "a worst case of nothing");
         errors.add(error.allowed("more than 0B/s"));
     }
-    let [timeout, drain] =
-        [&written.timeout, &written.drain].map(|time| errors.keep(patience(source, time.as_ref())));
+    let [timeout, drain] = [&written.timeout, &written.drain]
+        .map(|time| errors.or_default(patience(source, time.as_ref())));
     let faulty = written.back.get_ref().starts_with(FAULTY);
-    let pool = errors.keep(uuid(source, written.pool.as_ref()));
-    let paths = errors.right(paths::listed(source, &written.paths));
+    let pool = errors.or_default(uuid(source, written.pool.as_ref()));
+    let paths = errors.ok(paths::listed(source, &written.paths));
     let names: Vec<&str> = volumes.iter().map(|volume| volume.name.get_ref().as_str()).collect();
-    let faults = errors.keep(faults::faults(source, written.faults.as_ref(), faulty, &names));
+    let faults = errors.or_default(faults::faults(source, written.faults.as_ref(), faulty, &names));
     let mut reaches = Reaches::default();
-    let back = errors.right(back(source, &written.back));
+    let back = errors.ok(back(source, &written.back));
     if let Some(back) = &back {
         let is_emulated = matches!(back, Back::Emulated(_));
-        reaches = errors.keep(reaches::check(source, written.reaches.as_ref(), is_emulated));
-        errors.keep(rotational(source, written, back));
-        errors.keep(uuids(source, volumes, written, back));
+        reaches = errors.or_default(reaches::check(source, written.reaches.as_ref(), is_emulated));
+        errors.or_default(rotational(source, written, back));
+        errors.or_default(uuids(source, volumes, written, back));
         if let Some(listed) = &paths {
-            errors.keep(own_paths(source, volumes, back, listed));
+            errors.or_default(own_paths(source, volumes, back, listed));
         }
     }
     errors.end()?;
@@ -283,7 +283,7 @@ fn all<T>(made: impl Iterator<Item = Result<T, ConfigError>>) -> Result<Vec<T>, 
     let mut errors = Errors::default();
     let mut good = Vec::new();
     for made in made {
-        good.extend(errors.right(made));
+        good.extend(errors.ok(made));
         if errors.is_full() {
             break;
         }
@@ -308,10 +308,10 @@ fn groups<'a>(
             let message = format!("group \"{name}\" exists already, in line {line}");
             errors.add(refuse(message).allowed("one [[group]] a name"));
         }
-        let contract = errors.keep(contract(source, &group.keys));
-        let clients = errors.keep(listen::clients(source, &group.clients, listen));
+        let contract = errors.or_default(contract(source, &group.keys));
+        let clients = errors.or_default(listen::clients(source, &group.clients, listen));
         let connections = listen::group_connections(source, group.connections.as_ref());
-        let connections = errors.keep(connections);
+        let connections = errors.or_default(connections);
         errors.end()?;
         let (name, span, keys) = (name.clone(), group.name.span(), group.keys.clone());
         Ok(Group { name, contract, clients, connections, span, keys })
@@ -339,7 +339,7 @@ pub(super) fn contract(source: &Source, keys: &Keys) -> Result<Contract, ConfigE
     let checks: [(&str, Check); 3] =
         [("alone", check_alone), ("max", check_max), ("low", check_low)];
     for (top, check) in checks.into_iter().filter(|(top, _)| keys.span(top).is_some()) {
-        errors.keep(check(&contract).map_err(|refused| refuse(top, refused)));
+        errors.or_default(check(&contract).map_err(|refused| refuse(top, refused)));
     }
     errors.end().map(|()| contract)
 }
@@ -490,11 +490,11 @@ fn volumes<'a>(
             let allowed = format!("a multiple of {SECTOR_BYTES} bytes, at least one");
             errors.add(source.error(volume.size.span(), message).allowed(allowed));
         }
-        let uuid = errors.keep(uuid(source, volume.uuid.as_ref()));
+        let uuid = errors.or_default(uuid(source, volume.uuid.as_ref()));
         let entry = listen::entry(source, volume.listen, volume.connections.as_ref());
-        let entry = errors.keep(entry);
-        let vhost = errors.keep(listen::socket(source, volume.vhost.as_ref()));
-        let ublk = errors.keep(ublk(source, volume, &mut devices));
+        let entry = errors.or_default(entry);
+        let vhost = errors.or_default(listen::socket(source, volume.vhost.as_ref()));
+        let ublk = errors.or_default(ublk(source, volume, &mut devices));
         errors.end()?;
         let path = volume.path.as_ref().map(|path| PathBuf::from(path.get_ref()));
         let (name, group, span) = (name.clone(), group.clone(), volume.name.span());

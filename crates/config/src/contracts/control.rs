@@ -186,12 +186,16 @@ pub(super) fn control(source: &Source, written: &RawControl) -> Result<Control, 
     let audit = written.audit.as_ref();
     let audit = audit.map(|path| listen::path(source, path, "the path of a file"));
     let control = Control {
-        unix: errors.keep(listen::socket(source, written.unix.as_ref())),
-        access: errors.keep(access::check(source, written.mode.as_ref(), written.group.as_ref())),
-        admins: errors.keep(admins.transpose()),
-        tcp: errors.keep(listen::address(source, written.tcp.as_ref())),
-        tls: errors.keep(tls.transpose()),
-        audit: errors.keep(audit.transpose()),
+        unix: errors.or_default(listen::socket(source, written.unix.as_ref())),
+        access: errors.or_default(access::check(
+            source,
+            written.mode.as_ref(),
+            written.group.as_ref(),
+        )),
+        admins: errors.or_default(admins.transpose()),
+        tcp: errors.or_default(listen::address(source, written.tcp.as_ref())),
+        tls: errors.or_default(tls.transpose()),
+        audit: errors.or_default(audit.transpose()),
     };
     errors.end().map(|()| control)
 }
@@ -252,7 +256,7 @@ fn tls(source: &Source, written: &RawTls) -> Result<ControlTls, ConfigError> {
 
 pub(super) fn metrics(source: &Source, written: &RawMetrics) -> Result<Metrics, ConfigError> {
     let mut errors = Errors::default();
-    errors.keep(bounded(source, &written.hosts));
+    errors.or_default(bounded(source, &written.hosts));
     for host in &written.hosts {
         let letters = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
         if host.get_ref().is_empty() || !host.get_ref().chars().all(letters) {
@@ -267,9 +271,13 @@ pub(super) fn metrics(source: &Source, written: &RawMetrics) -> Result<Metrics, 
         errors.add(error.allowed("detail = \"groups\" or \"volumes\""));
     }
     let metrics = Metrics {
-        unix: errors.keep(listen::socket(source, written.unix.as_ref())),
-        access: errors.keep(access::check(source, written.mode.as_ref(), written.group.as_ref())),
-        tcp: errors.keep(listen::address(source, written.tcp.as_ref())),
+        unix: errors.or_default(listen::socket(source, written.unix.as_ref())),
+        access: errors.or_default(access::check(
+            source,
+            written.mode.as_ref(),
+            written.group.as_ref(),
+        )),
+        tcp: errors.or_default(listen::address(source, written.tcp.as_ref())),
         hosts: written.hosts.iter().map(|host| host.get_ref().to_ascii_lowercase()).collect(),
         detail: written.detail,
         page: page.is_some(),

@@ -230,9 +230,13 @@ pub(super) enum Transport {
 pub(super) fn check(source: &Source, written: &RawListen) -> Result<Listen, ConfigError> {
     let mut errors = Errors::default();
     let mut listen = Listen {
-        unix: errors.keep(socket(source, written.unix.as_ref())),
-        access: errors.keep(access::check(source, written.mode.as_ref(), written.group.as_ref())),
-        tcp: errors.keep(address(source, written.tcp.as_ref())),
+        unix: errors.or_default(socket(source, written.unix.as_ref())),
+        access: errors.or_default(access::check(
+            source,
+            written.mode.as_ref(),
+            written.group.as_ref(),
+        )),
+        tcp: errors.or_default(address(source, written.tcp.as_ref())),
         insecure: written.insecure,
         ..Listen::default()
     };
@@ -248,7 +252,7 @@ pub(super) fn check(source: &Source, written: &RawListen) -> Result<Listen, Conf
         errors.add(source.error(tcp.span(), message).allowed(TLS_OR_INSECURE));
     }
     let mut count = |written: &Option<Spanned<i64>>, default, most| {
-        errors.keep(count(source, written.as_ref(), default, most))
+        errors.or_default(count(source, written.as_ref(), default, most))
     };
     let limits = &mut listen.limits;
     limits.connections = count(&written.connections, CONNECTIONS, CONNECTIONS_MAX);
