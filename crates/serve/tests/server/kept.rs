@@ -62,7 +62,7 @@ fn needs_root_real_time_a_minimum_is_kept_on_block_devices() {
         crate::slow::slow_flash(&directory),
         directory.path("mnt")
     );
-    for (name, min) in VOLUMES.into_iter().zip(["min = '4MB/s'", "weight = 1000"]) {
+    for (name, min) in VOLUMES.into_iter().zip(["min = '2.5MB/s'", "weight = 1000"]) {
         text += &format!("[[group]]\nname = '{name}'\n{min}\n");
         text += &format!("[[volume]]\nname = '{name}'\ngroup = '{name}'\nsize = '4GiB'\n");
     }
@@ -77,8 +77,9 @@ fn needs_root_real_time_a_minimum_is_kept_on_block_devices() {
         std::thread::yield_now();
     }
     second(&server);
-    // Without control the first has a tenth of it.
-    judged("a minimum of 4 MB/s is kept and the drive is full", || {
+    // Without control the first has a twentieth of it. Its reads are 1.6 ms apart at the minimum: 0.4 ms for the drive, and up to
+    // 0.7 ms for the way through the loop device and FUSE on a slow machine.
+    judged("a minimum of 2.5 MB/s is kept and the drive is full", || {
         let rates: Vec<[f64; 2]> = (0..SECONDS)
             .map(|_| second(&server))
             .map(|snapshot| VOLUMES.map(|name| rate(&snapshot, name)))
@@ -86,7 +87,7 @@ fn needs_root_real_time_a_minimum_is_kept_on_block_devices() {
         let mean =
             |which: usize| rates.iter().map(|rates| rates[which]).sum::<f64>() / SECONDS as f64;
         println!("promised {:.2} MB/s; greedy {:.1} MB/s", mean(0), mean(1));
-        (mean(0) > 3.88 && mean(1) > 35.0).then_some(()).ok_or(format!("{rates:?}"))
+        (mean(0) > 2.42 && mean(1) > 35.0).then_some(()).ok_or(format!("{rates:?}"))
     });
     for client in &mut clients {
         run("kill", &["-INT", &client.id().to_string()]);
