@@ -25,7 +25,7 @@ impl Looped {
             "--ioengine=libaio",
             "--direct=1",
             "--time_based",
-            "--runtime=60",
+            "--runtime=600",
         ]);
         command.arg(format!("--filename={}", self.0)).args(job);
         command.stdout(Stdio::null()).spawn().unwrap()
