@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Result, anyhow};
 use indicatif::ProgressBar;
 use iofair_config::Source;
-use iofair_config::contracts::{Back, Contracts};
+use iofair_config::contracts::Contracts;
 use iofair_core::time::Nanos;
 use iofair_core::unit::{Count, parse_time};
 use iofair_policies::TABLE;
@@ -142,18 +142,15 @@ fn drive(args: &Args, contracts: &Contracts) -> Result<String> {
     if let Some(name) = &args.drive {
         return Ok(name.clone());
     }
-    let what = match &contracts.drive.back {
-        // A path behind `@` says where the data is.
-        Back::Emulated(written) => {
-            let name = written.split_once('@').map_or(written.as_str(), |(name, _)| name);
-            iofair_drive::profile::read(name)
-                .map_err(|error| contracts.back_error(error.to_string()))?;
-            return Ok(name.to_owned());
-        }
-        Back::File(path) => path.display().to_string(),
-        Back::Memory(_) => "memory".to_owned(),
-        Back::Directory(path) => format!("the drive below {}", path.display()),
-    };
+    let back = &contracts.drive.back;
+    if let Some(name) = back.profile() {
+        let read = iofair_drive::profile::read(name);
+        read.map_err(|error| contracts.back_error(error.to_string()))?;
+        return Ok(name.to_owned());
+    }
+    let below = if back.directory().is_some() { "the drive below " } else { "" };
+    let what = back.path().map(|path| format!("{below}{}", path.display()));
+    let what = what.unwrap_or_else(|| back.kind().to_owned());
     let message = format!("a plan is measured on a model of the drive, and {what} has none here");
     let allowed =
         "--drive NAME (one of `iofair list drives`) or --drive PATH (a profile's .toml file)";

@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 use iofair_config::ConfigError;
-use iofair_config::contracts::{Back, Contracts, Volume};
+use iofair_config::contracts::{Contracts, Volume};
 
 use crate::back::uring::claim::{identity_of, layers};
 use crate::error::ServeError;
@@ -124,8 +124,8 @@ pub(crate) fn check_change(before: &Contracts, after: &Contracts) -> Result<(), 
 
 /// Whether it is in the pool directory, where every name may be a volume's.
 fn in_pool(contracts: &Contracts, real: &Path) -> bool {
-    let Back::Directory(pool) = &contracts.drive.back else { return false };
-    fs::canonicalize(pool).is_ok_and(|pool| real.starts_with(pool))
+    let pool = contracts.drive.back.directory().and_then(|pool| fs::canonicalize(pool).ok());
+    pool.is_some_and(|pool| real.starts_with(pool))
 }
 
 /// Where callers may have sockets made, not counting what lies deeper.
@@ -194,14 +194,10 @@ impl OwnFiles {
         let contract_file = PathBuf::from(contracts.path());
         // Its notes may be beside a link to it, too.
         let target = fs::canonicalize(&contract_file).ok();
-        let (pool, data) = match &contracts.drive.back {
-            Back::Directory(pool) => (Some(pool), None),
-            Back::File(file) => (None, Some(file.clone())),
-            Back::Emulated(name) => (None, name.split_once('@').map(|(_, file)| file.into())),
-            _ => (None, None),
-        };
-        let places = data.as_ref().map(|data| sidecar(data));
-        let files = tls.chain(sockets).chain(&control.audit).chain(pool).chain(&target);
+        let back = &contracts.drive.back;
+        let (data, pool) = (back.path().map(Path::to_path_buf), back.directory());
+        let places = data.as_ref().filter(|_| pool.is_none()).map(|data| sidecar(data));
+        let files = tls.chain(sockets).chain(&control.audit).chain(&target);
         let files = files.chain(&data).chain(&places);
         let files = files.chain([&contract_file]).flat_map(|file| with_notes(file));
         let entries = pool.and_then(|pool| fs::read_dir(pool).ok()).into_iter().flatten().flatten();

@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::error::ServeError;
 use crate::log;
+use crate::places::revocable::Revocable;
 use crate::trial::{Mode, Trial};
 
 /// The line with the identity of an emulated drive.
@@ -83,8 +84,6 @@ enum Memory {
 pub(crate) struct Layout {
     /// The identity of an emulated drive with a file.
     pub(crate) drive: Option<Uuid>,
-    /// Requests of clients are served beside changes.
-    pub(crate) is_running: bool,
     places: Vec<Place>,
     memory: Memory,
     /// Nothing is written.
@@ -240,9 +239,8 @@ impl Layout {
 #[derive(Debug)]
 pub(crate) struct Made(Option<(PathBuf, String)>);
 
-impl Made {
-    /// The contracts are in force.
-    pub(crate) fn keep(mut self) {
+impl Revocable for Made {
+    fn keep(mut self: Box<Self>) {
         self.0 = None;
     }
 }
@@ -347,7 +345,7 @@ mod tests {
         let pool = directory.join("pool.img");
         let mut layout = Layout::beside(&pool).unwrap();
         layout.place(&volumes(&[("a", "1MiB"), ("b", "512B"), ("c", "1MiB")])).unwrap();
-        layout.save(true).unwrap().keep();
+        Box::new(layout.save(true).unwrap()).keep();
         let base = |layout: &Layout, name| layout.find(name).unwrap().base;
         assert_eq!([base(&layout, "b"), base(&layout, "c")], [1 << 20, (1 << 20) + 4096]);
         let mut again = Layout::beside(&pool).unwrap();

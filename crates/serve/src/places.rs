@@ -1,38 +1,33 @@
 //! The storage of volumes: extents of a pool, a file each, or ranges of an emulated drive.
 //!
-//! [`Places::place`] decides without changing anything. [`Places::make`] then creates and extends files, before the
-//! engine knows of them. Once the contract file has the new sizes, [`Places::enlarge`] lists volumes as larger.
-//! [`Places::finish`] truncates and removes. Requests for what is removed may still be in flight
-//! then: a file keeps its data while it is open, and a pool gives room away only when no request can touch it. All of this
-//! happens on the thread that changes the contracts, never on the reactor's.
+//! [`life`] says how the server drives it.
 
 pub mod admin;
 mod consent;
 mod damaged;
 mod directory;
-mod free;
+pub(crate) mod free;
 pub(crate) mod kept;
+pub(crate) mod life;
 mod made;
 pub(crate) mod marker;
 pub(crate) mod owners;
+mod ranges;
+pub(crate) mod revocable;
 mod store_file;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::path::{Path, absolute};
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
+use std::path::absolute;
 
 use iofair_config::contracts::{Back, Contracts, Volume};
 
-use crate::back::uring::files::slot_base;
-use crate::back::volume::{Map, PlannedVolume, Stamp, VolumeId};
+use crate::back;
+use crate::back::faulty::Faulty;
+use crate::back::volume::{PlannedVolume, Stamp};
 use crate::consent::Consent;
 use crate::error::ServeError;
-use crate::file_system::free_beyond;
-use crate::layout::{self, Layout};
-use crate::pool::served::{self, Served};
-use crate::pool::zeroing::Demand;
+use crate::pool::served::Served;
 use crate::reactor::handle::ReactorHandle;
 use crate::trial::Mode;
 pub(crate) use consent::{Need, Needs, check, ctl};
@@ -40,293 +35,90 @@ pub(crate) use damaged::Damaged;
 use directory::Directory;
 pub(crate) use free::Free;
 use kept::Kept;
-use store_file::StoreFile;
+use life::{Location, VolumeStore};
+use ranges::Ranges;
 
 /// Where volumes are.
-#[derive(Clone, Debug)]
-pub(crate) enum Places {
-    /// On an emulated drive, perhaps with a file, or in memory.
-    Shared(Layout, Option<Arc<StoreFile>>),
-    /// On the pool of a device or file.
-    Pool(Served),
-    /// In a file or on a device each.
-    Own(Directory),
-}
+#[derive(Debug)]
+pub(crate) struct Places(Box<dyn VolumeStore>);
 
-/// What a change has made for contracts that are not in force yet. Dropping it takes that back.
-pub(crate) trait Revocable {
-    /// The contracts are in force.
-    fn keep(self);
-}
-
-impl Revocable for () {
-    fn keep(self) {}
-}
-
-/// Several steps, the last first.
-impl<A: Revocable, B: Revocable, C: Revocable> Revocable for (A, B, C) {
-    fn keep(self) {
-        let (last, middle, first) = self;
-        last.keep();
-        middle.keep();
-        first.keep();
+impl Clone for Places {
+    fn clone(&self) -> Self {
+        Self(self.0.copy())
     }
 }
 
-/// What was made where volumes are.
-#[derive(Debug)]
-pub(crate) enum Made {
-    Layout(layout::Made),
-    Files(made::Made),
-    Extents(served::Made),
+impl Deref for Places {
+    type Target = dyn VolumeStore;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
 }
 
-impl Revocable for Made {
-    fn keep(self) {
-        match self {
-            Self::Layout(made) => made.keep(),
-            Self::Files(made) => made.keep(),
-            Self::Extents(made) => made.keep(),
-        }
+impl DerefMut for Places {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.0
     }
 }
 
 impl Places {
-    /// Those of a new server.
+    /// Those of a new server: a row for each kind of back end.
     pub(crate) fn open(contracts: &Contracts, mode: &Mode) -> Result<Self, ServeError> {
-        Ok(match &contracts.drive.back {
-            Back::File(path) => Self::Pool(Served::open(contracts, path, mode)?),
-            Back::Emulated(name) => match name.split_once('@') {
-                Some((_, path)) => {
-                    let (file, layout) = StoreFile::open(contracts, Path::new(path), mode)?;
-                    Self::Shared(layout, Some(Arc::new(file)))
-                }
-                None => Self::Shared(Layout::default(), None),
-            },
-            Back::Memory(_) => Self::Shared(Layout::default(), None),
-            Back::Directory(path) => Self::Own(Directory::open(contracts, path, mode)?),
-        })
+        Ok(Self(match &contracts.drive.back {
+            Back::File(path) => Box::new(Served::open(contracts, path, mode)?),
+            Back::Directory(path) => Box::new(Directory::open(contracts, path, mode)?),
+            Back::Emulated { profile, file } => {
+                Box::new(Ranges::emulated(contracts, profile, file.as_deref(), mode)?)
+            }
+            Back::Memory(bytes) => Box::new(Ranges::memory(*bytes)),
+        }))
     }
-    /// Finds every volume's place. Returns what needs consent, all of which was given.
+    /// What executes commands, with faults in front of it if they are asked for.
+    pub(crate) fn open_back(
+        &mut self,
+        contracts: &Contracts,
+    ) -> Result<Box<dyn back::Back>, ServeError> {
+        let back = self.0.open_back(contracts)?;
+        Ok(if contracts.drive.faulty { Box::new(Faulty::new(back)) } else { back })
+    }
+    /// [`VolumeStore::place`].
     pub(crate) fn place(
         &mut self,
         contracts: &Contracts,
         consent: &Consent,
     ) -> Result<Vec<Need>, ServeError> {
         consent.check_names(contracts)?;
-        match self {
-            Self::Shared(layout, _) => {
-                let foreign = |Volume { name, group, .. }: &Volume| {
-                    let kept = layout.kept_for(name).filter(|kept| kept != group)?;
-                    let why = format!(
-                        "its data is kept for group \"{kept}\", and the contracts have it in group \"{group}\""
-                    );
-                    Some(Need { volume: name.clone(), needs: Needs::TakeOver, why })
-                };
-                let shorter = |volume: &Volume| {
-                    let has = layout.larger(&volume.name, volume.size_bytes)?;
-                    Some(Need::shrink(volume, has))
-                };
-                let needs = contracts.volumes.iter();
-                let needs = needs
-                    .flat_map(|volume| foreign(volume).into_iter().chain(shorter(volume)))
-                    .collect();
-                let needs = check(needs, contracts, consent, layout.is_running)?;
-                layout.place(&contracts.volumes).map(|()| needs)
-            }
-            Self::Own(directory) => directory.place(contracts, consent),
-            Self::Pool(pool) => pool.place(contracts, consent),
-        }
+        self.0.place(contracts, consent)
     }
-    /// Removed volumes whose data is kept, once [`Self::make`] has made those of the contracts.
-    pub(crate) fn kept(&self) -> Vec<Kept> {
-        let mut all = match self {
-            Self::Shared(layout, store) => {
-                let path = store.as_ref().map(|store| store.path().to_path_buf());
-                let kept = |(name, group, size_bytes): (&str, &str, u64)| Kept {
-                    name: name.into(),
-                    group: group.into(),
-                    size_bytes,
-                    path: path.clone(),
-                    pool: None,
-                    is_elsewhere: false,
-                };
-                layout.kept().map(kept).collect()
-            }
-            Self::Own(directory) => directory.kept(),
-            Self::Pool(pool) => pool.kept(),
-        };
-        // For those who are in another directory.
-        for path in all.iter_mut().flat_map(|kept| [&mut kept.path, &mut kept.pool]).flatten() {
-            *path = absolute(&*path).unwrap_or_else(|_| path.clone());
-        }
-        all
-    }
-    /// The room for volumes. `capacity`: that of a shared drive.
-    pub(crate) fn free(&self, capacity: Option<u64>) -> io::Result<Free> {
-        let new = match self {
-            Self::Shared(layout, store) => {
-                let drive = capacity.unwrap_or(0).saturating_sub(layout.end());
-                let file = store.as_ref().map(|store| free_beyond(store.file(), layout.end()));
-                file.transpose()?.map_or(drive, |free| free.min(drive))
-            }
-            Self::Own(directory) => return directory.free(),
-            Self::Pool(pool) => pool.free_bytes()?,
-        };
-        Ok(Free { new, elsewhere: Vec::new() })
-    }
-    /// Whether volumes may together be larger than the room for them, since files are sparse.
-    pub(crate) fn is_sparse(&self) -> bool {
-        match self {
-            Self::Shared(_, store) => store.is_some(),
-            Self::Own(_) => true,
-            Self::Pool(pool) => !pool.storage().is_device(),
-        }
-    }
-    /// The end of the last volume on a shared drive.
-    pub(crate) fn end(&self) -> u64 {
-        match self {
-            Self::Shared(layout, _) => layout.end(),
-            Self::Own(_) | Self::Pool(_) => 0,
-        }
-    }
-    /// The file of an emulated drive.
-    pub(crate) fn store(&self) -> Option<&fs::File> {
-        match self {
-            Self::Shared(_, Some(store)) => Some(store.file()),
-            _ => None,
-        }
-    }
-    /// Where a directory with a file per volume is, or what stands in for it in a check.
-    pub(crate) fn directory(&self) -> Option<&Path> {
-        match self {
-            Self::Own(directory) => Some(directory.path()),
-            _ => None,
-        }
-    }
-    /// Files that are not as they should be.
-    pub(crate) fn damaged(&self) -> Vec<Damaged> {
-        let only = match self {
-            Self::Shared(_, None) => return Vec::new(),
-            Self::Own(directory) => return directory.damaged(),
-            Self::Shared(layout, Some(store)) => store.damaged(layout.end()),
-            Self::Pool(served) => {
-                let (storage, path) = (served.storage(), served.path());
-                let damage = storage.damage(served.bytes());
-                damage.map(|damage| Damaged::new(None, path, storage.file(), damage))
-            }
-        };
-        only.into_iter().collect()
-    }
-    /// From now on requests of clients are served beside changes.
-    pub(crate) fn run(&mut self) {
-        match self {
-            Self::Pool(pool) => pool.run(),
-            Self::Own(directory) => directory.run(),
-            Self::Shared(layout, _) => layout.is_running = true,
-        }
-    }
-    /// The pool, if it is one.
-    pub(crate) fn pool(&mut self) -> Option<&mut Served> {
-        match self {
-            Self::Pool(pool) => Some(pool),
-            _ => None,
-        }
-    }
-    /// [`Self::place`] of a running server for a dry run, after which [`Self::kept`] is as the change would make it. Room that must be
-    /// zeroed before counts as room.
+    /// [`VolumeStore::try_out`].
     pub(crate) fn try_out(
         &mut self,
         contracts: &Contracts,
         consent: &Consent,
         line: &ReactorHandle,
     ) -> Result<Vec<Need>, ServeError> {
-        if let Self::Pool(pool) = self {
-            consent.check_names(contracts)?;
-            pool.release(line)?;
-            return pool.try_out(contracts, consent);
+        consent.check_names(contracts)?;
+        self.0.try_out(contracts, consent, line)
+    }
+    /// [`VolumeStore::kept`].
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        let mut all = self.0.kept();
+        // For those who are in another directory.
+        for path in all.iter_mut().flat_map(|kept| [&mut kept.path, &mut kept.pool]).flatten() {
+            *path = absolute(&*path).unwrap_or_else(|_| path.clone());
         }
-        let needs = self.place(contracts, consent)?;
-        if let Self::Own(directory) = self {
-            directory.list_anew(&contracts.volumes, consent);
-        }
-        Ok(needs)
-    }
-    /// What of a running server's pool must be zeroed before every volume has a place.
-    pub(crate) fn lacking(
-        &self,
-        contracts: &Contracts,
-        consent: &Consent,
-        line: &ReactorHandle,
-    ) -> Result<Vec<Demand>, ServeError> {
-        let Self::Pool(pool) = self else { return Ok(Vec::new()) };
-        pool.release(line)?;
-        pool.lacking(contracts, consent)
-    }
-    /// Makes volumes and lengthens them, durably. None is listed as larger than before.
-    pub(crate) fn make(
-        &mut self,
-        contracts: &Contracts,
-        consent: &Consent,
-    ) -> Result<Made, ServeError> {
-        Ok(match self {
-            Self::Shared(layout, store) => {
-                let made = layout.save(false)?;
-                if let Some(store) = store.as_ref().filter(|_| layout.is_saved()) {
-                    store.mark();
-                }
-                Made::Layout(made)
-            }
-            Self::Own(directory) => Made::Files(directory.make(&contracts.volumes, consent)?),
-            Self::Pool(pool) => Made::Extents(pool.make(false)?),
-        })
-    }
-    /// The contract file has the sizes for which [`Self::make`] was called: so does the list.
-    pub(crate) fn enlarge(&mut self) -> Result<Made, ServeError> {
-        Ok(match self {
-            Self::Shared(layout, _) => Made::Layout(layout.save(true)?),
-            Self::Own(directory) => Made::Files(directory.enlarge()?),
-            Self::Pool(pool) => Made::Extents(pool.make(true)?),
-        })
-    }
-    /// These are in force again after `other` were, whose requests may be in flight.
-    pub(crate) fn remember(&mut self, other: &Self) {
-        if let (Self::Own(directory), Self::Own(other)) = (self, other) {
-            directory.remember(other);
-        }
+        all
     }
     /// Volumes for the engine.
     pub(crate) fn plan(&self, volumes: &[Volume]) -> Vec<PlannedVolume> {
         let planned = |volume: &Volume| {
-            let linear = |base: u64| {
-                // No two volumes that are there together begin at the same byte.
-                (VolumeId(base.into()), Arc::new(Map::linear(base, volume.size_bytes)))
-            };
-            let ((id, map), storage) = match self {
-                Self::Shared(layout, _) => {
-                    let place = layout.find(&volume.name).expect("every volume was placed");
-                    (linear(place.base), None)
-                }
-                Self::Own(directory) => {
-                    let own = directory.find(volume).expect("every volume was placed");
-                    (linear(slot_base(own.slot)), own.storage.upgrade())
-                }
-                Self::Pool(pool) => (pool.plan(volume), None),
-            };
+            let Location { id, map, storage } = self.0.plan(volume);
             let Volume { name, group, size_bytes, read_only, entry, .. } = volume.clone();
             let (size, stamp) = (size_bytes, Stamp::default());
             PlannedVolume { id, name, group, map, size, read_only, storage, entry, stamp }
         };
         volumes.iter().map(planned).collect()
-    }
-    /// The engine has taken the contracts over: cuts volumes that shall be shorter, and removes the data of deleted
-    /// ones.
-    pub(crate) fn finish(&mut self, new: &[Volume], consent: &Consent) -> Result<(), ServeError> {
-        match self {
-            Self::Shared(..) => Ok(()),
-            Self::Own(directory) => directory.finish(new, &consent.delete),
-            Self::Pool(pool) => pool.finish(&consent.delete),
-        }
     }
     /// Refuses volumes that are new or get another size in a file that somebody has removed or moved: that would be lost
     /// with the file.
@@ -367,12 +159,7 @@ impl Places {
             if new.iter().any(|volume| volume.name == *name) {
                 return refuse("its data cannot be removed while the contracts have it");
             }
-            if matches!(self, Self::Shared(..)) {
-                return refuse(
-                    "its data is on an emulated drive or in memory, and cannot be deleted; the volume can be removed \
-                     without deleting its data",
-                );
-            }
+            self.check_delete(name)?;
             if volume.path.is_some() {
                 return refuse(
                     "the server did not create its file or device, and does not delete it",

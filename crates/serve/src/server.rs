@@ -1,7 +1,6 @@
 //! A server: checks contracts, sets up the back end and sockets, and runs a reactor.
 
 mod admission;
-mod backs;
 mod facts;
 mod launch;
 mod room;
@@ -14,7 +13,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use iofair_config::contracts::{Back as BackSpec, Contracts, Control, Metrics};
+use iofair_config::contracts::{Contracts, Control, Metrics};
 
 use crate::back::Back;
 use crate::back::emulated::Timing;
@@ -28,14 +27,15 @@ use crate::error::ServeError;
 use crate::front::FrontEnds;
 use crate::front::life::Reload;
 use crate::log;
-use crate::places::{Made, Places, Revocable, kept};
+use crate::places::life::Made;
+use crate::places::revocable::Revocable;
+use crate::places::{Places, kept};
 use crate::pool::zeroing::Zeroing;
 use crate::reactor::Message;
 use crate::reactor::handle::{ReactorHandle, Removal};
 use crate::security::Security;
 use crate::supervisor::Passed;
 use crate::trial::{Mode, Trial};
-use backs::open_back;
 use facts::{Facts, admit};
 pub(crate) use launch::{Latch, Launch};
 pub(crate) use view::View;
@@ -113,15 +113,10 @@ impl Prepared {
         let before = places.kept();
         let needs = places.place(&contracts, consent)?;
         consent.unneeded(&needs).into_iter().for_each(|note| mode.note(note));
-        let back = around(open_back(&contracts, &mut places)?);
-        let capacity = match contracts.drive.back {
-            // A pool knows its room, and files of their own have what their file system has.
-            BackSpec::File(_) | BackSpec::Directory(_) => None,
-            _ => Some(back.facts().capacity.bytes()),
-        };
-        let facts = Facts::new(back.worst_case_rate(), capacity);
+        let back = around(places.open_back(&contracts)?);
+        let facts = Facts::new(back.worst_case_rate());
         let mut plan = admit(&contracts, &places, &facts, None)?;
-        let made = places.make(&contracts, consent)?;
+        let made = places.make(&contracts.volumes, consent)?;
         let made = [places.enlarge()?, made];
         let kept = kept::notes(places.kept(), &before, &contracts);
         plan.volumes = places.plan(&contracts.volumes);
@@ -172,7 +167,7 @@ impl Server {
         let prepared = Prepared::new(contracts, passed, consent, |back| back, mode)?;
         let Prepared { contracts, facts, launch, front_ends, made, mut kept, .. } = prepared;
         launch.check()?;
-        made.into_iter().for_each(Made::keep);
+        made.into_iter().for_each(Revocable::keep);
         front_ends.0.iter().try_for_each(|front_end| front_end.check(&contracts, mode))?;
         kept.extend(facts.notes(&contracts)?);
         Ok(kept)
@@ -207,7 +202,7 @@ impl Server {
         let Prepared { launch, front_ends, made, kept, .. } = prepared;
         let (line, reactor, ended) = launch.reactor()?;
         let (reactor, facts) = (Some(reactor), Arc::new(facts));
-        made.into_iter().for_each(Made::keep);
+        made.into_iter().for_each(Revocable::keep);
         let mut this = Self {
             contracts,
             plan,
@@ -225,10 +220,7 @@ impl Server {
         // If one of these fails, dropping the server ends the reactor.
         this.front_ends.start(&this.contracts, &this.line)?;
         this.places.finish(&this.contracts.volumes, consent)?;
-        this.places.run();
-        if let Some(pool) = this.places.pool() {
-            this.zeroing = Some(Zeroing::start(pool.shared(), this.line.clone())?);
-        }
+        this.zeroing = this.places.run(&this.line)?;
         found.iter().for_each(|found| log::tell("drive", found));
         kept.iter().for_each(|note| log::tell("pool", note));
         this.tell_warnings(None);
@@ -281,7 +273,7 @@ impl Server {
     ///
     /// The list of volumes never has one as larger than the contract file does, and data goes last: a server that starts after a
     /// crash, whatever step was the last, needs no consent and loses nothing.
-    pub(crate) fn reload_at_once<C: Revocable, E: From<ServeError>>(
+    pub(crate) fn reload_at_once<'c, C: Revocable + 'c, E: From<ServeError>>(
         &mut self,
         contracts: Contracts,
         consent: &Consent,
@@ -298,12 +290,12 @@ impl Server {
             let old = before.contracts.text().to_string();
             let Err(second) = self.back_to(before, plan) else { return Err(error.into()) };
             if self.contracts.text() != old {
-                made.keep();
+                made.into_iter().for_each(Revocable::keep);
             }
             let message = format!("{error}; and it could not be undone: {second}");
             return Err(ServeError::Unfinished(message).into());
         }
-        made.keep();
+        made.into_iter().for_each(Revocable::keep);
         let removal = (!removed.is_empty()).then(|| self.line.removal(self.drain_timeout()));
         let finished = self.passes(Step::Finish);
         let finished = finished.and_then(|()| self.places.finish(&self.contracts.volumes, consent));
@@ -318,12 +310,12 @@ impl Server {
     }
     /// Makes a change up to the point where the engine has it. After an error, nothing has changed; dropping what was made takes it
     /// back, the last step first.
-    fn change<C: Revocable, E: From<ServeError>>(
+    fn change<'c, C: Revocable + 'c, E: From<ServeError>>(
         &mut self,
         contracts: Contracts,
         consent: &Consent,
         commit: impl FnOnce() -> Result<C, E>,
-    ) -> Result<(Placed, (Made, C, Made)), E> {
+    ) -> Result<(Placed, [Box<dyn Revocable + 'c>; 3]), E> {
         let remove = consent.delete.as_slice();
         self.check_change(&contracts, consent)?;
         confine::check(&contracts, Some(&self.contracts))?;
@@ -336,18 +328,18 @@ impl Server {
         let mut plan = admit(&contracts, &places, &self.facts, Some(&self.contracts))?;
         self.passes(Step::Make)?;
         let descriptor = descriptors::lowest_free();
-        let made = places.make(&contracts, consent)?;
+        let made = places.make(&contracts.volumes, consent)?;
         self.passes(Step::Prepare)?;
         self.front_ends.prepare(&contracts, &Mode::Serve)?;
         descriptors::check_change(descriptor).map_err(ServeError::Descriptors)?;
-        let committed = commit()?;
+        let committed = Box::new(commit()?);
         self.passes(Step::Enlarge)?;
         let larger = places.enlarge()?;
         plan.volumes = places.plan(&contracts.volumes);
         plan.closed = remove.to_vec();
         self.passes(Step::Apply)?;
         self.apply(plan, security)?;
-        Ok((Placed { contracts, places }, (larger, committed, made)))
+        Ok((Placed { contracts, places }, [larger, committed, made]))
     }
     /// The engine has these contracts: so have the front ends.
     fn serve(&mut self, placed: Placed, removed: &[String]) -> Result<(), ServeError> {
@@ -366,7 +358,7 @@ impl Server {
         let security = Security::load(&before.contracts.listen, &before.contracts.groups)?;
         self.front_ends.prepare(&before.contracts, &Mode::Serve)?;
         self.apply(plan, security).inspect_err(|_| self.front_ends.undo())?;
-        before.places.remember(&self.places);
+        before.places.remember(&*self.places);
         self.serve(before, &[])
     }
     /// Makes a step fail, for tests.

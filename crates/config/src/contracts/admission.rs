@@ -17,7 +17,7 @@ use iofair_core::contract::{Contract, Refusal, Sibling, admit};
 use iofair_core::controller::Stack;
 use iofair_core::priority::Class;
 
-use super::{Back, Contracts, Group};
+use super::{Contracts, Group};
 use crate::ConfigError;
 use iofair_core::key::Key;
 
@@ -162,15 +162,15 @@ impl Contracts {
         let claims = tree.claims.into_iter();
         Floors(claims.filter_map(|(name, claim)| Some((name, part(claim?)))).collect())
     }
-    /// The name of the emulated drive that must be measured before the contracts can be checked, if that is necessary.
+    /// The profile of the emulated drive that must be measured before the contracts can be checked, if that is necessary.
     pub fn asks_reaches(&self) -> Option<&str> {
-        let Back::Emulated(name) = &self.drive.back else { return None };
+        let profile = self.drive.back.profile()?;
         let stack = &self.drive.stack;
         let unknown = match stack.keeps_minimums() {
             true => self.basis(&Known::default()) == Basis::Nothing,
             false => stack.admits && self.drive.reaches.over(None).is_none(),
         };
-        (unknown && self.promises()).then_some(name)
+        (unknown && self.promises()).then_some(profile)
     }
     /// Whether any group has a minimum or a latency.
     fn promises(&self) -> bool {

@@ -153,7 +153,7 @@ fn drive(
     let mut reaches = Reaches::default();
     let back = errors.ok(back(source, &written.back));
     if let Some(back) = &back {
-        let is_emulated = matches!(back, Back::Emulated(_));
+        let is_emulated = back.profile().is_some();
         reaches = errors.or_default(reaches::check(source, written.reaches.as_ref(), is_emulated));
         errors.or_default(rotational(source, written, back));
         errors.or_default(uuids(source, volumes, written, back));
@@ -261,12 +261,12 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
         }
         Some(("file", path)) => Ok(Back::File(source.beside(path))),
         Some(("directory", path)) => Ok(Back::Directory(source.beside(path))),
-        Some(("emulated", profile)) => Ok(Back::Emulated(match profile.split_once('@') {
-            Some((profile, path)) => {
-                format!("{}@{}", source.profile(profile), source.beside(path).display())
-            }
-            None => source.profile(profile),
-        })),
+        Some(("emulated", text)) => {
+            let (profile, file) =
+                text.split_once('@').map_or((text, None), |(profile, file)| (profile, Some(file)));
+            let (profile, file) = (source.profile(profile), file.map(|file| source.beside(file)));
+            Ok(Back::Emulated { profile, file })
+        }
         Some(("memory", size)) => match parse_bytes(size) {
             Ok(bytes) if bytes >= SECTOR_BYTES => Ok(Back::Memory(bytes)),
             Ok(_) => refuse(format!("\"{text}\" is less than a sector")),
@@ -539,7 +539,7 @@ fn own_paths(
     back: &Back,
     listed: &[PathBuf],
 ) -> Result<(), ConfigError> {
-    let in_directory = matches!(back, Back::Directory(_));
+    let in_directory = back.directory().is_some();
     let mut seen: HashSet<&str> = HashSet::new();
     for volume in written {
         let Some(path) = &volume.path else {

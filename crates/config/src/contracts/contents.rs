@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use iofair_core::contract::Contract;
 use iofair_core::controller::Stack;
@@ -84,14 +84,53 @@ pub struct Drive {
 /// What holds the data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Back {
-    /// A drive model, by the name of its profile, paced in real time.
-    Emulated(String),
+    /// A drive model, paced in real time.
+    Emulated {
+        /// The name of its profile, perhaps with a variant.
+        profile: String,
+        /// The file with its data, or else memory.
+        file: Option<PathBuf>,
+    },
     /// A file or a block device.
     File(PathBuf),
     /// Memory of this many bytes.
     Memory(u64),
     /// A directory with a sparse file a volume.
     Directory(PathBuf),
+}
+
+impl Back {
+    /// The kind, as the contract file names it.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Emulated { .. } => "emulated",
+            Self::File(_) => "file",
+            Self::Memory(_) => "memory",
+            Self::Directory(_) => "directory",
+        }
+    }
+    /// The profile of an emulated drive.
+    pub fn profile(&self) -> Option<&str> {
+        match self {
+            Self::Emulated { profile, .. } => Some(profile),
+            _ => None,
+        }
+    }
+    /// Where the data is, if it outlives the server.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) | Self::Directory(path) => Some(path),
+            Self::Emulated { file, .. } => file.as_deref(),
+            Self::Memory(_) => None,
+        }
+    }
+    /// The directory with a file for each volume.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path) => Some(path),
+            _ => None,
+        }
+    }
 }
 
 /// One group.

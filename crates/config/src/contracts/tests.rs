@@ -110,7 +110,8 @@ fn back_ends_are_read() {
         let file = format!("[drive]\nback = \"{text}\"\nstack = \"none-none\"");
         parse("back.toml", &file).expect("a good back end").drive.back
     };
-    assert_eq!(back("emulated:plextor-px256m5s:b"), Back::Emulated("plextor-px256m5s:b".into()));
+    let (profile, file) = ("plextor-px256m5s:b".to_string(), None);
+    assert_eq!(back("emulated:plextor-px256m5s:b"), Back::Emulated { profile, file });
     assert_eq!(back("file:pool.img"), Back::File("pool.img".into()));
     assert_eq!(back("/dev/nvme0n1"), Back::File("/dev/nvme0n1".into()));
     assert_eq!(back("faulty:file:pool.img"), Back::File("pool.img".into()));
@@ -158,15 +159,16 @@ fn paths_are_relative_to_the_file() {
     assert_eq!((Some(tls.certificate), tls.clients), (own("a.pem"), own("ca.pem")));
     assert_eq!(tls.key, PathBuf::from("/k.pem"));
     assert_eq!(read("faulty:file:p.img").drive.back, Back::File("/etc/iofair/p.img".into()));
-    assert_eq!(read("emulated:x:b@p").drive.back, Back::Emulated("x:b@/etc/iofair/p".into()));
-    assert_eq!(read("emulated:x:b").drive.back, Back::Emulated("x:b".into()));
-    let found = |back: &str| read(back).drive.back;
-    assert_eq!(
-        found("emulated:d.toml@p"),
-        Back::Emulated("/etc/iofair/d.toml@/etc/iofair/p".into())
-    );
-    assert_eq!(found("emulated:d.toml:b"), Back::Emulated("/etc/iofair/d.toml:b".into()));
-    assert_eq!(found("emulated:/srv/d.toml"), Back::Emulated("/srv/d.toml".into()));
+    for (back, profile, file) in [
+        ("emulated:x:b@p", "x:b", own("p")),
+        ("emulated:x:b", "x:b", None),
+        ("emulated:d.toml@p", "/etc/iofair/d.toml", own("p")),
+        ("emulated:d.toml:b", "/etc/iofair/d.toml:b", None),
+        ("emulated:/srv/d.toml", "/srv/d.toml", None),
+    ] {
+        let profile = profile.to_string();
+        assert_eq!(read(back).drive.back, Back::Emulated { profile, file }, "{back}");
+    }
 }
 
 /// Goal: low limits are read in all their forms, stand back for nothing but themselves, and bad ones are

@@ -1,7 +1,7 @@
 //! Back ends, which store data: they take dispatched commands and return completions.
 //!
-//! A back end is a file here that implements [`Back`], and a row in `server/backs.rs`. It does not choose an order: it
-//! executes commands as soon as it can. What the engine relies on:
+//! A back end implements [`Back`] here, and has a row in `places.rs`, where its volumes are stored. It does not choose an
+//! order: it executes commands as soon as it can. What the engine relies on:
 //!
 //! - **Volumes.** A volume is *placed* before its first command and whenever it changes, and *forgotten* once all its
 //!   requests are completed.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::attributes;
 use crate::layout::{read_text, sync_parent};
 use crate::log;
-use crate::places::Revocable;
+use crate::places::revocable::Revocable;
 use crate::reserve::{Reserve, Room};
 
 /// A contract file.
@@ -103,7 +103,7 @@ impl Pending<'_> {
 }
 
 impl Revocable for Pending<'_> {
-    fn keep(mut self) {
+    fn keep(mut self: Box<Self>) {
         self.is_in_place = false;
         let file = self.file;
         drop(self);
@@ -165,6 +165,10 @@ mod tests {
 
     use super::*;
 
+    fn keep(committed: io::Result<Option<Pending<'_>>>) {
+        Box::new(committed.unwrap().unwrap()).keep();
+    }
+
     /// Goal: the file is the one that its path leads to now, and a change replaces that one and no link. Method: a link to a directory,
     /// which is exchanged for another one as programs that deploy files do.
     #[test]
@@ -181,7 +185,7 @@ mod tests {
         symlink("two", at("next")).unwrap();
         fs::rename(at("next"), at("current")).unwrap();
         assert_eq!(file.read().unwrap(), "two");
-        file.prepare("three", Room::Free).unwrap().commit("two").unwrap().unwrap().keep();
+        keep(file.prepare("three", Room::Free).unwrap().commit("two"));
         let found = ["one", "two"].map(|name| fs::read_to_string(at(name).join("c.toml")).unwrap());
         assert_eq!((found, at("current").is_symlink()), (["one".into(), "three".into()], true));
         fs::remove_dir_all(directory).unwrap();
@@ -217,7 +221,7 @@ mod tests {
             assert_eq!(read(), "again");
             drop(file.prepare("after", Room::Free).unwrap().commit("again").unwrap().unwrap());
             assert_eq!(read(), "again");
-            file.prepare("after", Room::Free).unwrap().commit("again").unwrap().unwrap().keep();
+            keep(file.prepare("after", Room::Free).unwrap().commit("again"));
             assert_eq!((read().as_str(), directory.join("c.toml.new").exists()), ("after", false));
         }
         let fresh = directory.join("fresh");
@@ -241,7 +245,7 @@ mod tests {
             unsafe { libc::setxattr(at.as_ptr(), name.as_ptr(), c"ops".as_ptr().cast(), 3, 0) };
         assert_eq!(set, 0, "{}", io::Error::last_os_error());
         let file = ContractFile::new(&path).unwrap();
-        file.prepare("after", Room::Free).unwrap().commit("before").unwrap().unwrap().keep();
+        keep(file.prepare("after", Room::Free).unwrap().commit("before"));
         let mut value = [0_u8; 8];
         let room = value.as_mut_ptr().cast();
         // SAFETY: as above, into room that is as long as said.
@@ -262,7 +266,7 @@ mod tests {
         std::os::unix::fs::chown(&path, Some(1000), Some(1001)).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let file = ContractFile::new(&path).unwrap();
-        file.prepare("after", Room::Free).unwrap().commit("before").unwrap().unwrap().keep();
+        keep(file.prepare("after", Room::Free).unwrap().commit("before"));
         let found = fs::metadata(&path).unwrap();
         assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (1000, 1001, 0o640));
         fs::remove_dir_all(directory).unwrap();

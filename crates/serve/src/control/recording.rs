@@ -4,7 +4,7 @@
 //! that they have not begun: its name is random. The server writes no file; the caller takes the trace piece by piece.
 
 use hyper::body::Bytes;
-use iofair_config::contracts::{Back, Contracts};
+use iofair_config::contracts::Contracts;
 use iofair_core::time::Instant;
 use iofair_trace::record::Metadata;
 use serde_json::json;
@@ -98,15 +98,9 @@ fn piece(taken: Option<Taken>) -> Result<ApiResponse> {
 
 /// What a replay needs to know of the server. Paths and names of clients are left out.
 fn metadata(contracts: &Contracts) -> Metadata {
-    let back = match &contracts.drive.back {
-        // A path behind `@` says where the data is.
-        Back::Emulated(name) => {
-            format!("emulated:{}", name.split_once('@').map_or(name.as_str(), |(name, _)| name))
-        }
-        Back::File(_) => "file".to_owned(),
-        Back::Memory(_) => "memory".to_owned(),
-        Back::Directory(_) => "directory".to_owned(),
-    };
+    let back = &contracts.drive.back;
+    let profile = back.profile().map(|profile| format!(":{profile}")).unwrap_or_default();
+    let back = format!("{}{profile}", back.kind());
     Metadata::default()
         .with(Metadata::PROGRAM, concat!("iofair ", env!("CARGO_PKG_VERSION")))
         .with(Metadata::STACK, contracts.drive.stack.name())

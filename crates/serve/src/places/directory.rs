@@ -4,6 +4,7 @@
 //! in the contracts: their data is kept for their group, and another group gets it only with consent. A file that the list has,
 //! and that is missing, is made again only with consent, and so is data used that the list does not have.
 
+use std::any::Any;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,17 +18,21 @@ use iofair_core::unit::Count;
 
 use super::free::Free;
 use super::kept::Kept;
+use super::life::{self, Location, VolumeStore};
 use super::made::Made;
 use super::owners::{Files, Home, Owner, Owners};
 use super::{Consent, Damaged, Need, Needs, check, ctl};
+use crate::back::Back;
 use crate::back::uring::claim::{Around, identity_of, layers_of};
-use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX};
-use crate::back::uring::{Damage, Storage};
+use crate::back::uring::files::{SLOTS_MAX, VOLUME_BYTES_MAX, slot_base};
+use crate::back::uring::{Damage, Storage, Uring};
 use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated, has_data};
 use crate::layout::sync_parent;
 use crate::log;
 use crate::pool::medium::{FileMedium, Medium};
+use crate::pool::zeroing::Zeroing;
+use crate::reactor::handle::ReactorHandle;
 use crate::reserve::{Room, is_full};
 use crate::trial::Mode;
 
@@ -111,196 +116,26 @@ impl Directory {
         this.list = Arc::new(this.home.owners());
         Ok(this)
     }
-    pub(super) fn run(&mut self) {
-        self.is_running = true;
-    }
-    /// Where it is, or what stands in for it in a check.
-    pub(super) fn path(&self) -> &Path {
-        self.home.path()
-    }
-    /// Files that are not as they should be.
-    pub(super) fn damaged(&self) -> Vec<Damaged> {
-        let damaged = |own: &Own| {
-            let storage = own.storage.upgrade()?;
-            let damage = storage.damage(own.size)?;
-            Some(Damaged::new(Some(own.name.clone()), &own.path, storage.file(), damage))
-        };
-        self.own.iter().filter(|own| !own.removed).filter_map(damaged).collect()
-    }
-    /// Removed volumes whose data is kept.
-    pub(super) fn kept(&self) -> Vec<Kept> {
-        let Owners { volumes, paths, .. } = &*self.list;
-        let own = volumes.iter().map(|(name, owner)| (name, owner, self.own_file(name), false));
-        let elsewhere =
-            paths.iter().map(|(path, owner)| (&owner.volume, owner, path.clone(), true));
-        let all = own.chain(elsewhere).filter(|(_, owner, ..)| owner.kept && !owner.deleting);
-        let kept = |(name, owner, path, is_elsewhere): (&String, &Owner, PathBuf, bool)| Kept {
-            name: name.clone(),
-            group: owner.group.clone(),
-            size_bytes: owner.bytes,
-            path: Some(path),
-            pool: (!is_elsewhere).then(|| self.path.clone()),
-            is_elsewhere,
-        };
-        all.map(kept).collect()
-    }
     fn file(&self, volume: &Volume) -> PathBuf {
         volume.path.clone().unwrap_or_else(|| self.own_file(&volume.name))
     }
     fn own_file(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.img"))
     }
-    pub(super) fn find(&self, volume: &Volume) -> Option<&Own> {
+    fn find(&self, volume: &Volume) -> Option<&Own> {
         self.position(volume).map(|index| &self.own[index])
     }
     fn position(&self, volume: &Volume) -> Option<usize> {
         self.index.get(&(volume.name.clone(), self.file(volume))).copied()
-    }
-    /// Bytes that the file system has beyond the holes of all files on it, and the same for others with volumes on them.
-    pub(super) fn free(&self) -> io::Result<Free> {
-        let here = fs::metadata(&self.path)?.dev();
-        let own = (self.path.clone(), FileSystem::query(&self.path)?.free);
-        let mut systems = BTreeMap::from([(here, own)]);
-        for own in self.own.iter().filter(|own| !own.removed) {
-            let storage = own.storage.upgrade();
-            let Some(storage) = storage.filter(|storage| !storage.is_device()) else { continue };
-            let (_, free) = match systems.entry(storage.identity().0) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => {
-                    let directory = own.path.parent().unwrap_or(&own.path);
-                    new.insert((directory.into(), FileSystem::of(storage.file())?.free))
-                }
-            };
-            *free = free.saturating_sub(own.size.saturating_sub(allocated(storage.file())?));
-        }
-        let (_, new) = systems.remove(&here).expect("it is there");
-        Ok(Free { new, elsewhere: systems.into_values().collect() })
     }
     fn build_index(&mut self) {
         let found = self.own.iter().enumerate().filter(|(_, own)| !own.removed);
         self.index =
             found.map(|(index, own)| ((own.name.clone(), own.path.clone()), index)).collect();
     }
-    pub(super) fn place(
-        &mut self,
-        contracts: &Contracts,
-        consent: &Consent,
-    ) -> Result<Vec<Need>, ServeError> {
-        let volumes = contracts.volumes.as_slice();
-        self.own.retain(|own| own.storage.strong_count() > 0);
-        for own in self.own.iter_mut().filter(|own| !own.listed) {
-            own.removed |= own.is_gone();
-        }
-        self.build_index();
-        let mut needs = self.lost(contracts, consent)?;
-        let owners = self.home.owners();
-        let files = owners.files();
-        let taken: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
-        let mut free = (0..SLOTS_MAX).filter(|slot| !taken.contains(slot));
-        for volume in volumes {
-            if volume.size_bytes > VOLUME_BYTES_MAX {
-                let message = format!("a volume has at most {VOLUME_BYTES_MAX} bytes here");
-                return Err(ServeError::volume(&volume.name, message));
-            }
-            let listed = match &volume.path {
-                Some(path) => {
-                    let at_path = owners.paths.get(files.find(path).unwrap_or(path));
-                    // One of the pool is not its volume's any more.
-                    let moved = || files.was(path).filter(|(_, owner)| !owner.volume.is_empty());
-                    at_path.or_else(|| moved().map(|(_, owner)| owner))
-                }
-                None => owners.volumes.get(&volume.name),
-            };
-            if volume.path.is_none() && !self.is_open(volume) {
-                refuse_link(&volume.name, &self.file(volume))?;
-            }
-            let exchanged = || self.exchanged(volume, listed, &files);
-            needs.extend(self.foreign(volume, listed).or_else(exchanged));
-            let listed = listed.filter(|one| !one.deleting);
-            let bytes = listed.map(|owner| owner.bytes);
-            needs.extend(self.missing(volume, bytes)?);
-            let had = self.has(volume, bytes);
-            needs.extend((had > volume.size_bytes).then(|| Need::shrink(volume, had)));
-            if let Some(index) = self.position(volume) {
-                self.own[index].had = had;
-                continue;
-            }
-            let Some(slot) = free.next() else {
-                return Err(ServeError::volume(&volume.name, "too many volumes"));
-            };
-            let (name, path) = (volume.name.clone(), self.file(volume));
-            let size = volume.size_bytes;
-            self.index.insert((name.clone(), path.clone()), self.own.len());
-            let (storage, listed, removed) = (Weak::new(), true, false);
-            self.own.push(Own { name, path, slot, size, had, storage, listed, removed });
-        }
-        check(needs, contracts, consent, self.is_running)
-    }
-    pub(super) fn make(
-        &mut self,
-        volumes: &[Volume],
-        consent: &Consent,
-    ) -> Result<Made, ServeError> {
-        let mut made = Made::default();
-        self.own.iter_mut().for_each(|own| own.listed = false);
-        let open = self.own.iter().filter_map(|own| Some((own.storage.upgrade()?, &own.name)));
-        let mut identities: BTreeMap<(u64, u64), String> =
-            open.map(|(storage, name)| (storage.identity(), name.clone())).collect();
-        for volume in volumes {
-            let index = self.position(volume).expect("every volume was placed");
-            let own = &self.own[index];
-            let what = || ServeError::system(own.path.display().to_string());
-            let (storage, length) = match own.storage.upgrade() {
-                Some(storage) => {
-                    let mut length = None;
-                    if own.grows(&storage, volume, consent)? {
-                        self.check_place()?;
-                        length = Some(storage.length().map_err(what())?);
-                        storage.lengthen(volume.size_bytes).map_err(what())?;
-                    }
-                    (storage, length)
-                }
-                None => {
-                    self.check_place()?;
-                    refuse_twin(own, &identities)?;
-                    let length = fs::metadata(&own.path).ok().map(|file| file.len());
-                    let around = match volume.path {
-                        Some(_) => self.around.lock(&own.path, &self.mode).map_err(what())?,
-                        None => None,
-                    };
-                    let created = create(&own.path, volume, &self.mode, &mut made.created);
-                    (Arc::new(created.map_err(what())?.keeping(around)), length)
-                }
-            };
-            let bytes = volume.size_bytes;
-            let shorter = length.filter(|length| *length < bytes && !storage.is_device());
-            if let Some(length) = shorter.filter(|_| !self.mode.is_check()) {
-                made.grown.push((Arc::clone(&storage), length, bytes));
-            }
-            identities.insert(storage.identity(), own.name.clone());
-            let own = &mut self.own[index];
-            (own.storage, own.size) = (Arc::downgrade(&storage), volume.size_bytes);
-            own.listed = true;
-            made.opened.push(storage);
-        }
-        let parents: BTreeSet<_> = made.created.iter().map(|path| path.parent()).collect();
-        for path in parents.into_iter().flatten().map(|parent| parent.join(".")) {
-            sync_parent(&path).map_err(ServeError::system(path.display().to_string()))?;
-        }
-        self.list_anew(volumes, consent);
-        let first = self.list.not_larger(&self.home.owners());
-        made.owners = self.save(&first)?;
-        Ok(made)
-    }
     /// Makes the list as it is with these volumes.
-    pub(super) fn list_anew(&mut self, volumes: &[Volume], consent: &Consent) {
+    fn list_anew(&mut self, volumes: &[Volume], consent: &Consent) {
         self.list = Arc::new(self.owners_of(volumes, consent));
-    }
-    /// Lists volumes as larger that are.
-    pub(super) fn enlarge(&self) -> Result<Made, ServeError> {
-        let mut made = Made::default();
-        made.owners = self.save(&self.list)?;
-        Ok(made)
     }
     /// Replaces the list. Returns what it was, if it changed.
     fn save(&self, owners: &Owners) -> Result<Option<(Arc<Home>, Owners)>, ServeError> {
@@ -327,12 +162,6 @@ impl Directory {
         self.home.mark();
         self.home.reserve();
         Ok(before)
-    }
-    /// It is in force again after `other`: slots of volumes that only the other one has stay taken while requests use them.
-    pub(super) fn remember(&mut self, other: &Self) {
-        let known: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
-        let more = other.own.iter().filter(|own| !known.contains(&own.slot));
-        self.own.extend(more.map(|own| Own { listed: false, ..own.clone() }));
     }
     /// The list for these volumes.
     fn owners_of(&self, volumes: &[Volume], consent: &Consent) -> Owners {
@@ -489,19 +318,6 @@ impl Directory {
         let known = self.find(volume).map(|own| own.size).or(listed.filter(|bytes| *bytes > 0));
         known.or_else(stored).unwrap_or(0)
     }
-    /// Cuts off what volumes have that are shorter now, and removes files of deleted ones.
-    pub(super) fn finish(&mut self, new: &[Volume], delete: &[String]) -> Result<(), ServeError> {
-        for volume in new {
-            let Some(own) = self.find(volume).filter(|own| own.had > volume.size_bytes) else {
-                continue;
-            };
-            if let Some(storage) = own.storage.upgrade() {
-                let cut = cut_off(&storage, volume.size_bytes, own.had);
-                cut.map_err(ServeError::system(own.path.display().to_string()))?;
-            }
-        }
-        delete.iter().try_for_each(|name| self.remove(name))
-    }
     fn remove(&mut self, name: &str) -> Result<(), ServeError> {
         self.check_place()?;
         for own in self.own.iter_mut().filter(|own| own.name == name) {
@@ -526,6 +342,209 @@ impl Directory {
             Err(error) => return Err(self.home.system()(error)),
         }
         Ok(())
+    }
+}
+
+impl VolumeStore for Directory {
+    fn copy(&self) -> Box<dyn VolumeStore> {
+        Box::new(self.clone())
+    }
+    fn open_back(&mut self, contracts: &Contracts) -> Result<Box<dyn Back>, ServeError> {
+        // In a check, what stands in for it.
+        let back = Uring::directory(self.home.path(), contracts.drive.rotational);
+        Ok(Box::new(back.map_err(ServeError::system(self.path.display().to_string()))?))
+    }
+    fn place(&mut self, contracts: &Contracts, consent: &Consent) -> Result<Vec<Need>, ServeError> {
+        let volumes = contracts.volumes.as_slice();
+        self.own.retain(|own| own.storage.strong_count() > 0);
+        for own in self.own.iter_mut().filter(|own| !own.listed) {
+            own.removed |= own.is_gone();
+        }
+        self.build_index();
+        let mut needs = self.lost(contracts, consent)?;
+        let owners = self.home.owners();
+        let files = owners.files();
+        let taken: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
+        let mut free = (0..SLOTS_MAX).filter(|slot| !taken.contains(slot));
+        for volume in volumes {
+            if volume.size_bytes > VOLUME_BYTES_MAX {
+                let message = format!("a volume has at most {VOLUME_BYTES_MAX} bytes here");
+                return Err(ServeError::volume(&volume.name, message));
+            }
+            let listed = match &volume.path {
+                Some(path) => {
+                    let at_path = owners.paths.get(files.find(path).unwrap_or(path));
+                    // One of the pool is not its volume's any more.
+                    let moved = || files.was(path).filter(|(_, owner)| !owner.volume.is_empty());
+                    at_path.or_else(|| moved().map(|(_, owner)| owner))
+                }
+                None => owners.volumes.get(&volume.name),
+            };
+            if volume.path.is_none() && !self.is_open(volume) {
+                refuse_link(&volume.name, &self.file(volume))?;
+            }
+            let exchanged = || self.exchanged(volume, listed, &files);
+            needs.extend(self.foreign(volume, listed).or_else(exchanged));
+            let listed = listed.filter(|one| !one.deleting);
+            let bytes = listed.map(|owner| owner.bytes);
+            needs.extend(self.missing(volume, bytes)?);
+            let had = self.has(volume, bytes);
+            needs.extend((had > volume.size_bytes).then(|| Need::shrink(volume, had)));
+            if let Some(index) = self.position(volume) {
+                self.own[index].had = had;
+                continue;
+            }
+            let Some(slot) = free.next() else {
+                return Err(ServeError::volume(&volume.name, "too many volumes"));
+            };
+            let (name, path) = (volume.name.clone(), self.file(volume));
+            let size = volume.size_bytes;
+            self.index.insert((name.clone(), path.clone()), self.own.len());
+            let (storage, listed, removed) = (Weak::new(), true, false);
+            self.own.push(Own { name, path, slot, size, had, storage, listed, removed });
+        }
+        check(needs, contracts, consent, self.is_running)
+    }
+    fn try_out(
+        &mut self,
+        contracts: &Contracts,
+        consent: &Consent,
+        _: &ReactorHandle,
+    ) -> Result<Vec<Need>, ServeError> {
+        let needs = self.place(contracts, consent)?;
+        self.list_anew(&contracts.volumes, consent);
+        Ok(needs)
+    }
+    fn make(&mut self, volumes: &[Volume], consent: &Consent) -> Result<life::Made, ServeError> {
+        let mut made = Made::default();
+        self.own.iter_mut().for_each(|own| own.listed = false);
+        let open = self.own.iter().filter_map(|own| Some((own.storage.upgrade()?, &own.name)));
+        let mut identities: BTreeMap<(u64, u64), String> =
+            open.map(|(storage, name)| (storage.identity(), name.clone())).collect();
+        for volume in volumes {
+            let index = self.position(volume).expect("every volume was placed");
+            let own = &self.own[index];
+            let what = || ServeError::system(own.path.display().to_string());
+            let (storage, length) = match own.storage.upgrade() {
+                Some(storage) => {
+                    let mut length = None;
+                    if own.grows(&storage, volume, consent)? {
+                        self.check_place()?;
+                        length = Some(storage.length().map_err(what())?);
+                        storage.lengthen(volume.size_bytes).map_err(what())?;
+                    }
+                    (storage, length)
+                }
+                None => {
+                    self.check_place()?;
+                    refuse_twin(own, &identities)?;
+                    let length = fs::metadata(&own.path).ok().map(|file| file.len());
+                    let around = match volume.path {
+                        Some(_) => self.around.lock(&own.path, &self.mode).map_err(what())?,
+                        None => None,
+                    };
+                    let created = create(&own.path, volume, &self.mode, &mut made.created);
+                    (Arc::new(created.map_err(what())?.keeping(around)), length)
+                }
+            };
+            let bytes = volume.size_bytes;
+            let shorter = length.filter(|length| *length < bytes && !storage.is_device());
+            if let Some(length) = shorter.filter(|_| !self.mode.is_check()) {
+                made.grown.push((Arc::clone(&storage), length, bytes));
+            }
+            identities.insert(storage.identity(), own.name.clone());
+            let own = &mut self.own[index];
+            (own.storage, own.size) = (Arc::downgrade(&storage), volume.size_bytes);
+            own.listed = true;
+            made.opened.push(storage);
+        }
+        let parents: BTreeSet<_> = made.created.iter().map(|path| path.parent()).collect();
+        for path in parents.into_iter().flatten().map(|parent| parent.join(".")) {
+            sync_parent(&path).map_err(ServeError::system(path.display().to_string()))?;
+        }
+        self.list_anew(volumes, consent);
+        let first = self.list.not_larger(&self.home.owners());
+        made.owners = self.save(&first)?;
+        Ok(Box::new(made))
+    }
+    fn enlarge(&mut self) -> Result<life::Made, ServeError> {
+        let mut made = Made::default();
+        made.owners = self.save(&self.list)?;
+        Ok(Box::new(made))
+    }
+    fn plan(&self, volume: &Volume) -> Location {
+        let own = self.find(volume).expect("every volume was placed");
+        let storage = own.storage.upgrade();
+        Location { storage, ..Location::linear(slot_base(own.slot), volume.size_bytes) }
+    }
+    fn finish(&mut self, new: &[Volume], consent: &Consent) -> Result<(), ServeError> {
+        for volume in new {
+            let Some(own) = self.find(volume).filter(|own| own.had > volume.size_bytes) else {
+                continue;
+            };
+            if let Some(storage) = own.storage.upgrade() {
+                let cut = cut_off(&storage, volume.size_bytes, own.had);
+                cut.map_err(ServeError::system(own.path.display().to_string()))?;
+            }
+        }
+        consent.delete.iter().try_for_each(|name| self.remove(name))
+    }
+    fn run(&mut self, _: &ReactorHandle) -> Result<Option<Zeroing>, ServeError> {
+        self.is_running = true;
+        Ok(None)
+    }
+    fn remember(&mut self, other: &dyn VolumeStore) {
+        let other: &dyn Any = other;
+        let other: &Self = other.downcast_ref().expect("a back end stays of its kind");
+        let known: BTreeSet<u64> = self.own.iter().map(|own| own.slot).collect();
+        let more = other.own.iter().filter(|own| !known.contains(&own.slot));
+        self.own.extend(more.map(|own| Own { listed: false, ..own.clone() }));
+    }
+    fn kept(&self) -> Vec<Kept> {
+        let Owners { volumes, paths, .. } = &*self.list;
+        let own = volumes.iter().map(|(name, owner)| (name, owner, self.own_file(name), false));
+        let elsewhere =
+            paths.iter().map(|(path, owner)| (&owner.volume, owner, path.clone(), true));
+        let all = own.chain(elsewhere).filter(|(_, owner, ..)| owner.kept && !owner.deleting);
+        let kept = |(name, owner, path, is_elsewhere): (&String, &Owner, PathBuf, bool)| Kept {
+            name: name.clone(),
+            group: owner.group.clone(),
+            size_bytes: owner.bytes,
+            path: Some(path),
+            pool: (!is_elsewhere).then(|| self.path.clone()),
+            is_elsewhere,
+        };
+        all.map(kept).collect()
+    }
+    fn free(&self) -> io::Result<Free> {
+        let here = fs::metadata(&self.path)?.dev();
+        let own = (self.path.clone(), FileSystem::query(&self.path)?.free);
+        let mut systems = BTreeMap::from([(here, own)]);
+        for own in self.own.iter().filter(|own| !own.removed) {
+            let storage = own.storage.upgrade();
+            let Some(storage) = storage.filter(|storage| !storage.is_device()) else { continue };
+            let (_, free) = match systems.entry(storage.identity().0) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let directory = own.path.parent().unwrap_or(&own.path);
+                    new.insert((directory.into(), FileSystem::of(storage.file())?.free))
+                }
+            };
+            *free = free.saturating_sub(own.size.saturating_sub(allocated(storage.file())?));
+        }
+        let (_, new) = systems.remove(&here).expect("it is there");
+        Ok(Free { new, elsewhere: systems.into_values().collect() })
+    }
+    fn is_sparse(&self) -> bool {
+        true
+    }
+    fn damaged(&self) -> Vec<Damaged> {
+        let damaged = |own: &Own| {
+            let storage = own.storage.upgrade()?;
+            let damage = storage.damage(own.size)?;
+            Some(Damaged::new(Some(own.name.clone()), &own.path, storage.file(), damage))
+        };
+        self.own.iter().filter(|own| !own.removed).filter_map(damaged).collect()
     }
 }
 

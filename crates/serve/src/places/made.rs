@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::owners::{Home, Owners};
+use super::revocable::Revocable;
 use crate::back::uring::Storage;
 use crate::log;
 use crate::reserve::Room;
@@ -21,9 +22,8 @@ pub(crate) struct Made {
     pub(super) owners: Option<(Arc<Home>, Owners)>,
 }
 
-impl Made {
-    /// The contracts are in force.
-    pub(crate) fn keep(mut self) {
+impl Revocable for Made {
+    fn keep(mut self: Box<Self>) {
         self.created.clear();
         self.grown.clear();
         self.owners = None;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use iofair_config::contracts::{Back, Contracts, Volume};
+use iofair_config::contracts::{Contracts, Volume};
 use iofair_config::shell;
 use iofair_core::unit::Count;
 use serde::Serialize;
@@ -413,14 +413,12 @@ pub fn delete(
 /// Whether the contracts are about this pool.
 fn check_back(path: &Path, contracts: &Contracts) -> Result<(), ServeError> {
     let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    match &contracts.drive.back {
-        Back::File(back) | Back::Directory(back) if whole(back) == whole(path) => Ok(()),
-        _ => {
-            let message =
-                "the contracts have another back end: those are needed that it was served with";
-            Err(complain(path, message))
-        }
+    let back = &contracts.drive.back;
+    if back.profile().is_none() && back.path().is_some_and(|back| whole(back) == whole(path)) {
+        return Ok(());
     }
+    let message = "the contracts have another back end: those are needed that it was served with";
+    Err(complain(path, message))
 }
 
 /// Whether a volume that the last server had is not in the contracts any more.

@@ -16,17 +16,21 @@ use iofair_config::shell;
 use super::admin;
 use super::format::{BLOCK, Extent, Record, State, Table};
 use super::table::{Free, Index, Refused, Wanted, Why, common, joined};
-use super::zeroing::{Demand, Room, Shared};
-use crate::back::uring::Storage;
+use super::zeroing::{Demand, Room, Shared, Zeroing};
+use crate::back::Back;
 use crate::back::uring::claim::is_below_dev;
+use crate::back::uring::{Storage, Uring};
 use crate::back::volume::{Map, Run, VolumeId};
 use crate::consent::Consent;
 use crate::error::ServeError;
 use crate::file_system::free_beyond;
 use crate::log;
+use crate::places::free;
 use crate::places::kept::Kept;
+use crate::places::life::{self, Location, VolumeStore};
 use crate::places::marker::Marker;
-use crate::places::{Need, check};
+use crate::places::revocable::Revocable;
+use crate::places::{Damaged, Need, check};
 use crate::reactor::handle::ReactorHandle;
 use crate::supervisor;
 use crate::trial::Mode;
@@ -51,14 +55,13 @@ pub(crate) struct Served {
 
 /// A change that is durable, and not in force yet. Dropping it takes it back.
 #[derive(Debug)]
-pub(crate) struct Made {
+struct Made {
     shared: Arc<Shared>,
     before: Option<Table>,
 }
 
-impl Made {
-    /// The contracts are in force.
-    pub(crate) fn keep(mut self) {
+impl Revocable for Made {
+    fn keep(mut self: Box<Self>) {
         self.before = None;
     }
 }
@@ -130,51 +133,9 @@ impl Served {
         let checks = mode.is_check();
         Ok(Self { shared, storage, path, table, index, is_running: false, checks })
     }
-    /// From now on requests of clients are served beside changes.
-    pub(crate) fn run(&mut self) {
-        self.is_running = true;
-    }
-    /// The pool, for whoever zeroes its free space.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-    /// What the back end uses.
-    pub(crate) fn storage(&self) -> &Arc<Storage> {
-        &self.storage
-    }
     /// Its length, as its superblock says.
-    pub(crate) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         self.shared.lock().pool.superblock().blocks * BLOCK
-    }
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-    /// Finds room for every volume.
-    pub(crate) fn place(
-        &mut self,
-        contracts: &Contracts,
-        consent: &Consent,
-    ) -> Result<Vec<Need>, ServeError> {
-        let room = self.shared.lock();
-        let free = if self.is_running { room.free().clean() } else { room.free() };
-        let (table, needs) = self.table_with(&room, free, contracts, consent)?;
-        drop(room);
-        self.index = Index::new(&table);
-        self.table = table;
-        Ok(needs)
-    }
-    /// The same for a dry run: in any free room, and without what the change deletes.
-    pub(crate) fn try_out(
-        &mut self,
-        contracts: &Contracts,
-        consent: &Consent,
-    ) -> Result<Vec<Need>, ServeError> {
-        let room = self.shared.lock();
-        let (table, needs) = self.table_with(&room, room.free(), contracts, consent)?;
-        drop(room);
-        self.table = table.cut(&consent.delete);
-        Ok(needs)
     }
     /// The table with these contracts, and what of them needs consent, all of which was given.
     fn table_with(
@@ -209,63 +170,14 @@ impl Served {
         })?;
         Ok((table, needs))
     }
-    /// Bytes that new volumes can have. A file grows as far as its file system has room for all that it promises.
-    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
-        let room = self.shared.lock();
-        let free = room.free().blocks() * BLOCK;
-        if self.storage.is_device() {
-            return Ok(free);
-        }
-        let promised = room.pool.superblock().blocks * BLOCK - free;
-        drop(room);
-        free_beyond(self.storage.file(), promised)
-    }
-    /// Removed volumes whose data is kept.
-    pub(crate) fn kept(&self) -> Vec<Kept> {
-        let kept = self.table.volumes.iter().filter(|record| record.state == State::Kept);
-        let kept = kept.map(|record| Kept {
-            name: record.name.clone(),
-            group: record.group.clone(),
-            size_bytes: record.size,
-            path: Some(self.path.clone()),
-            pool: Some(self.path.clone()),
-            is_elsewhere: false,
-        });
-        kept.collect()
-    }
-    /// Gives extents free that no command can reach any more.
-    pub(crate) fn release(&self, line: &ReactorHandle) -> Result<(), ServeError> {
-        self.shared.release(line)
-    }
-    /// What must be zeroed before [`Self::place`] finds room for every volume, and for which groups.
-    pub(crate) fn lacking(
-        &self,
-        contracts: &Contracts,
-        consent: &Consent,
-    ) -> Result<Vec<Demand>, ServeError> {
-        let room = self.shared.lock();
-        let old = room.pool.table();
-        let (table, _) = self.table_with(&room, room.free(), contracts, consent)?;
-        let mut demands: Vec<Demand> = Vec::new();
-        for volume in &table.volumes {
-            // What it had is not dirty.
-            let extents = common(&joined(volume.extents.clone()), &old.dirty);
-            match demands.iter_mut().find(|demand| demand.group == volume.group) {
-                _ if extents.is_empty() => {}
-                Some(demand) => demand.add(extents),
-                None => demands.push(Demand::new(&self.shared, &volume.group, extents)),
-            }
-        }
-        Ok(demands)
-    }
     /// Makes it durable, with volumes that are larger than before only if this is said.
-    pub(crate) fn make(&self, larger: bool) -> Result<Made, ServeError> {
+    fn save(&self, larger: bool) -> Result<life::Made, ServeError> {
         let mut room = self.shared.lock();
         let before = room.pool.table().clone();
         let table =
             if larger { self.table.clone() } else { self.table.clone().not_larger(&before) };
         self.commit(&mut room, table)?;
-        Ok(Made { shared: Arc::clone(&self.shared), before: Some(before) })
+        Ok(Box::new(Made { shared: Arc::clone(&self.shared), before: Some(before) }))
     }
     fn commit(&self, room: &mut Room, table: Table) -> Result<(), ServeError> {
         let mut told = 0;
@@ -286,8 +198,71 @@ impl Served {
         self.shared.changed(room);
         committed.map_err(|error| admin::pool_error(&self.path, error))
     }
-    /// A volume's identity and place.
-    pub(crate) fn plan(&self, volume: &Volume) -> (VolumeId, Arc<Map>) {
+    fn record(&self, volume: &Volume) -> Option<&Record> {
+        let index = self.index.find(volume.uuid, &volume.name)?;
+        self.table.volumes.get(index)
+    }
+}
+
+impl VolumeStore for Served {
+    fn copy(&self) -> Box<dyn VolumeStore> {
+        Box::new(self.clone())
+    }
+    fn open_back(&mut self, contracts: &Contracts) -> Result<Box<dyn Back>, ServeError> {
+        Ok(Box::new(Uring::shared(&self.storage, contracts.drive.rotational)))
+    }
+    fn place(&mut self, contracts: &Contracts, consent: &Consent) -> Result<Vec<Need>, ServeError> {
+        let room = self.shared.lock();
+        let free = if self.is_running { room.free().clean() } else { room.free() };
+        let (table, needs) = self.table_with(&room, free, contracts, consent)?;
+        drop(room);
+        self.index = Index::new(&table);
+        self.table = table;
+        Ok(needs)
+    }
+    fn try_out(
+        &mut self,
+        contracts: &Contracts,
+        consent: &Consent,
+        line: &ReactorHandle,
+    ) -> Result<Vec<Need>, ServeError> {
+        self.shared.release(line)?;
+        // In any free room, and without what the change deletes.
+        let room = self.shared.lock();
+        let (table, needs) = self.table_with(&room, room.free(), contracts, consent)?;
+        drop(room);
+        self.table = table.cut(&consent.delete);
+        Ok(needs)
+    }
+    fn lacking(
+        &self,
+        contracts: &Contracts,
+        consent: &Consent,
+        line: &ReactorHandle,
+    ) -> Result<Vec<Demand>, ServeError> {
+        self.shared.release(line)?;
+        let room = self.shared.lock();
+        let old = room.pool.table();
+        let (table, _) = self.table_with(&room, room.free(), contracts, consent)?;
+        let mut demands: Vec<Demand> = Vec::new();
+        for volume in &table.volumes {
+            // What it had is not dirty.
+            let extents = common(&joined(volume.extents.clone()), &old.dirty);
+            match demands.iter_mut().find(|demand| demand.group == volume.group) {
+                _ if extents.is_empty() => {}
+                Some(demand) => demand.add(extents),
+                None => demands.push(Demand::new(&self.shared, &volume.group, extents)),
+            }
+        }
+        Ok(demands)
+    }
+    fn make(&mut self, _: &[Volume], _: &Consent) -> Result<life::Made, ServeError> {
+        self.save(false)
+    }
+    fn enlarge(&mut self) -> Result<life::Made, ServeError> {
+        self.save(true)
+    }
+    fn plan(&self, volume: &Volume) -> Location {
         let record = self.record(volume).expect("every volume was placed");
         let mut at = 0;
         let run = |extent: &Extent| {
@@ -296,22 +271,53 @@ impl Served {
             Run { volume: at - length, drive: extent.start * BLOCK, length }
         };
         let map = Map::new(record.extents.iter().map(run).collect());
-        (VolumeId(record.id.as_u128()), Arc::new(map.expect("a table's volumes are whole")))
+        let map = Arc::new(map.expect("a table's volumes are whole"));
+        Location { id: VolumeId(record.id.as_u128()), map, storage: None }
     }
-    fn record(&self, volume: &Volume) -> Option<&Record> {
-        let index = self.index.find(volume.uuid, &volume.name)?;
-        self.table.volumes.get(index)
-    }
-    /// The engine has taken the contracts over: cuts volumes that shall be shorter, and forgets deleted ones.
-    pub(crate) fn finish(&mut self, delete: &[String]) -> Result<(), ServeError> {
+    fn finish(&mut self, _: &[Volume], consent: &Consent) -> Result<(), ServeError> {
         let mut room = self.shared.lock();
         let before = room.pool.table().clone();
-        let table = before.cut(delete);
+        let table = before.cut(&consent.delete);
         self.commit(&mut room, table)?;
         self.table = room.pool.table().clone();
         self.index = Index::new(&self.table);
         room.quarantine(&before);
         self.shared.changed(&room);
         Ok(())
+    }
+    fn run(&mut self, line: &ReactorHandle) -> Result<Option<Zeroing>, ServeError> {
+        self.is_running = true;
+        Zeroing::start(&self.shared, line.clone()).map(Some)
+    }
+    fn kept(&self) -> Vec<Kept> {
+        let kept = self.table.volumes.iter().filter(|record| record.state == State::Kept);
+        let kept = kept.map(|record| Kept {
+            name: record.name.clone(),
+            group: record.group.clone(),
+            size_bytes: record.size,
+            path: Some(self.path.clone()),
+            pool: Some(self.path.clone()),
+            is_elsewhere: false,
+        });
+        kept.collect()
+    }
+    fn free(&self) -> io::Result<free::Free> {
+        let room = self.shared.lock();
+        let mut new = room.free().blocks() * BLOCK;
+        let promised = room.pool.superblock().blocks * BLOCK - new;
+        drop(room);
+        // A file grows as far as its file system has room for all that it promises.
+        if !self.storage.is_device() {
+            new = free_beyond(self.storage.file(), promised)?;
+        }
+        Ok(free::Free { new, elsewhere: Vec::new() })
+    }
+    fn is_sparse(&self) -> bool {
+        !self.storage.is_device()
+    }
+    fn damaged(&self) -> Vec<Damaged> {
+        let damage = self.storage.damage(self.bytes());
+        let damaged = |damage| Damaged::new(None, &self.path, self.storage.file(), damage);
+        damage.map(damaged).into_iter().collect()
     }
 }

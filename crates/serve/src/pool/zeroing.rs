@@ -344,7 +344,7 @@ impl Demand {
 /// The background thread.
 #[derive(Debug)]
 pub(crate) struct Zeroing {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 

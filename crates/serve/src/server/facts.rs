@@ -2,7 +2,6 @@
 
 use std::sync::OnceLock;
 
-use iofair_config::ConfigError;
 use iofair_config::contracts::Contracts;
 use iofair_config::contracts::admission::{AdmissionError, Admitted, Basis, Known};
 use iofair_config::contracts::effects::{self, State};
@@ -17,24 +16,16 @@ use crate::places::Places;
 #[derive(Debug)]
 pub(super) struct Facts {
     worst_case: Option<u64>,
-    /// Its size, if volumes share it.
-    capacity: Option<u64>,
     /// What it reaches, measured when it is first needed.
     reaches: OnceLock<Attainable>,
 }
 
 impl Facts {
-    pub(super) const fn new(worst_case: Option<u64>, capacity: Option<u64>) -> Self {
-        Self { worst_case, capacity, reaches: OnceLock::new() }
-    }
-    /// Capacity of a drive whose volumes are ranges of it.
-    pub(super) const fn capacity(&self) -> Option<u64> {
-        self.capacity
+    pub(super) const fn new(worst_case: Option<u64>) -> Self {
+        Self { worst_case, reaches: OnceLock::new() }
     }
     pub(super) fn known(&self, contracts: &Contracts) -> Result<Known, ServeError> {
-        if let (Some(written), None) = (contracts.asks_reaches(), self.reaches.get()) {
-            // A path behind `@` says where the data is.
-            let name = written.split_once('@').map_or(written, |(name, _)| name);
+        if let (Some(name), None) = (contracts.asks_reaches(), self.reaches.get()) {
             let profile = profile::read(name);
             let profile = profile.map_err(|error| contracts.back_error(error.to_string()))?;
             self.reaches.get_or_init(|| profile.reaches());
@@ -84,17 +75,7 @@ pub(super) fn admit(
     before: Option<&Contracts>,
 ) -> Result<Plan, ServeError> {
     let groups = facts.admit(contracts, before)?;
-    let capacity = facts.capacity.unwrap_or(u64::MAX);
-    if places.end() > capacity {
-        let full = |error: ConfigError| ServeError::Full(Box::new(error.into()));
-        contracts.check_capacity(capacity).map_err(full)?;
-        let message = format!(
-            "the volumes need {} bytes with those that were removed but keep their place, and the \
-             drive has {capacity}",
-            places.end(),
-        );
-        return Err(full(contracts.back_error(message)));
-    }
+    places.check_room(contracts)?;
     let (volumes, closed) = (Vec::new(), Vec::new());
     let drive = &contracts.drive;
     let timeouts = Timeouts { timeout: drive.timeout, drain: drive.drain };

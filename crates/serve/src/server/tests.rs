@@ -278,7 +278,7 @@ fn room_is_zeroed_in_the_background_or_for_the_group_that_needs_it() {
     server.reload_with(with(&[b]), &deleting).unwrap();
     assert_eq!(server.zeroing().unwrap().dirty_bytes(), 32 << 20);
     let line = server.line().clone();
-    let shared = Arc::clone(server.places.pool().unwrap().shared());
+    let shared = Arc::clone(&server.zeroing.as_ref().unwrap().shared);
     while !shared.is_busy() {
         std::thread::yield_now();
     }

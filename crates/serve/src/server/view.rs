@@ -79,7 +79,7 @@ impl View {
     }
     /// The room for volumes. It may wait for a file system.
     pub(crate) fn free(&self) -> io::Result<Free> {
-        self.places.free(self.facts.capacity())
+        self.places.free()
     }
     /// Bytes of all volumes.
     pub(crate) fn volume_bytes(&self) -> u64 {
@@ -94,10 +94,7 @@ impl View {
     }
     /// A note for the operator if files with this much room left may need more than there is.
     fn room_note(&self, free: Option<u64>) -> Option<String> {
-        // A drive that is full of volumes may have all the room for them.
-        let is_full = self.facts.capacity() == Some(self.places.end());
-        let is_short = self.places.is_sparse() && free == Some(0) && !is_full;
-        is_short.then(|| {
+        (self.places.is_sparse() && free == Some(0)).then(|| {
             "the volumes are larger than the room for them: once the file system is full, writes fail with \"no space\""
                 .to_string()
         })

@@ -143,7 +143,7 @@ impl Blocks {
             facts: Facts { bytes, read_only, rotational: self.rotational },
             queues: queues.min(u64::from(QUEUES_MAX)) as u16,
             features: control.features(),
-            keeps: path(&contracts.drive.back).is_some(),
+            keeps: contracts.drive.back.path().is_some(),
         };
         Ok((control, wish))
     }
@@ -321,18 +321,9 @@ fn whole(path: &Path) -> String {
 
 /// What holds a volume's data.
 fn data(back: &Back, volume: &Volume) -> String {
-    let place = path(back).map_or_else(|| "memory".into(), whole);
+    let place = back.path().map_or_else(|| "memory".into(), whole);
     let own = volume.path.as_deref().map(whole).unwrap_or_default();
     format!("{place}\n{own}\n{}", volume.name)
-}
-
-/// Where the data is that survives the server.
-fn path(back: &Back) -> Option<&Path> {
-    match back {
-        Back::File(path) | Back::Directory(path) => Some(path),
-        Back::Memory(_) => None,
-        Back::Emulated(name) => name.split_once('@').map(|(_, path)| Path::new(path)),
-    }
 }
 
 /// Whether a block device is claimed, for example by a mount.
@@ -391,7 +382,7 @@ mod tests {
     /// Goal: only what outlives a server is taken over after it. Method: every back end.
     #[test]
     fn memory_is_not_taken_over() {
-        let keeps = |back: &str| path(&contracts(back, "true").drive.back).is_some();
+        let keeps = |back: &str| contracts(back, "true").drive.back.path().is_some();
         assert!(keeps("file:/no/pool.img") && keeps("directory:/no/pool"));
         assert!(keeps("emulated:samsung-970-pro@/no/pool.img"));
         assert!(!keeps("memory:1MiB") && !keeps("emulated:samsung-970-pro"));
