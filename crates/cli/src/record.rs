@@ -225,14 +225,29 @@ fn holds_requests(path: &Path) -> bool {
     reader.is_some_and(|mut reader| matches!(reader.next_record(), Ok(Some(_))))
 }
 
+/// The file of a trace, and what messages call it.
+struct Target<'a> {
+    file: File,
+    name: &'a str,
+}
+
+/// How a recording ended.
+struct End {
+    streams: usize,
+    dropped: u64,
+    /// Why.
+    ended: &'static str,
+}
+
 /// Copies a trace, without names and places if that is wanted. `full`: called once when the file has its size.
 fn copy<S: Source>(
     args: &Args,
     mut metadata: Metadata,
     source: &mut S,
-    (file, name): (File, &str),
+    target: Target<'_>,
     full: impl Fn(&mut S),
 ) -> Result<(Writer<BufWriter<File>>, Option<&'static str>)> {
+    let Target { file, name } = target;
     let mut anonymiser = match args.anonymise {
         true => Some(anonymiser(&mut metadata)?),
         false => None,
@@ -263,10 +278,10 @@ fn copy<S: Source>(
 fn finish(
     args: &Args,
     writer: Writer<BufWriter<File>>,
-    streams: usize,
-    dropped: u64,
-    (clock, ended): (&Clock, &'static str),
+    clock: &Clock,
+    end: End,
 ) -> Result<Recorded> {
+    let End { streams, dropped, ended } = end;
     let mut writer = writer;
     writer.drop_requests(dropped);
     let (requests, _) = writer.counts();
@@ -282,10 +297,10 @@ fn record_server(args: &Args, file: File, name: &str) -> Result<Recorded> {
     let metadata = reader.metadata();
     // The rest of what the server has is read, so that the trace is whole up to here.
     let full = |reader: &mut Reader<Live>| reader.get_mut().until = Some(Instant::ZERO);
-    let (writer, ended) = copy(args, metadata, &mut reader, (file, name), full)?;
+    let (writer, ended) = copy(args, metadata, &mut reader, Target { file, name }, full)?;
     let ended = ended.or(reader.get_mut().ended).unwrap_or("by the server");
     let dropped = reader.notes().count_of(DROPPED);
-    finish(args, writer, reader.streams().len(), dropped, (&clock, ended))
+    finish(args, writer, &clock, End { streams: reader.streams().len(), dropped, ended })
 }
 
 fn record_device(args: &Args, file: File, name: &str, path: &Path) -> Result<Recorded> {
@@ -298,9 +313,10 @@ fn record_device(args: &Args, file: File, name: &str, path: &Path) -> Result<Rec
     let source = format.open(vec![Input::new(Box::new(lines), &shown)?])?;
     let mut events = Readable { source, unreadable: 0 };
     let (writer, full) =
-        copy(args, device.metadata(), &mut events, (file, name), |_| end.request())?;
+        copy(args, device.metadata(), &mut events, Target { file, name }, |_| end.request())?;
     let ended = full.unwrap_or_else(|| end.why());
-    let recorded = finish(args, writer, events.streams().len(), end.lost(), (&clock, ended))?;
+    let end = End { streams: events.streams().len(), dropped: end.lost(), ended };
+    let recorded = finish(args, writer, &clock, end)?;
     Ok(Recorded { unreadable: events.unreadable, ..recorded })
 }
 

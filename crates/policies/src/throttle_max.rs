@@ -53,7 +53,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::parts::levels::{Account, Levels, TOP, cost, group_of, level_of};
+use crate::parts::levels::{Account, Arrival, Levels, TOP, cost, group_of, level_of};
 use crate::parts::meter::{Limit, Rule};
 use ceilings::Ceilings;
 use iofair_core::contract::Limits;
@@ -165,7 +165,7 @@ impl Policy for ThrottleMax {
             let free = cost[1] == 0 && self.levels.limit(cx.now, at, direction).is_free(cost);
             let holds = !free && self.levels.queued(at, direction) > 0;
             if holds || !free && self.levels.wait(cx.now, at, direction, cost).is_some() {
-                self.levels.hold(cx.now, cx.requests, (at, from), id);
+                self.levels.hold(cx.now, cx.requests, Arrival { at, from }, id);
                 let sequence = cx.requests[id].sequence;
                 let subject = Subject::Request { id, sequence };
                 let values = [group_of(at), 0];

@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use disk::{Disk, all_features};
-use guest::{BLOCK, Guest, INDIRECT, NEXT, SIZE, SLOTS, WRITE, ready};
+use guest::{BLOCK, Descriptor, Guest, INDIRECT, NEXT, SIZE, SLOTS, WRITE, ready};
 use iofair_serve::Server;
 use rig::{Directory, Rig, parse};
 use virtio_driver::{VirtioBlkFeatureFlags, VirtioFeatureFlags};
@@ -155,10 +155,10 @@ fn names_modes_and_turns() {
     assert_eq!(first.do_one(0, 0, Some(&[1; BLOCK])), 1, "a write is an error");
     assert_eq!((first.do_one(0, 0, None), first.data(0, 0)), (0, vec![0; BLOCK]));
     let head = first.prepare(0, 1, 0, None);
-    let place = Guest::address(0, 0x3000 + 16);
+    let (address, next) = (Guest::address(0, 0x3000 + 16), head + 1);
     // SAFETY: the header lies in the guest's memory, and nobody uses it now.
     unsafe { first.memory.as_ptr().add(0x3000 + 16).cast::<u32>().write(8) };
-    first.descriptor(0, head, (place, 16), [NEXT, head + 1]);
+    first.descriptor(0, head, Descriptor { address, length: 16, flags: NEXT, next });
     first.publish(0, head);
     first.kick(0);
     assert_eq!(first.used(0), (head, 21));
@@ -182,8 +182,8 @@ fn hostile_rings_stop_their_queue() {
         // A chain that bites its tail.
         |guest| {
             let head = guest.prepare(1, 0, 0, None);
-            let status = (Guest::address(1, 0x4000), 1);
-            guest.descriptor(1, head + 2, status, [NEXT | WRITE, head + 2]);
+            let (address, flags, next) = (Guest::address(1, 0x4000), NEXT | WRITE, head + 2);
+            guest.descriptor(1, next, Descriptor { address, length: 1, flags, next });
             guest.publish(1, head);
         },
         // A head outside of the table.
@@ -193,23 +193,28 @@ fn hostile_rings_stop_their_queue() {
         // No place for the status.
         |guest| {
             let head = guest.prepare(1, 0, 0, None);
-            guest.descriptor(1, head + 2, (1 << 50, 1), [WRITE, 0]);
+            let status = Descriptor { address: 1 << 50, length: 1, flags: WRITE, next: 0 };
+            guest.descriptor(1, head + 2, status);
             guest.publish(1, head);
         },
         // An indirect table of a bad length.
         |guest| {
-            guest.descriptor(1, 0, (Guest::address(1, 0x3000), 15), [INDIRECT, 0]);
+            let (address, flags) = (Guest::address(1, 0x3000), INDIRECT);
+            guest.descriptor(1, 0, Descriptor { address, length: 15, flags, next: 0 });
             guest.publish(1, 0);
         },
         // A table that is no memory.
         |guest| {
-            guest.descriptor(1, 0, (u64::MAX - 15, 64), [INDIRECT, 0]);
+            let (address, flags) = (u64::MAX - 15, INDIRECT);
+            guest.descriptor(1, 0, Descriptor { address, length: 64, flags, next: 0 });
             guest.publish(1, 0);
         },
         // A descriptor that leads out of the table.
         |guest| {
             let head = guest.prepare(1, 0, 0, None);
-            guest.descriptor(1, head + 1, (Guest::address(1, 0x8000), 4096), [NEXT, SIZE]);
+            let (address, flags) = (Guest::address(1, 0x8000), NEXT);
+            let data = Descriptor { address, length: 4096, flags, next: SIZE };
+            guest.descriptor(1, head + 1, data);
             guest.publish(1, head);
         },
     ];
@@ -224,9 +229,12 @@ fn hostile_rings_stop_their_queue() {
     }
     // Data outside of the memory, and absurd lengths, are errors of the request alone.
     let mut guest = Guest::connected(&path, 1);
-    for place in [(1 << 50, 4096), (Guest::address(0, 0x8000), u32::MAX), (u64::MAX, 512)] {
+    for (address, length) in
+        [(1 << 50, 4096), (Guest::address(0, 0x8000), u32::MAX), (u64::MAX, 512)]
+    {
         let head = guest.prepare(0, 0, 0, None);
-        guest.descriptor(0, head + 1, place, [NEXT | WRITE, head + 2]);
+        let (flags, next) = (NEXT | WRITE, head + 2);
+        guest.descriptor(0, head + 1, Descriptor { address, length, flags, next });
         guest.publish(0, head);
         guest.kick(0);
         assert_eq!((guest.used(0).0, guest.status(0, 0)), (head, 1));

@@ -27,12 +27,19 @@ const WARM_UP_MAX: u32 = 300;
 /// What a warm engine may hold, in bytes: for itself, a group and an outstanding request.
 const BYTES_MAX: [usize; 3] = [64 << 10, 4 << 10, 512];
 
+/// A load, and the ceilings of its groups.
+#[derive(Clone, Copy)]
+struct Case {
+    groups: u32,
+    flush_every: u64,
+    iops: u64,
+    /// Whether reads and writes have a ceiling together.
+    totals: bool,
+}
+
 /// Puts a stack under load; tells what is wrong, if anything.
-fn verify(
-    stack: Stack,
-    (groups, flush_every): (u32, u64),
-    (iops, totals): (u64, bool),
-) -> Result<(), String> {
+fn verify(stack: Stack, case: Case) -> Result<(), String> {
+    let Case { groups, flush_every, iops, totals } = case;
     let all = Region::new(ALLOCATOR);
     let mut load = Load::new(stack, groups, iops);
     if totals {
@@ -90,16 +97,15 @@ fn a_warm_engine_allocates_nothing() {
     names.extend(stacks::throttles(&TABLE).iter().map(|throttle| format!("{throttle}-none")));
     let mut guilty = Vec::new();
     for name in names {
-        for of in [(1, 0), (16, 0), (16, 10), (1000, 0)] {
-            for ceiling in [(1_000_000, false), (50, false), (1_000_000, true), (50, true)] {
-                if ceiling.1 && name != "max-none" {
+        for (groups, flush_every) in [(1, 0), (16, 0), (16, 10), (1000, 0)] {
+            for (iops, totals) in [(1_000_000, false), (50, false), (1_000_000, true), (50, true)] {
+                if totals && name != "max-none" {
                     continue;
                 }
                 let stack = TABLE.stack(&name).expect("made from the table");
-                if let Err(text) = verify(stack, of, ceiling) {
-                    let ((groups, flushes), (iops, totals)) = (of, ceiling);
+                if let Err(text) = verify(stack, Case { groups, flush_every, iops, totals }) {
                     guilty.push(format!(
-                        "{name}, {groups} groups, {iops}/s, totals {totals}, flushes {flushes}: {text}"
+                        "{name}, {groups} groups, {iops}/s, totals {totals}, flushes {flush_every}: {text}"
                     ));
                 }
             }
@@ -114,7 +120,10 @@ fn a_warm_engine_allocates_nothing() {
 
     let mut stack = TABLE.stack("none-none").expect("in the table");
     stack.scheduler.row = &HOARDER;
-    assert!(verify(stack, (1, 0), (1_000_000, false)).is_err(), "the canary is not seen");
+    assert!(
+        verify(stack, Case { groups: 1, flush_every: 0, iops: 1_000_000, totals: false }).is_err(),
+        "the canary is not seen"
+    );
 }
 
 static HOARDER: Row = Row {

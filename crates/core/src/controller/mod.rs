@@ -275,7 +275,7 @@ impl Controller {
             }
             return;
         }
-        if self.tags.take_or_wait(now, cx.requests, &*self.scheduler, (sender, id)) {
+        if self.tags.take_or_wait(&mut cx, &*self.scheduler, sender, id) {
             cx.requests[id].got_tag = now;
             self.scheduler.submit(&mut cx, id);
         } else {

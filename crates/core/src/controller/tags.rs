@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::id::{ClientId, RequestId};
 use crate::parts::fifo::Fifo;
-use crate::policy::{Policy, TagClass};
+use crate::policy::{Context, Policy, TagClass};
 use crate::request::{Operation, Request, Requests};
 use crate::time::Instant;
 
@@ -91,17 +91,17 @@ impl Tags {
     /// Takes a tag for the request or makes it wait; `true` when it got one.
     pub(super) fn take_or_wait(
         &mut self,
-        now: Instant,
-        requests: &mut Requests,
+        cx: &mut Context<'_>,
         scheduler: &dyn Policy,
-        (sender, id): (Sender, RequestId),
+        sender: Sender,
+        id: RequestId,
     ) -> bool {
-        let sender = sender.index();
+        let (sender, requests) = (sender.index(), &mut *cx.requests);
         if self.lines[sender].is_waiting {
             self.lines[sender].behind.push_back(requests, id);
             return false;
         }
-        requests[id].asked_tag = now;
+        requests[id].asked_tag = cx.now;
         let class = class(&requests[id]);
         let mine = &self.waiting[class as usize];
         let free = mine.is_empty() && self.has_room(scheduler, class) && !self.owed(scheduler);

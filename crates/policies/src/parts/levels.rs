@@ -11,7 +11,7 @@
 
 use alloc::vec::Vec;
 
-use super::meter::{Limit, Meter, Rule};
+use super::meter::{Ask, Limit, LimitChange, Meter, Rule};
 use super::tree::{Arena, NodeId, Tree};
 use iofair_core::id::{GroupId, RequestId};
 use iofair_core::parts::fifo::Fifo;
@@ -195,7 +195,7 @@ impl<A: Account> Levels<A> {
             let new = self.limit(now, at, direction);
             let level = &mut self.levels[at];
             let queued = level.queued(self.rule, direction);
-            level.meters[direction].change(now, self.rule, (old, new), queued);
+            level.meters[direction].change(now, self.rule, LimitChange { old, new, queued });
         }
         if self.holds(at) {
             self.schedule(now, requests, at);
@@ -273,7 +273,7 @@ impl<A: Account> Levels<A> {
         let level = &mut self.levels[at];
         let queued = level.queued(self.rule, direction);
         let limit = level.account.limit(&mut self.state, now, direction);
-        level.meters[self.rule.meter(direction)].wait(now, self.rule, limit, (cost, queued))
+        level.meters[self.rule.meter(direction)].wait(now, self.rule, limit, Ask { cost, queued })
     }
     /// A request passes without having been held there.
     pub fn charge(&mut self, now: Instant, at: usize, direction: usize, cost: [u64; 2]) {
@@ -287,6 +287,15 @@ impl<A: Account> Levels<A> {
         let limit = level.account.limit(&mut self.state, now, direction);
         level.meters[self.rule.meter(direction)].trim(now, self.rule, limit);
     }
+}
+
+/// A request comes to a level.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The level.
+    pub at: usize,
+    /// The child that it comes up from, or the level itself if it was submitted there.
+    pub from: usize,
 }
 
 /// Requests go in and out.
@@ -303,15 +312,9 @@ impl<A: Account> Levels<A> {
     pub fn has_passed(&self) -> bool {
         !self.passed.is_empty()
     }
-    /// Holds a request at a level: it was submitted there (`from` is the level) or came up from the
-    /// child `from`.
-    pub fn hold(
-        &mut self,
-        now: Instant,
-        requests: &mut Requests,
-        (at, from): (usize, usize),
-        id: RequestId,
-    ) {
+    /// Holds a request at a level.
+    pub fn hold(&mut self, now: Instant, requests: &mut Requests, arrival: Arrival, id: RequestId) {
+        let Arrival { at, from } = arrival;
         let direction = requests[id].operation.direction() as usize;
         let source = from * 4 + direction * 2 + usize::from(from != at);
         self.enqueue(requests, at, source, id);

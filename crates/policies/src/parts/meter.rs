@@ -43,6 +43,26 @@ impl Limit {
     }
 }
 
+/// A request that asks whether it may pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// Bytes, requests.
+    pub cost: [u64; 2],
+    /// Whether it has waited.
+    pub queued: bool,
+}
+
+/// A change of limits.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitChange {
+    /// Those until now.
+    pub old: Limit,
+    /// Those from now on.
+    pub new: Limit,
+    /// Whether requests wait.
+    pub queued: bool,
+}
+
 /// blk-throttle's account, on a clock of milliseconds.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Slice {
@@ -66,13 +86,8 @@ impl Slice {
         }
     }
     /// Milliseconds until this may go; 0 is at once.
-    fn wait(
-        &mut self,
-        now: u64,
-        (rule, limit): (Rule, Limit),
-        cost: [u64; 2],
-        queued: bool,
-    ) -> u64 {
+    fn wait(&mut self, now: u64, rule: Rule, limit: Limit, ask: Ask) -> u64 {
+        let Ask { cost, queued } = ask;
         if self.is_used(now) && !queued {
             self.restart(now, rule);
         } else {
@@ -129,7 +144,8 @@ impl Slice {
         }
         self.start += passed;
     }
-    fn change(&mut self, now: u64, rule: Rule, (old, new): (Limit, Limit), queued: bool) {
+    fn change(&mut self, now: u64, rule: Rule, change: LimitChange) {
+        let LimitChange { old, new, queued } = change;
         let before = *self;
         self.restart(now, rule);
         let elapsed = now.saturating_sub(before.start);
@@ -178,25 +194,18 @@ impl Meter {
         }
         Self::Buckets(limit.0.map(|rate| rate.map(|rate| TokenBucket::new(now, rate, rule.burst))))
     }
-    /// Whether a request of this cost (bytes, requests) may pass, or when to ask again. `queued`: it
-    /// has waited.
-    pub fn wait(
-        &mut self,
-        now: Instant,
-        rule: Rule,
-        limit: Limit,
-        (cost, queued): ([u64; 2], bool),
-    ) -> Option<Instant> {
+    /// Whether a request may pass, or when to ask again.
+    pub fn wait(&mut self, now: Instant, rule: Rule, limit: Limit, ask: Ask) -> Option<Instant> {
         if limit.is_none() {
             return None;
         }
         match self {
             Self::Slices(slice) => {
                 let now = now.0 / MS;
-                let wait = slice.wait(now, (rule, limit), cost, queued);
+                let wait = slice.wait(now, rule, limit, ask);
                 (wait > 0).then(|| Instant((now.saturating_add(wait)).saturating_mul(MS)))
             }
-            Self::Buckets(buckets) => ready_at(buckets, cost).filter(|at| *at > now),
+            Self::Buckets(buckets) => ready_at(buckets, ask.cost).filter(|at| *at > now),
         }
     }
     /// A request goes that was held, at a wake-up that was planned earlier.
@@ -242,11 +251,11 @@ impl Meter {
         }
     }
     /// Other limits from now on.
-    pub fn change(&mut self, now: Instant, rule: Rule, (old, new): (Limit, Limit), queued: bool) {
+    pub fn change(&mut self, now: Instant, rule: Rule, change: LimitChange) {
         match self {
-            Self::Slices(slice) => slice.change(now.0 / MS, rule, (old, new), queued),
+            Self::Slices(slice) => slice.change(now.0 / MS, rule, change),
             Self::Buckets(buckets) => {
-                for (bucket, rate) in buckets.iter_mut().zip(new.0) {
+                for (bucket, rate) in buckets.iter_mut().zip(change.new.0) {
                     match (bucket.as_mut(), rate) {
                         (Some(bucket), Some(rate)) => bucket.set_rate(now, rate, rule.burst),
                         (_, rate) => {

@@ -319,7 +319,7 @@ mod tests {
         scene.engine().observe_dispatches(Box::new(note));
         for expected in [vec![16], vec![8, 8]] {
             for offset in [0, 4096] {
-                scene.submit(Operation::Read, (offset, 4096), Hints::default());
+                scene.submit(Operation::Read, offset, 4096, Hints::default());
             }
             scene.turn();
             scene.pass(Nanos::from_secs(1));
@@ -342,7 +342,7 @@ mod tests {
             let mut times = Vec::new();
             for number in 0..20 {
                 scene.pass(Nanos::from_millis(1));
-                scene.submit(Operation::Read, (number * 4096, 4096), Hints::default());
+                scene.submit(Operation::Read, number * 4096, 4096, Hints::default());
                 scene.turn();
                 let mut waited = 0u64;
                 while scene.finished().is_empty() {
@@ -355,7 +355,7 @@ mod tests {
             }
             let late = shared.take_lateness();
             assert_eq!((late.completed, late.late), (20, 0));
-            scene.submit(Operation::Read, (0, 4096), Hints::default());
+            scene.submit(Operation::Read, 0, 4096, Hints::default());
             scene.turn();
             scene.pass(Nanos::from_millis(9));
             scene.turn();
@@ -384,7 +384,7 @@ mod tests {
                 if cut {
                     file.set_len(0).unwrap();
                 }
-                let cookie = scene.submit(operation, (0, 8192), Hints::default());
+                let cookie = scene.submit(operation, 0, 8192, Hints::default());
                 scene.turn();
                 scene.pass(Nanos::from_secs(1));
                 scene.turn();

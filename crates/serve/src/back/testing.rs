@@ -81,8 +81,14 @@ impl Scene {
         Self { engine, now: Instant::ZERO, payload: Arc::new(vec![7; 1 << 20]), next: 0 }
     }
     /// Gives the engine a request, to be decided on with the next [`Self::turn`]; returns its number.
-    pub(super) fn submit(&mut self, operation: Operation, at: (u64, u32), hints: Hints) -> u64 {
-        let (cookie, (offset, length)) = (self.next, at);
+    pub(super) fn submit(
+        &mut self,
+        operation: Operation,
+        offset: u64,
+        length: u32,
+        hints: Hints,
+    ) -> u64 {
+        let cookie = self.next;
         self.next += 1;
         let data = match operation {
             Operation::Write => Data::Lent(Lent::new(&self.payload, 0..length as usize)),
@@ -94,10 +100,10 @@ impl Scene {
         cookie
     }
     pub(super) fn write(&mut self, offset: u64, length: u32, fua: bool) -> u64 {
-        self.submit(Operation::Write, (offset, length), Hints { fua, ..Hints::default() })
+        self.submit(Operation::Write, offset, length, Hints { fua, ..Hints::default() })
     }
     pub(super) fn flush(&mut self) -> u64 {
-        self.submit(Operation::Flush, (0, 0), Hints::default())
+        self.submit(Operation::Flush, 0, 0, Hints::default())
     }
     /// Lets happen what can, and returns what the kernel is asked since the last turn.
     pub(super) fn turn(&mut self) -> Vec<Asked> {

@@ -23,7 +23,8 @@ pub(super) struct Events {
 impl Events {
     /// The first event, and the newest one whenever there is another. `slot` is dropped when no more of them are sent.
     pub(super) fn new(
-        (first, mut latest): (Bytes, watch::Receiver<Bytes>),
+        first: Bytes,
+        mut latest: watch::Receiver<Bytes>,
         slot: impl Send + 'static,
     ) -> Self {
         let ended = Arc::new(Notify::new());

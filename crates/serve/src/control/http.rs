@@ -85,6 +85,14 @@ impl Listener {
     }
 }
 
+/// Where callers of one scope connect.
+struct Endpoint<'a> {
+    unix: Option<&'a Path>,
+    tcp: Option<SocketAddr>,
+    allowed: Allowed,
+    passed: Vec<supervisor::Socket>,
+}
+
 impl Http {
     /// Listens on the configured sockets. Starts no thread if there are none.
     pub(super) fn start(places: Places, app: &Arc<App>) -> Result<Self, ServeError> {
@@ -126,12 +134,14 @@ impl Http {
             let what = "a control socket that was passed";
             return Err(ServeError::system(what)(io::Error::other(message)));
         }
-        let at = (control.unix.as_deref(), control.tcp);
-        let (mut all, tcp) = self.bind(at, allowed[0], control_passed, &mode)?;
+        let (unix, tcp) = (control.unix.as_deref(), control.tcp);
+        let endpoint = Endpoint { unix, tcp, allowed: allowed[0], passed: control_passed };
+        let (mut all, tcp) = self.bind(endpoint, &mode)?;
         self.control = tcp;
         let mut listeners: Vec<_> = all.drain(..).map(|one| (Scope::Control, one)).collect();
-        let at = (metrics.unix.as_deref(), metrics.tcp);
-        let (all, tcp) = self.bind(at, allowed[1], metrics_passed, &mode)?;
+        let (unix, tcp) = (metrics.unix.as_deref(), metrics.tcp);
+        let endpoint = Endpoint { unix, tcp, allowed: allowed[1], passed: metrics_passed };
+        let (all, tcp) = self.bind(endpoint, &mode)?;
         self.metrics = tcp;
         listeners.extend(all.into_iter().map(|one| (Scope::Metrics, one)));
         Ok(listeners)
@@ -140,11 +150,10 @@ impl Http {
     /// to the path or the address is used instead of a new one.
     fn bind(
         &mut self,
-        (unix, tcp): (Option<&Path>, Option<SocketAddr>),
-        allowed: Allowed,
-        mut passed: Vec<supervisor::Socket>,
+        endpoint: Endpoint<'_>,
         mode: &Mode,
     ) -> Result<(Vec<Listener>, Option<SocketAddr>), ServeError> {
+        let Endpoint { unix, tcp, allowed, mut passed } = endpoint;
         let (mut listeners, mut given, mut at) = (Vec::new(), Vec::new(), None);
         if let Some(path) = unix {
             match supervisor::take_unix(&mut passed, path) {

@@ -239,7 +239,7 @@ impl Tallies {
     /// A request has passed the ceilings: these levels count it from now on.
     pub(super) fn counted(&mut self, now: Instant, op: &Op, levels: Range<usize>, groups: &Groups) {
         let bytes = op_bytes(op);
-        self.meters_of((op.group, levels), groups, |meter, min| meter.arrive(now, min, bytes));
+        self.meters_of(op.group, levels, groups, |meter, min| meter.arrive(now, min, bytes));
     }
     /// What is left of a request waits at a ceiling again: these levels do not count it any more.
     pub(super) fn uncounted(
@@ -250,18 +250,19 @@ impl Tallies {
         groups: &Groups,
     ) {
         let bytes = op_bytes(op);
-        self.meters_of((op.group, levels), groups, |meter, min| meter.withdraw(now, min, bytes));
+        self.meters_of(op.group, levels, groups, |meter, min| meter.withdraw(now, min, bytes));
     }
     /// Calls `each` with each meter that counts the request, and its minimum.
     fn meters(&mut self, op: &Op, groups: &Groups, each: impl FnMut(&mut MinimumMeter, Minimum)) {
         if op_bytes(op) > 0 {
-            self.meters_of((op.group, op.passage.levels()), groups, each);
+            self.meters_of(op.group, op.passage.levels(), groups, each);
         }
     }
     /// The same for these levels of groups, which begin with this one.
     fn meters_of(
         &mut self,
-        (group, levels): (GroupId, Range<usize>),
+        group: GroupId,
+        levels: Range<usize>,
         groups: &Groups,
         mut each: impl FnMut(&mut MinimumMeter, Minimum),
     ) {
@@ -383,11 +384,11 @@ mod tests {
         fn arrived(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
             self.entered(now, group);
             let levels = 0..if bytes > 0 { usize::MAX } else { 0 };
-            self.meters_of((group, levels), groups, |meter, min| meter.arrive(now, min, bytes));
+            self.meters_of(group, levels, groups, |meter, min| meter.arrive(now, min, bytes));
         }
         fn completed(&mut self, now: Instant, group: GroupId, bytes: u64, groups: &Groups) {
-            let levels = (group, 0..usize::MAX);
-            self.meters_of(levels, groups, |meter, min| meter.complete(now, min, bytes));
+            let levels = 0..usize::MAX;
+            self.meters_of(group, levels, groups, |meter, min| meter.complete(now, min, bytes));
             self.left(now, group, bytes);
         }
     }

@@ -7,7 +7,7 @@ use iofair_drive::random::Random;
 
 use crate::attack::Attack;
 use crate::disk::Disk;
-use crate::guest::{DATA, Guest, NEXT, SLOTS};
+use crate::guest::{DATA, Descriptor, Guest, NEXT, SLOTS};
 use crate::peer::wait;
 use crate::place::{HOSTILE_BYTES, Shared};
 
@@ -108,12 +108,13 @@ fn kicks(path: &str, shared: &Shared) {
 /// Chains without an end, and rings that lie about themselves; each device once.
 fn bad_rings(attack: Attack, path: &str, random: &mut Random, shared: &Shared) {
     let Some(mut guest) = connect(path, shared) else { return };
-    let place = (Guest::address(0, DATA), 4096);
     match if attack == Attack::Loops { 0 } else { random.between(1, 4) } {
         0 => {
             for slot in 0..SLOTS {
                 let head = guest.prepare(0, slot, 0, None);
-                guest.descriptor(0, head + 2, place, [NEXT, head + 1]);
+                let (address, next) = (Guest::address(0, DATA), head + 1);
+                let loops = Descriptor { address, length: 4096, flags: NEXT, next };
+                guest.descriptor(0, head + 2, loops);
                 guest.publish(0, head);
             }
         }
@@ -121,7 +122,9 @@ fn bad_rings(attack: Attack, path: &str, random: &mut Random, shared: &Shared) {
         2 => guest.show(0, 40_000),
         3 => {
             let head = guest.prepare(0, 0, 0, None);
-            guest.descriptor(0, head + 1, (u64::MAX - 100, 4096), [NEXT, head + 2]);
+            let (address, next) = (u64::MAX - 100, head + 2);
+            let outside = Descriptor { address, length: 4096, flags: NEXT, next };
+            guest.descriptor(0, head + 1, outside);
             guest.publish(0, head);
         }
         _ => {

@@ -36,6 +36,14 @@ pub(crate) const NEXT: u16 = 1;
 pub(crate) const WRITE: u16 = 2;
 pub(crate) const INDIRECT: u16 = 4;
 
+/// A descriptor of a chain.
+pub(crate) struct Descriptor {
+    pub(crate) address: u64,
+    pub(crate) length: u32,
+    pub(crate) flags: u16,
+    pub(crate) next: u16,
+}
+
 /// One queue as the driver sees it.
 pub(crate) struct Driver {
     pub(crate) kick: EventFd,
@@ -233,17 +241,12 @@ impl Guest {
         // SAFETY: inside the mapping; shared, hence atomic.
         unsafe { AtomicU8::from_ptr(at) }.load(Ordering::Acquire)
     }
-    pub(crate) fn descriptor(
-        &self,
-        queue: usize,
-        index: u16,
-        (at, length): (u64, u32),
-        how: [u16; 2],
-    ) {
-        let mut bytes = at.to_le_bytes().to_vec();
+    pub(crate) fn descriptor(&self, queue: usize, index: u16, descriptor: Descriptor) {
+        let Descriptor { address, length, flags, next } = descriptor;
+        let mut bytes = address.to_le_bytes().to_vec();
         bytes.extend(length.to_le_bytes());
-        bytes.extend(how[0].to_le_bytes());
-        bytes.extend(how[1].to_le_bytes());
+        bytes.extend(flags.to_le_bytes());
+        bytes.extend(next.to_le_bytes());
         self.put(queue, usize::from(index) * 16, &bytes);
     }
     /// Writes a request into a slot: a read, or a write of `data`. Returns its head.
@@ -255,12 +258,14 @@ impl Guest {
         self.put(queue, HEADERS + number * 16, &header);
         self.put(queue, STATUS + number, &[77]);
         self.put(queue, DATA + number * BLOCK, data.unwrap_or(&[0; BLOCK]));
-        let place = |at: usize| Self::address(queue, at);
-        self.descriptor(queue, head, (place(HEADERS + number * 16), 16), [NEXT, head + 1]);
+        let (address, next) = (Self::address(queue, HEADERS + number * 16), head + 1);
+        self.descriptor(queue, head, Descriptor { address, length: 16, flags: NEXT, next });
         let flags = if data.is_some() { NEXT } else { NEXT | WRITE };
-        let data = (place(DATA + number * BLOCK), BLOCK as u32);
-        self.descriptor(queue, head + 1, data, [flags, head + 2]);
-        self.descriptor(queue, head + 2, (place(STATUS + number), 1), [WRITE, 0]);
+        let (address, length) = (Self::address(queue, DATA + number * BLOCK), BLOCK as u32);
+        let next = head + 2;
+        self.descriptor(queue, head + 1, Descriptor { address, length, flags, next });
+        let address = Self::address(queue, STATUS + number);
+        self.descriptor(queue, next, Descriptor { address, length: 1, flags: WRITE, next: 0 });
         head
     }
     /// Makes a head available without a kick.

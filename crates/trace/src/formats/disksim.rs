@@ -16,18 +16,26 @@ const MILLISECOND: u64 = 1_000_000;
 pub(super) struct DiskSim;
 pub(super) struct MqSim;
 
+/// The last field of a format.
+struct LastField {
+    /// Whether it says that the request is a read.
+    is_read: fn(&str) -> Option<bool>,
+    /// What is allowed there, in words.
+    allowed: &'static str,
+}
+
 fn request(
     at: Nanos,
     fields: &mut Fields,
     names: &mut Names,
-    (is_read, allowed): (impl Fn(&str) -> Option<bool>, &str),
+    last: &LastField,
 ) -> Result<Parsed, Fault> {
     let device = fields.number("device number")?.to_string();
     let offset = fields.sectors("first sector")?;
     let length = fields.sectors("number of sectors")?;
     let text = fields.text("flags")?;
-    let wrong = || format!("flags `{text}`: allowed are {allowed}");
-    let is_read = is_read(text).ok_or_else(wrong)?;
+    let wrong = || format!("flags `{text}`: allowed are {}", last.allowed);
+    let is_read = (last.is_read)(text).ok_or_else(wrong)?;
     fields.end()?;
     let operation = if is_read { Operation::Read } else { Operation::Write };
     let stream = names.volume_stream(&device);
@@ -45,12 +53,12 @@ impl LineFormat for DiskSim {
         let mut fields = Fields::spaces(line);
         let text = fields.text("arrival time")?;
         let at = decimal_of("arrival time", text, MILLISECOND, "number of ms")?;
-        let flags = |text: &str| {
+        let is_read = |text: &str| {
             let digits = Some(text).filter(|text| !text.starts_with('+'))?;
             u32::from_str_radix(digits, 16).ok().map(|flags| flags & 1 == 1)
         };
         let allowed = "hexadecimal numbers, with bit 0 for a read";
-        request(Nanos(at), &mut fields, names, (flags, allowed))
+        request(Nanos(at), &mut fields, names, &LastField { is_read, allowed })
     }
 }
 
@@ -58,11 +66,12 @@ impl LineFormat for MqSim {
     fn parse(&mut self, line: &str, names: &mut Names) -> Result<Parsed, Fault> {
         let mut fields = Fields::spaces(line);
         let at = fields.time("arrival time", 1)?;
-        let kind = |text: &str| match text {
+        let is_read = |text: &str| match text {
             "0" => Some(false),
             "1" => Some(true),
             _ => None,
         };
-        request(at, &mut fields, names, (kind, "0 for a write, 1 for a read"))
+        let allowed = "0 for a write, 1 for a read";
+        request(at, &mut fields, names, &LastField { is_read, allowed })
     }
 }

@@ -159,7 +159,7 @@ impl IoCost {
             }
             let usage = self.usage(group, used, now);
             let most = self.weights.share_max(own_node(group));
-            let after = self.keeps(group, (inuse, most), usage, now);
+            let after = self.keeps(group, most, usage, now);
             if after < most {
                 let leaf = own_node(group);
                 self.donors.push(Donor { leaf, share: active, after, inuse: 0 });
@@ -195,7 +195,8 @@ impl IoCost {
     }
     /// The share that a group should keep so that, with the same usage, it will have saved the target at the end of
     /// the next period: `usage = (1 - target + saved) * share`.
-    fn keeps(&mut self, group: usize, (share, most): (u64, u64), usage: u64, now: Now) -> u64 {
+    fn keeps(&mut self, group: usize, most: u64, usage: u64, now: Now) -> u64 {
+        let share = self.share(group).inuse;
         if self.accounts[group].debt > 0 {
             return 1;
         }

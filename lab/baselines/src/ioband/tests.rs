@@ -49,10 +49,15 @@ impl Rig {
         self.client(path, Contract { weight, ..Contract::default() })
     }
     fn send(&mut self, client: ClientId, what: (Operation, u64), count: u64) {
-        self.send_flagged(client, what, (count, Flags::NONE));
+        self.send_flagged(client, what, count, Flags::NONE);
     }
-    fn send_flagged(&mut self, client: ClientId, what: (Operation, u64), how: (u64, Flags)) {
-        let ((operation, sectors), (count, flags)) = (what, how);
+    fn send_flagged(
+        &mut self,
+        client: ClientId,
+        (operation, sectors): (Operation, u64),
+        count: u64,
+        flags: Flags,
+    ) {
         for _ in 0..count {
             self.sent += 1;
             let (start, length) = (Sectors(self.sent << 17), Sectors(sectors));
@@ -320,7 +325,7 @@ fn urgent_metadata() {
         let mut rig = Rig::new("ioband-none", &[("token", "4"), ("metadata_urgent", urgent)]);
         let (data, meta) = (rig.weighted("a", 100), rig.weighted("a", 100));
         rig.send(data, READ, 3);
-        rig.send_flagged(meta, READ, (1, Flags::METADATA));
+        rig.send_flagged(meta, READ, 1, Flags::METADATA);
         assert_eq!(rig.go().len(), 2);
         rig.completion();
         let gone = rig.go();

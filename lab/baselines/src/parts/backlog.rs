@@ -2,8 +2,9 @@
 //! old; otherwise the best for the head among those that it has examined one by one.
 
 use iofair_core::id::RequestId;
+use iofair_core::policy::Context;
 use iofair_core::request::{Flags, Requests};
-use iofair_core::time::{Instant, Nanos};
+use iofair_core::time::Nanos;
 use iofair_core::unit::Sectors;
 use iofair_policies::parts::sorted_fifo::{
     Entry, MergeRules, SeekRules, Sorted, SortedFifo, choose,
@@ -72,10 +73,12 @@ impl Backlog {
     pub fn try_merge(
         &mut self,
         sorted: &mut Sorted,
-        requests: &mut Requests,
-        (id, rules): (RequestId, MergeRules),
+        cx: &mut Context<'_>,
+        id: RequestId,
         head: &Head,
     ) -> Option<u32> {
+        let requests = &mut *cx.requests;
+        let rules = MergeRules { front: true, max: cx.facts.max_request };
         let merged = self.list.try_merge(sorted, requests, id, rules)?;
         if let Some(absorbed) = merged.absorbed {
             self.metadata -= is_metadata(requests, absorbed);
@@ -90,10 +93,11 @@ impl Backlog {
     pub fn take(
         &mut self,
         sorted: &mut Sorted,
-        requests: &mut Requests,
-        (now, expire): (Instant, Nanos),
+        cx: &mut Context<'_>,
+        expire: Nanos,
         rules: &SeekRules,
     ) -> RequestId {
+        let (now, requests) = (cx.now, &mut *cx.requests);
         let look = !core::mem::replace(&mut self.age_checked, true);
         let oldest = self.list.oldest().filter(|_| look);
         let expired = oldest.filter(|id| self.list.arrived(sorted, requests, *id) + expire <= now);

@@ -64,7 +64,9 @@ use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Po
 use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
-use iofair_policies::parts::levels::{Account, Levels, TOP, cost, level_of, level_of_index};
+use iofair_policies::parts::levels::{
+    Account, Arrival, Levels, TOP, cost, level_of, level_of_index,
+};
 use iofair_policies::parts::meter::{Limit, Rule};
 
 /// The row of the table.
@@ -270,7 +272,7 @@ impl Policy for Proportional {
             }
         }
         if waits {
-            self.levels.hold(cx.now, cx.requests, (at, at), id);
+            self.levels.hold(cx.now, cx.requests, Arrival { at, from: at }, id);
             let limit = self.levels.state.limit(group).unwrap_or(0);
             let subject = Subject::Request { id, sequence };
             cx.decide(subject, "over its limit: {} units a second", [limit, 0]);

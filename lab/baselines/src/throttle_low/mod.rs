@@ -67,9 +67,9 @@ use iofair_core::policy::{Build, Claim, Context, Gauges, HoldInfo, Judgement, Po
 use iofair_core::request::Requests;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
-use iofair_policies::parts::levels::{Levels, TOP, cost, group_of, level_of};
+use iofair_policies::parts::levels::{Arrival, Levels, TOP, cost, group_of, level_of};
 use iofair_policies::parts::meter::Rule;
-use share::{Settings, Share};
+use share::{Latency, Settings, Share};
 
 /// The row of the table.
 pub static ROW: Row = Row {
@@ -208,7 +208,7 @@ impl Policy for ThrottleLow {
                 }
             }
             self.levels.account_mut(at).overflow[direction] = now;
-            self.levels.hold(cx.now, cx.requests, (at, from), id);
+            self.levels.hold(cx.now, cx.requests, Arrival { at, from }, id);
             let subject = Subject::Request { id, sequence: cx.requests[id].sequence };
             let rule = match self.levels.state.is_low {
                 true => "LOW: over the low limit of {group}",
@@ -245,8 +245,9 @@ impl Policy for ThrottleLow {
             let device = &self.levels.state;
             let usual = device.usual(direction, part.length);
             let took = micros(cx.now).saturating_sub(micros(part.submitted));
-            let bounds = (device.latency_counted(), device.slice_ms);
-            self.levels.account_mut(at).completed(cx.now, (took, usual), bounds);
+            let (counts_from, slice_ms) = (device.latency_counted(), device.slice_ms);
+            let latency = Latency { took, usual, counts_from };
+            self.levels.account_mut(at).completed(cx.now, latency, slice_ms);
         }
         let took = micros(cx.now).saturating_sub(micros(request.dispatched));
         self.levels.state.measure(request.operation, request.length, took);

@@ -63,6 +63,16 @@ impl Settings {
     }
 }
 
+/// How long a request took, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Latency {
+    pub(super) took: u64,
+    /// Such requests usually take this.
+    pub(super) usual: u64,
+    /// The smallest latency that is counted.
+    pub(super) counts_from: u64,
+}
+
 /// One group.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Share {
@@ -147,14 +157,9 @@ impl Share {
         self.think_time = (self.think_time * 7 + now - self.completed) >> 3;
         self.thought_since = self.completed;
     }
-    /// Records a completion: its time, the usual time of such a request, the smallest latency that is counted, and
-    /// the length of a slice.
-    pub(super) fn completed(
-        &mut self,
-        now: Instant,
-        (took, usual): (u64, u64),
-        (counts_from, slice_ms): (u64, u64),
-    ) {
+    /// Records a completion. `slice_ms`: the length of a slice.
+    pub(super) fn completed(&mut self, now: Instant, latency: Latency, slice_ms: u64) {
+        let Latency { took, usual, counts_from } = latency;
         self.completed = micros(now);
         if took == 0 {
             return;

@@ -4,7 +4,7 @@
 use std::vec::Vec;
 
 use super::device::Device;
-use super::share::{Settings, Share};
+use super::share::{Latency, Settings, Share};
 use super::*;
 use iofair_core::contract::{Contract, Low};
 use iofair_core::controller::{Controller, Submission};
@@ -365,13 +365,18 @@ fn overflows_of_groups_above_count_if_later() {
     assert_eq!(last([500, 400], [0, 0], [600, 0]), 600, "the group above had enough later");
 }
 
+/// The latency of a request that usually takes 50 us.
+fn latency(took: u64) -> Latency {
+    Latency { took, usual: 50, counts_from: 0 }
+}
+
 /// Goal: each of the reasons to count as idle. Method: one by one, from a group that is not.
 #[test]
 fn reasons_to_be_idle() {
     let busy = |share: &mut Share, bad: u64, good: u64| {
-        share.completed(at(1000), (200, 50), (0, 20)); // The first one is halved away at once.
+        share.completed(at(1000), latency(200), 20); // The first one is halved away at once.
         for (count, took) in [(bad, 200), (good, 150)] {
-            (0..count).for_each(|_| share.completed(at(1000), (took, 50), (0, 20)));
+            (0..count).for_each(|_| share.completed(at(1000), latency(took), 20));
         }
     };
     let now = micros(at(1000));
@@ -392,7 +397,7 @@ fn reasons_to_be_idle() {
     assert!(!thinker.is_idle(now + 1), "mean think time 8000 / 8");
     thinker.came(now + 9000);
     assert!(!thinker.is_idle(now + 1), "an completion counts once");
-    thinker.completed(at(1001), (200, 50), (0, 20));
+    thinker.completed(at(1001), latency(200), 20);
     thinker.came(micros(at(1001)) + 2000);
     assert!(thinker.is_idle(micros(at(1001))), "(1000 * 7 + 2000) / 8 = 1125");
 }
@@ -402,11 +407,11 @@ fn reasons_to_be_idle() {
 fn old_counts_are_halved() {
     let mut share = share(100, 1_000_000);
     for _ in 0..64 {
-        share.completed(at(1000), (500, 50), (0, 20));
+        share.completed(at(1000), latency(500), 20);
     }
     assert!(!share.is_idle(micros(at(1000))));
     for slice in 1..=6 {
-        (0..8).for_each(|_| share.completed(at(1000 + slice * 21), (50, 50), (0, 20)));
+        (0..8).for_each(|_| share.completed(at(1000 + slice * 21), latency(50), 20));
     }
     assert!(share.is_idle(micros(at(1127))), "64 bad ones, six times halved");
 }

@@ -127,6 +127,22 @@ enum About {
     Drive,
 }
 
+/// A rule, where it held requests, and whose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct RuleKey {
+    about: About,
+    /// `None`: it was noted, and held none.
+    place: Option<usize>,
+    rule: &'static str,
+}
+
+/// How often it did, and for how long.
+#[derive(Clone, Copy, Default, Debug)]
+struct RuleTally {
+    times: u64,
+    held_ns: u64,
+}
+
 /// Times at the places of one client: each place, then the drive full and empty while queued.
 type Histograms = Vec<Histogram>;
 
@@ -148,7 +164,7 @@ pub struct Survey {
     of_client: Vec<Option<usize>>,
     of_group: Vec<Option<usize>>,
     waits: Vec<Histograms>,
-    rules: BTreeMap<(About, Option<usize>, &'static str), (u64, u64)>,
+    rules: BTreeMap<RuleKey, RuleTally>,
     /// The least slow on top; of two alike the later one.
     slowest: BinaryHeap<Reverse<(u64, Reverse<u64>, Slow)>>,
     counted: u64,
@@ -295,9 +311,10 @@ impl Survey {
         if let Some(Some(label)) = self.of_client.get(client.index())
             && self.is_measured(client, now)
         {
-            let key = (About::Client(*label), Some(place), rule);
+            let key = RuleKey { about: About::Client(*label), place: Some(place), rule };
             let tally = self.rules.entry(key).or_default();
-            *tally = (tally.0 + 1, tally.1 + (now - since));
+            tally.times += 1;
+            tally.held_ns += now - since;
         }
     }
     fn decided(&mut self, now: u64, subject: Subject, rule: &'static str) {
@@ -321,7 +338,7 @@ impl Survey {
         if let Some(about) = about
             && is_measured
         {
-            self.rules.entry((about, None, rule)).or_default().0 += 1;
+            self.rules.entry(RuleKey { about, place: None, rule }).or_default().times += 1;
         }
     }
 
@@ -346,11 +363,9 @@ impl Survey {
             places: self.names.places,
         }
     }
-    fn rule(
-        &self,
-        (about, place, rule): &(About, Option<usize>, &'static str),
-        (times, held_ns): (u64, u64),
-    ) -> RuleCount {
+    fn rule(&self, key: &RuleKey, tally: RuleTally) -> RuleCount {
+        let RuleKey { about, place, rule } = key;
+        let RuleTally { times, held_ns } = tally;
         let about = match about {
             About::Client(label) | About::Group(label) => self.labels[*label].clone(),
             About::Drive => "the drive".to_owned(),

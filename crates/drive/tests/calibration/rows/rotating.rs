@@ -9,6 +9,8 @@
 //! flight and 45 us between them; sources: mails on the block list of August and September 2019 and the
 //! comparison of that year.
 
+use std::ops::Range;
+
 use iofair_core::time::{Instant, Nanos};
 
 use super::rotating_host::{Act, Client, Host, client};
@@ -39,11 +41,11 @@ fn run(
     seed: u64,
     clients: Vec<Client>,
     slice: Option<u64>,
-    window: (u64, u64),
+    window: Range<u64>,
 ) -> Host {
     let disk = profile::load(drive, seed).expect("an embedded profile");
     let mut host = Host::new(disk, clients, slice.map(Nanos::from_millis), seed);
-    host.run(Instant(window.0 * SECOND), Instant(window.1 * SECOND));
+    host.run(Instant(window.start * SECOND), Instant(window.end * SECOND));
     host
 }
 
@@ -82,7 +84,7 @@ fn random_readers(seed: u64, rows: &mut Vec<Row>) {
             reader.cold = (index >= n / 2).then(|| vec![true; PIECES]);
             reader
         });
-        let host = run(OLD, seed, readers.collect(), None, (0, 30));
+        let host = run(OLD, seed, readers.collect(), None, 0..30);
         rows.push(row(OLD, facts, host.rate(0..n as usize, 30) / KIB));
     }
 }
@@ -128,7 +130,7 @@ fn sequential(seed: u64, rows: &mut Vec<Row>) {
             client
         });
         let slice = (n > 1).then_some(100);
-        let host = run(OLD, seed, clients.collect(), slice, (0, 30));
+        let host = run(OLD, seed, clients.collect(), slice, 0..30);
         rows.push(row(OLD, facts, host.rate(0..n as usize, 30) / KIB));
     }
 }
@@ -152,12 +154,12 @@ fn beside_buffered(n: u64) -> Vec<Client> {
 
 fn hitachi_readers(seed: u64, rows: &mut Vec<Row>) {
     let mib = |host: &Host| host.rate(0..8, 60) / KIB / KIB;
-    let host = run(HITACHI, seed, beside_buffered(7), None, (5, 65));
+    let host = run(HITACHI, seed, beside_buffered(7), None, 5..65);
     let facts = ("N=7: total", "MiB/s", 11.53, 8.0, "in order of arrival, 10.1 ms a command");
     rows.push(row(HITACHI, facts, mib(&host)));
     let facts = ("N=7: target's latency", "ms", 154.0, -8.0, "15 commands");
     rows.push(row(HITACHI, facts, host.mean_ms(7)));
-    let host = run(HITACHI, seed, beside_buffered(7), Some(125), (5, 65));
+    let host = run(HITACHI, seed, beside_buffered(7), Some(125), 5..65);
     let facts = ("slices, N=7: total", "MiB/s", 76.64, -7.0, "measured under BFQ");
     rows.push(row(HITACHI, facts, mib(&host)));
     let facts = ("slices, N=7: target", "MB/s", 0.067, -10.0, "measured under BFQ");
@@ -168,12 +170,12 @@ fn hitachi_others(seed: u64, rows: &mut Vec<Row>) {
     let others = |act: Act| (0..15).map(move |index| file_hitachi(act, index));
     let target = || [file_hitachi(Act::RandomRead, 15)];
     let direct = others(Act::SequentialRead).chain(target()).collect();
-    let host = run(HITACHI, seed, direct, None, (0, 10));
+    let host = run(HITACHI, seed, direct, None, 0..10);
     let note = "measured under io.latency, not without control";
     let facts = ("15 direct readers: target's latency", "ms", 118.0, 37.0, note);
     rows.push(row(HITACHI, facts, host.mean_ms(15)));
     let writers = others(Act::WriteAndFlush).chain(target()).collect();
-    let host = run(HITACHI, seed, writers, None, (0, 10));
+    let host = run(HITACHI, seed, writers, None, 0..10);
     let note = "a flush writes 15 scattered blocks in the order of seek and rotation";
     let facts = ("15 fdatasync writers: target's latency", "ms", 56.0, 91.0, note);
     rows.push(row(HITACHI, facts, host.mean_ms(15)));
@@ -181,7 +183,7 @@ fn hitachi_others(seed: u64, rows: &mut Vec<Row>) {
     let streams =
         "streams first in a deep queue until a command is 4.5 s old: this row alone fixes the age";
     for (drive, note) in [(HITACHI, in_order), (STREAMS_FIRST, streams)] {
-        let host = run(drive, seed, beside_buffered(15), None, (0, 10));
+        let host = run(drive, seed, beside_buffered(15), None, 0..10);
         let facts = ("N=15: target's latency", "ms", 4_500.0, -94.0, note);
         rows.push(row(drive, facts, host.mean_ms(15)));
     }

@@ -61,7 +61,7 @@ impl Rig {
             .add_client(self.now, group, Priority::default())
             .expect("the group is there")
     }
-    fn send(&mut self, client: ClientId, (operation, bytes): (Operation, u64), count: u64) {
+    fn send(&mut self, client: ClientId, operation: Operation, bytes: u64, count: u64) {
         for _ in 0..count {
             self.sent += 1;
             self.directions.push(operation.direction());
@@ -124,18 +124,18 @@ fn first_the_burst_then_the_rate() {
     const LENGTH: u64 = 10 * KIB_4;
     let max = Limits { burst: burst(10 * LENGTH), ..Limits::both(4 * MB) };
     let client = rig.client("a", max);
-    rig.send(client, (Read, LENGTH), 13);
+    rig.send(client, Read, LENGTH, 13);
     rig.run(40);
     assert_eq!(rig.times(), [(0, 10), (10, 1), (20, 1), (30, 1)]);
     // After 51.2 ms, five are saved up; after a second, ten and no more.
     rig.log.clear();
     rig.now = Instant(30_720_000 + 51_200_000);
-    rig.send(client, (Read, LENGTH), 7);
+    rig.send(client, Read, LENGTH, 7);
     rig.run(200);
     assert_eq!(rig.times(), [(81, 5), (92, 1), (102, 1)]);
     rig.log.clear();
     rig.now = Instant(2000 * MS);
-    rig.send(client, (Read, LENGTH), 11);
+    rig.send(client, Read, LENGTH, 11);
     rig.run(2100);
     assert_eq!(rig.times(), [(2000, 10), (2010, 1)]);
 }
@@ -149,7 +149,7 @@ fn bursts_of_requests() {
         let burst = Burst { bytes: None, requests };
         let total = Total { bytes_per_s: None, iops: Some(100) };
         let client = rig.client("a", Limits { total, burst, ..Limits::NONE });
-        rig.send(client, (Write, KIB_4), 12);
+        rig.send(client, Write, KIB_4, 12);
         rig.run(35);
         rig.times()
     };
@@ -174,7 +174,7 @@ fn reads_and_writes_share_a_total() {
         let rates = Limits { bytes_per_s: [ceiling, None], total: total(10 * MB), ..Limits::NONE };
         let client = rig.client("a", rates);
         for (operation, bytes) in [Read, Write].into_iter().zip(sizes) {
-            rig.send(client, (operation, bytes), 50 * MB / bytes);
+            rig.send(client, operation, bytes, 50 * MB / bytes);
         }
         rig.run(5000);
         let rate = |direction| rig.bytes(|left| left.direction == direction) as f64 / 5e6;
@@ -185,7 +185,7 @@ fn reads_and_writes_share_a_total() {
     }
     let mut rig = Rig::new();
     let client = rig.client("a", Limits { total: total(10 * MB), ..Limits::NONE });
-    rig.send(client, (Write, KIB_4), 20 * MB / KIB_4);
+    rig.send(client, Write, KIB_4, 20 * MB / KIB_4);
     rig.run(1000);
     assert!(rig.bytes(|_| true).abs_diff(11 * MB) < 10 * KIB_4, "the rate and a burst of 100 ms");
 }
@@ -198,9 +198,9 @@ fn turns_by_weight() {
     let own = rig.client("p", Limits { total: total(10 * MB), ..Limits::NONE });
     let light = rig.weighed("p/light", 100, Limits::NONE);
     let heavy = rig.weighed("p/heavy", 300, Limits::NONE);
-    rig.send(own, (Read, 2 * KIB_4), 6000);
-    rig.send(light, (Read, KIB_4), 12_000);
-    rig.send(heavy, (Read, 64 * KIB_4), 200);
+    rig.send(own, Read, 2 * KIB_4, 6000);
+    rig.send(light, Read, KIB_4, 12_000);
+    rig.send(heavy, Read, 64 * KIB_4, 200);
     rig.run(4000);
     let of = |path: &str| {
         let group = rig.controller.groups().find(path).expect("there");
@@ -227,7 +227,7 @@ fn a_total_is_shared_whatever_the_direction() {
             for ((path, weight), operations) in paths.iter().zip([100, 300]).zip([one, other]) {
                 let client = rig.weighed(path, weight, Limits::NONE);
                 for operation in operations {
-                    rig.send(client, (*operation, 4 * KIB_4), 3000);
+                    rig.send(client, *operation, 4 * KIB_4, 3000);
                 }
             }
             rig.run(4000);
@@ -261,13 +261,13 @@ fn only_what_is_limited_waits() {
     let slow = Limits { bytes_per_s: [None, Some(1000)], burst: burst(0), ..Limits::NONE };
     let one = rig.client("p/one", slow);
     let other = rig.client("p/other", Limits::NONE);
-    rig.send(one, (Write, KIB_4), 10);
+    rig.send(one, Write, KIB_4, 10);
     rig.run(1);
     assert_eq!(rig.times(), [(0, 1)], "then one each 4 s");
     rig.now = Instant(2000 * MS);
     rig.log.clear();
-    rig.send(one, (Read, KIB_4), 5);
-    rig.send(other, (Write, KIB_4), 5);
+    rig.send(one, Read, KIB_4, 5);
+    rig.send(other, Write, KIB_4, 5);
     rig.run(2000);
     assert_eq!(rig.times(), [(2000, 10)]);
     assert_eq!(rig.bytes(|left| left.direction == Direction::Write), 5 * KIB_4);
@@ -280,7 +280,7 @@ fn changes_count_at_once() {
     let mut rig = Rig::new();
     let slow = |rate| Limits { total: total(rate), burst: burst(0), ..Limits::NONE };
     let client = rig.client("a", slow(KIB_4));
-    rig.send(client, (Read, KIB_4), 4);
+    rig.send(client, Read, KIB_4, 4);
     rig.run(1500);
     assert_eq!(rig.times(), [(0, 1), (1000, 1)]);
     rig.group("a", 100, slow(10 * KIB_4));
@@ -293,7 +293,7 @@ fn changes_count_at_once() {
     rig.group("a", 100, Limits::NONE);
     rig.run(1600);
     assert_eq!(rig.times().last(), Some(&(1600, 1)));
-    rig.send(client, (Read, KIB_4), 100);
+    rig.send(client, Read, KIB_4, 100);
     rig.run(1600);
     assert_eq!(rig.times().last(), Some(&(1600, 101)));
     assert_eq!(rig.controller.next_wakeup(), None);
@@ -375,7 +375,7 @@ fn every_window_at_random() {
             let operation = if random(2) == 0 { Read } else { Write };
             let longest = if random(4) == 0 { 256 } else { 16 };
             let bytes = (1 + random(longest)) * KIB_4;
-            rig.send(client, (operation, bytes), 1 + random(6));
+            rig.send(client, operation, bytes, 1 + random(6));
             let rest = random(20);
             if random(8) == 0 {
                 let stack = ["max-none", "max-mq-deadline"][random(2) as usize];
@@ -406,7 +406,7 @@ fn every_window_at_random() {
 fn the_check_sees_too_much() {
     let mut rig = Rig::new();
     let client = rig.client("a", Limits::both(10 * MB));
-    rig.send(client, (Read, KIB_4), 2000);
+    rig.send(client, Read, KIB_4, 2000);
     rig.run(5000);
     let told = Limits { burst: burst(MB / 2), ..Limits::both(10 * MB) };
     let found = excesses(&rig.log, told, |_| true);
@@ -425,7 +425,7 @@ fn the_rate_is_reached() {
         });
         for client in clients {
             for operation in [Read, Write] {
-                rig.send(client, (operation, 8 * KIB_4), 3000);
+                rig.send(client, operation, 8 * KIB_4, 3000);
             }
         }
         rig.run(4000);
@@ -456,13 +456,13 @@ fn late_wake_ups_lose_nothing() {
             let mut rig = Rig::new();
             rig.group("p", 100, parent);
             let client = rig.client("p/a", max);
-            rig.send(client, (Write, KIB_4), 40);
+            rig.send(client, Write, KIB_4, 40);
             let (mut state, end) = (latest, Instant(2000 * MS));
             loop {
                 // As much is always queued: a client sends as soon as it is answered.
                 rig.go();
                 while rig.sent < rig.log.len() as u64 + 40 {
-                    rig.send(client, (Write, KIB_4), 1);
+                    rig.send(client, Write, KIB_4, 1);
                     rig.go();
                 }
                 state = u64::wrapping_mul(state, 6_364_136_223_846_793_005).wrapping_add(1);
@@ -492,7 +492,7 @@ fn a_long_stop_is_not_made_up_for() {
     let total = Total { bytes_per_s: None, iops: Some(1000) };
     let burst = Burst { bytes: None, requests: Some(1) };
     let client = rig.client("a", Limits { total, burst, ..Limits::NONE });
-    rig.send(client, (Write, KIB_4), 100);
+    rig.send(client, Write, KIB_4, 100);
     rig.run(0);
     rig.now = Instant(1000 * MS);
     rig.run(1001);

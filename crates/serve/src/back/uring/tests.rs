@@ -105,7 +105,7 @@ fn fua_zeroes_are_completed_when_durable() {
     let fua = Hints { fua: true, ..Hints::default() };
     for operation in [Operation::WriteZeroes, Operation::Discard] {
         let mut scene = scene("zeroes");
-        let cookie = scene.submit(operation, (0, 1 << 20), fua);
+        let cookie = scene.submit(operation, 0, 1 << 20, fua);
         let asked = only(scene.turn());
         assert_eq!(asked.call, Call::Allocate);
         scene.complete(asked, 0);
@@ -116,7 +116,7 @@ fn fua_zeroes_are_completed_when_durable() {
         assert_eq!(scene.finished(), [(cookie, 0)]);
     }
     let mut scene = scene("written-zeroes");
-    let cookie = scene.submit(Operation::WriteZeroes, (0, 1 << 20), fua);
+    let cookie = scene.submit(Operation::WriteZeroes, 0, 1 << 20, fua);
     let asked = only(scene.turn());
     scene.complete(asked, -libc::EOPNOTSUPP);
     let asked = only(scene.turn());
@@ -171,7 +171,7 @@ fn errors_and_short_counts() {
             (0, libc::EIO),
         ] {
             for before in [None, Some(-libc::EINTR), Some(512)] {
-                let cookie = scene.submit(operation, (4096, 4096), Hints::default());
+                let cookie = scene.submit(operation, 4096, 4096, Hints::default());
                 let mut asked = only(scene.turn());
                 if let Some(before) = before {
                     scene.complete(asked, before);
@@ -183,7 +183,7 @@ fn errors_and_short_counts() {
                 assert_eq!(scene.finished(), [(cookie, status)]);
             }
         }
-        let cookie = scene.submit(operation, (0, 4096), Hints::default());
+        let cookie = scene.submit(operation, 0, 4096, Hints::default());
         let mut asked = scene.turn();
         let mut rounds = 0;
         while let Some(again) = asked.pop() {
@@ -203,11 +203,11 @@ fn errors_and_short_counts() {
 fn late_commands_fail_and_keep_their_memory() {
     let mut scene = scene("late");
     for operation in [Operation::Read, Operation::Write] {
-        let cookie = scene.submit(operation, (0, 8192), Hints::default());
+        let cookie = scene.submit(operation, 0, 8192, Hints::default());
         let stuck = only(scene.turn());
         scene.pass(Nanos::from_secs(29));
         let flush = scene.flush();
-        let other = scene.submit(Operation::Read, (1 << 20, 4096), Hints::default());
+        let other = scene.submit(Operation::Read, 1 << 20, 4096, Hints::default());
         let asked = scene.turn();
         scene.complete(*asked.iter().find(|asked| asked.call == Call::Read).unwrap(), 4096);
         scene.turn();
@@ -221,7 +221,7 @@ fn late_commands_fail_and_keep_their_memory() {
         scene.complete(sync.expect("nothing keeps the flush any more"), 0);
         scene.turn();
         assert_eq!((scene.finished(), scene.engine().pending()), (vec![(flush, 0)], 0));
-        let next = scene.submit(Operation::Read, (0, 8192), Hints::default());
+        let next = scene.submit(Operation::Read, 0, 8192, Hints::default());
         let asked = only(scene.turn());
         scene.complete(asked, 8192);
         scene.turn();
@@ -257,13 +257,13 @@ fn late_writes_are_fenced() {
     scene.pass(Nanos::from_secs(1));
     scene.turn();
     assert_eq!(scene.finished(), old.map(|cookie| (cookie, libc::EIO)));
-    let zeroes = scene.submit(Operation::WriteZeroes, (0, 1 << 20), Hints::default());
-    let trim = scene.submit(Operation::Discard, (12287, 1), Hints::default());
+    let zeroes = scene.submit(Operation::WriteZeroes, 0, 1 << 20, Hints::default());
+    let trim = scene.submit(Operation::Discard, 12287, 1, Hints::default());
     let write = scene.write(4096, 1, false);
     assert!(scene.turn().is_empty(), "they reach nothing");
     assert_eq!(scene.finished(), [zeroes, trim, write].map(|cookie| (cookie, libc::EIO)));
     let reads = [(0, 4096), (8192, 4096)]
-        .map(|range| scene.submit(Operation::Read, range, Hints::default()));
+        .map(|(at, length)| scene.submit(Operation::Read, at, length, Hints::default()));
     let neighbour = scene.write(12288, 4096, false);
     let asked = scene.turn();
     asked.iter().for_each(|asked| scene.complete(*asked, 4096));
@@ -289,9 +289,8 @@ fn late_writes_are_fenced() {
 #[test]
 fn a_dead_drive_refuses() {
     let mut scene = scene("dead");
-    let read = |scene: &mut Scene, i: u64| {
-        scene.submit(Operation::Read, (i << 16, 4096), Hints::default())
-    };
+    let read =
+        |scene: &mut Scene, i: u64| scene.submit(Operation::Read, i << 16, 4096, Hints::default());
     let depth = scene.engine().back().facts().depth;
     for i in 0..u64::from(depth) + 5 {
         read(&mut scene, i);
@@ -324,7 +323,7 @@ fn long_requests_go_in_pieces() {
     let path = std::env::temp_dir().join(format!("iofair-long-{}", std::process::id()));
     let mut scene = Scene::new(Uring::open(&path, 2 << 30).unwrap(), 2 << 30);
     std::fs::remove_file(path).unwrap();
-    let cookie = scene.submit(Operation::WriteZeroes, (1 << 30, 1 << 30), Hints::default());
+    let cookie = scene.submit(Operation::WriteZeroes, 1 << 30, 1 << 30, Hints::default());
     for number in 0..32 {
         let asked = only(scene.turn());
         assert_eq!((asked.call, asked.offset), (Call::Allocate, (1 << 30) + (number << 25)));
@@ -333,7 +332,7 @@ fn long_requests_go_in_pieces() {
     }
     assert!(scene.turn().is_empty());
     assert_eq!(scene.finished(), [(cookie, 0)]);
-    let cookie = scene.submit(Operation::Read, (1, 32 << 20), Hints::default());
+    let cookie = scene.submit(Operation::Read, 1, 32 << 20, Hints::default());
     let mut asked: VecDeque<Asked> = scene.turn().into();
     let mut completed = 0;
     while let Some(next) = asked.pop_front() {
@@ -344,7 +343,7 @@ fn long_requests_go_in_pieces() {
         asked.extend(scene.turn());
     }
     assert_eq!((completed, scene.finished()), (33, vec![(cookie, 0)]));
-    let cookie = scene.submit(Operation::WriteZeroes, (0, 1 << 30), Hints::default());
+    let cookie = scene.submit(Operation::WriteZeroes, 0, 1 << 30, Hints::default());
     let asked = only(scene.turn());
     scene.complete(asked, -libc::ENOSPC);
     assert!(scene.turn().is_empty());
@@ -360,7 +359,7 @@ fn block_status_is_a_command() {
     let mut scene = scene("status");
     let ask = |scene: &mut Scene| {
         let hints = Hints { extents: 10, ..Hints::default() };
-        let cookie = scene.submit(Operation::Read, (1 << 20, 3 << 20), hints);
+        let cookie = scene.submit(Operation::Read, 1 << 20, 3 << 20, hints);
         assert!(scene.turn().is_empty(), "nothing for the ring");
         assert!(!scene.takes_status(), "a second one");
         (cookie, scene.lookup())

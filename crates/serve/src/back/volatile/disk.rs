@@ -45,6 +45,14 @@ enum Loss {
     Sectors,
 }
 
+/// A write of a command, or a part of it.
+pub(super) struct Write<'a> {
+    pub(super) command: CommandId,
+    pub(super) offset: u64,
+    pub(super) bytes: &'a [u8],
+    pub(super) durable: bool,
+}
+
 /// Counters of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
@@ -161,14 +169,9 @@ impl Disk {
         state.carry_out()?;
         state.media[medium].read(offset, into)
     }
-    /// Writes into the cache, and with `durable` to the file.
-    pub(super) fn write(
-        &self,
-        medium: usize,
-        command: CommandId,
-        (offset, bytes): (u64, &[u8]),
-        durable: bool,
-    ) -> io::Result<()> {
+    /// Writes into the cache, and if it is durable to the file.
+    pub(super) fn write(&self, medium: usize, write: &Write<'_>) -> io::Result<()> {
+        let Write { command, offset, bytes, durable } = *write;
         let mut state = self.state();
         if state.left == 0 && !state.off {
             // The power goes in the middle of this one.
@@ -340,7 +343,8 @@ mod tests {
     fn write(disk: &Disk, sector: u64, sectors: usize, byte: u8, durable: bool) -> CommandId {
         let (command, _) = disk.begin();
         let bytes = vec![byte; sectors * SECTOR];
-        disk.write(0, command, (sector * SECTOR_BYTES, &bytes), durable).unwrap();
+        let offset = sector * SECTOR_BYTES;
+        disk.write(0, &Write { command, offset, bytes: &bytes, durable }).unwrap();
         command
     }
     fn image(file: &File) -> Vec<u8> {

@@ -22,6 +22,7 @@ use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::SECTOR_BYTES;
 use iofair_drive::random::Random;
 
+use disk::Write;
 pub use disk::{CommandId, Defect, Disk, Tally};
 
 use super::{Back, Completed, Job, Loss};
@@ -155,7 +156,9 @@ impl Started {
                 let (mut at, end) = (self.offset, self.offset + length);
                 while at < end {
                     let part = (end - at).min(ZEROES as u64) as usize;
-                    disk.write(medium, command, (at, &[0; ZEROES][..part]), false)?;
+                    let bytes = &[0; ZEROES][..part];
+                    let write = Write { command, offset: at, bytes, durable: false };
+                    disk.write(medium, &write)?;
                     at += part as u64;
                 }
                 Ok(0)
@@ -169,7 +172,8 @@ impl Started {
             Call::Write { durable } => {
                 let mut bytes = vec![0; self.length(random)];
                 self.copy(&mut bytes, false);
-                disk.write(medium, command, (self.offset, &bytes), durable)?;
+                let write = Write { command, offset: self.offset, bytes: &bytes, durable };
+                disk.write(medium, &write)?;
                 Ok(bytes.len() as i32)
             }
         }

@@ -265,7 +265,8 @@ fn events(visit: &Visit, service: &Service) -> Result<Events, Problem> {
     };
     // An open page does not give way.
     slot.begin();
-    Ok(Events::new(service.app.monitor.watch(), slot))
+    let (first, latest) = service.app.monitor.watch();
+    Ok(Events::new(first, latest, slot))
 }
 
 /// The refusal of a call that the caller's role does not allow. Refusals go to the audit log, at a limited rate.

@@ -86,6 +86,15 @@ struct Inside {
     is_old: bool,
 }
 
+/// A request that has ended.
+struct Ended {
+    cookie: u64,
+    status: i32,
+    data: Data,
+    /// What it holds.
+    bytes: usize,
+}
+
 /// One open file.
 pub(super) struct File {
     size: u64,
@@ -117,8 +126,9 @@ impl File {
             closing: false,
         }
     }
-    /// One of the requests of a call has ended. `bytes`: what it holds.
-    fn end(&mut self, cookie: u64, status: i32, (data, bytes): (Data, usize), buffers: &mut Pool) {
+    /// One of the requests of a call has ended.
+    fn end(&mut self, ended: Ended, buffers: &mut Pool) {
+        let Ended { cookie, status, data, bytes } = ended;
         let inside = &mut self.inside[cookie as usize];
         inside.left -= 1;
         if inside.status == 0 {
@@ -145,7 +155,8 @@ impl File {
     /// Ends requests that there was no room for: the volume is removed.
     fn refuse_waiting(&mut self, buffers: &mut Pool) {
         while let Some(new) = self.waiting.pop_front() {
-            self.end(new.cookie, libc::ESHUTDOWN, (new.data, 0), buffers);
+            let NewOp { cookie, data, .. } = new;
+            self.end(Ended { cookie, status: libc::ESHUTDOWN, data, bytes: 0 }, buffers);
         }
     }
     fn begin(&mut self, call: Call, cx: &mut ReactorContext<'_>) {
@@ -241,7 +252,8 @@ impl Endpoint for File {
     }
     fn deliver(&mut self, op: Op, buffers: &mut Pool) {
         let bytes = op.payload();
-        self.end(op.cookie, op.status, (op.data, bytes), buffers);
+        let Op { cookie, status, data, .. } = op;
+        self.end(Ended { cookie, status, data, bytes }, buffers);
     }
     /// Tells the kernel of one request: it copies what was read.
     fn reply(&mut self, cx: &mut ReactorContext<'_>) -> io::Result<bool> {

@@ -3,7 +3,7 @@
 use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
 use iofair_core::unit::Sectors;
-use iofair_policies::parts::sorted_fifo::{Entry, MergeRules};
+use iofair_policies::parts::sorted_fifo::Entry;
 
 use super::queue::QueueId;
 use super::{Arrivals, Cfq, Order, Rules, Slices, Version};
@@ -53,9 +53,8 @@ where
     /// Merges a new request into one in its client's queue.
     pub(super) fn on_try_merge(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let Some(queue_id) = self.existing_queue_for(cx, id) else { return false };
-        let rules = MergeRules { front: true, max: cx.facts.max_request };
         let backlog = &mut self.queues[queue_id].backlog;
-        let fewer = backlog.try_merge(&mut self.sorted, cx.requests, (id, rules), &self.head);
+        let fewer = backlog.try_merge(&mut self.sorted, cx, id, &self.head);
         let Some(fewer) = fewer else { return false };
         self.holds = false;
         self.queued -= fewer;

@@ -71,7 +71,7 @@ where
             false => self.settings.fifo_expire_async,
         };
         let (sorted, rules) = (&mut self.sorted, &self.head.rules);
-        let request = queue.backlog.take(sorted, cx.requests, (cx.now, expire), rules);
+        let request = queue.backlog.take(sorted, cx, expire, rules);
         queue.dispatched += 1;
         queue.slice_sent += 1;
         queue.must_dispatch = false;

@@ -75,7 +75,7 @@ fn pages_that_do_not_read_are_cut_off() {
             let latest = tokio::sync::watch::Sender::new(Bytes::new());
             let (slot, place) = (Arc::new(()), latest.subscribe());
             let held = Arc::downgrade(&slot);
-            let events = Events::new((Bytes::from_static(b"event: first\n\n"), place), slot);
+            let events = Events::new(Bytes::from_static(b"event: first\n\n"), place, slot);
             let events = std::sync::Mutex::new(Some(events));
             let respond = move |_: Request<Incoming>| {
                 let response = events::response(events.lock().unwrap().take().unwrap());
