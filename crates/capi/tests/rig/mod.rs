@@ -19,7 +19,7 @@ pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// Runs a command to its good end, and returns all that it said.
+/// Runs a command that must succeed; returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", text(&output));
@@ -53,13 +53,13 @@ impl Installed {
     pub(crate) fn path(&self, below: &str) -> String {
         self.0.path(&format!("usr/{below}"))
     }
-    /// What pkg-config says.
+    /// The flags that pkg-config prints.
     pub(crate) fn pkg_config(&self, arguments: &[&str]) -> Vec<String> {
-        let mut asked = Command::new("pkg-config");
-        asked.args(arguments).arg("iofair");
-        asked.env("PKG_CONFIG_PATH", self.path("lib/pkgconfig"));
-        asked.env("PKG_CONFIG_SYSROOT_DIR", self.0.path("").trim_end_matches('/'));
-        run(&mut asked).split_whitespace().map(String::from).collect()
+        let mut command = Command::new("pkg-config");
+        command.args(arguments).arg("iofair");
+        command.env("PKG_CONFIG_PATH", self.path("lib/pkgconfig"));
+        command.env("PKG_CONFIG_SYSROOT_DIR", self.0.path("").trim_end_matches('/'));
+        run(&mut command).split_whitespace().map(String::from).collect()
     }
     /// A program or library of one C file, against the shared library; returns its path.
     pub(crate) fn compile(&self, source: &str, name: &str, more: &[&str]) -> String {

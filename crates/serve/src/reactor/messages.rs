@@ -73,7 +73,7 @@ impl Reactor {
         self.zeroings += 1;
         self.has_input(key);
     }
-    /// Who came meanwhile is let in, and who stalled may try again.
+    /// Accepts the clients that came during the pause, and lets stalled endpoints try again.
     fn resume(&mut self) {
         self.parts.port.pause(false);
         self.pausing.clear();
@@ -97,7 +97,7 @@ impl Reactor {
         let same_security = self.parts.security.admits_as(&security);
         self.parts.security = security;
         if same_security && changed_volumes.exports.is_empty() {
-            // Nothing that endpoints know of.
+            // Endpoints know of nothing that has changed.
             self.fair.wake_all();
             return Ok(());
         }
@@ -141,7 +141,7 @@ impl Reactor {
                     }
                     changed = true;
                 }
-                // What it holds is its new group's.
+                // The memory that it holds is charged to its new group.
                 let now = port.account(client);
                 changed |= std::mem::replace(account, now) != now;
             }
@@ -169,7 +169,7 @@ impl Reactor {
         self.turn_away();
         for (index, listener) in self.listeners.iter().enumerate() {
             if listener.stays {
-                // Who connects from now on is the next server's.
+                // The next server accepts the clients that connect from now on.
                 self.ring.cancel(Target::Accept(index as u32), Target::Nobody)?;
                 continue;
             }

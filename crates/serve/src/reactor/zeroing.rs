@@ -40,24 +40,24 @@ pub(crate) struct ZeroJob {
     pub(crate) reply: Sender<Zeroed>,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Zeroed {
     /// This many bytes of the extents, from the first one on, are zeroes.
     pub(crate) bytes: u64,
     /// They are durable, and everything that was completed before.
     pub(crate) is_durable: bool,
-    /// Others had requests in the engine.
+    /// Clients had requests in the engine meanwhile.
     pub(crate) contended: bool,
     /// 0, or the error number of the request that failed.
     pub(crate) status: i32,
 }
 
-/// A job that is carried out.
+/// The endpoint of a job.
 pub(super) struct Zeroing {
     job: ZeroJob,
     zeroed: Zeroed,
-    /// The next byte is so far into this extent.
+    /// The extent with the next byte, and the offset of the byte in it.
     extent: usize,
     into: u64,
     /// The engine had no room.

@@ -58,12 +58,12 @@ fn another_directory_in_place_is_left_alone() {
     server.stop().unwrap();
 }
 
-/// Goal: no volume gets another size, and no new one is made, in a file that is not where it was: that would be lost without a word.
+/// Goal: no volume gets another size, and no new one is made, in a file that is not where it was: its data would be lost unnoticed.
 /// Method: files of every kind that are removed, and replaced; a change of sizes, made and only tried.
 #[test]
 fn a_file_that_is_gone_takes_no_changes() {
     for (kind, file) in [("directory", "pool/v.img"), ("file", "pool"), ("emulated", "pool")] {
-        for (how, told) in [("removed", "was removed"), ("replaced", "is not there any more")] {
+        for (how, message) in [("removed", "was removed"), ("replaced", "is not there any more")] {
             let directory = Directory::new();
             let path = directory.path("pool");
             let back = match kind {
@@ -92,7 +92,7 @@ fn a_file_that_is_gone_takes_no_changes() {
                 let call = Call::new("PATCH", &path).body(serde_json::json!({ "size": "9MiB" }));
                 let reply = rig.ask(&call);
                 let text = String::from_utf8_lossy(&reply.body).into_owned();
-                assert!(reply.status == 422 && text.contains(told), "{kind}, {how}: {text}");
+                assert!(reply.status == 422 && text.contains(message), "{kind}, {how}: {text}");
             }
             fs::write(&contract_file, large).unwrap();
             let reply = rig.ask(&Call::new("POST", "/v1/reload"));
@@ -191,10 +191,10 @@ fn emulated_drives_are_not_begun_anew() {
     begin();
 }
 
-/// Goal: what somebody does to a file while it is served is told: it is renamed, replaced, hidden by another directory, or cut off.
+/// Goal: what somebody does to a file while it is served is reported: it is renamed, replaced, hidden by another directory, or cut off.
 /// Method: each of them, with a second name by which the file lives on.
 #[test]
-fn files_that_are_moved_or_cut_are_told() {
+fn files_that_are_moved_or_cut_are_reported() {
     for (back, file) in [
         ("directory:DIR/pool", "pool/v.img"),
         ("file:DIR/pool/pool.img", "pool/pool.img"),
@@ -424,7 +424,7 @@ fn needs_root_growth_that_failed_is_taken_back() {
     control.stop().unwrap();
 }
 
-/// Goal: a list of a later version is refused, and not written without what it says. Method: unknown words on both levels.
+/// Goal: a list of a later version is refused, and not written without the parts that are unknown. Method: unknown words on both levels.
 #[test]
 fn lists_of_later_versions_are_refused() {
     let directory = Directory::new();

@@ -2,9 +2,9 @@
 
 use iofair_core::time::Nanos;
 
-/// Depth at step 0, if the drive takes this many.
+/// Depth at step 0, the middle, of a drive whose queue is at least this deep.
 const DEPTH: u32 = 16;
-/// A window at step 0 or above the middle.
+/// Length of a monitoring window at step 0 and above it.
 const WINDOW: Nanos = Nanos::from_millis(100);
 
 /// Steps below the middle are positive, as in the kernel.
@@ -19,7 +19,7 @@ pub(super) struct Depth {
 impl Depth {
     pub(super) fn new(drive: u32) -> Self {
         let mut this = Self { drive, step: 0, at_top: false, max: 0 };
-        this.recount();
+        this.set_max();
         this
     }
     pub(super) const fn step(&self) -> i32 {
@@ -29,16 +29,16 @@ impl Depth {
     pub(super) const fn max(&self) -> u32 {
         self.max
     }
-    /// For writeback that nothing waits for, when nobody else was here of late.
+    /// Limit of background writeback while there was no other I/O of late.
     pub(super) const fn normal(&self) -> u32 {
         if self.max <= 2 { self.max } else { self.max.div_ceil(2) }
     }
-    /// For the same when somebody was, and for discards.
+    /// Limit of background writeback beside other I/O, and of discards.
     pub(super) const fn background(&self) -> u32 {
         if self.max <= 2 { 1 } else { self.max.div_ceil(4) }
     }
-    /// Finds the depth of the present step; `true`: it is the top.
-    fn recount(&mut self) -> bool {
+    /// Sets the depth that follows from the step. Returns whether it is the largest.
+    fn set_max(&mut self) -> bool {
         if self.drive == 1 {
             // One at the drive, and one ready to follow it.
             self.max = if self.step > 0 { 1 } else { 2 };
@@ -63,7 +63,7 @@ impl Depth {
             return false;
         }
         self.step -= 1;
-        self.at_top = self.recount();
+        self.at_top = self.set_max();
         true
     }
     /// Less deep, unless one is left; `hard`: from above the middle at once to it.
@@ -73,18 +73,18 @@ impl Depth {
         }
         self.step = if self.step < 0 && hard { 0 } else { self.step + 1 };
         self.at_top = false;
-        self.recount();
+        self.set_max();
         true
     }
     /// Whether another step up would change nothing.
     pub(super) const fn is_at_top(&self) -> bool {
         self.at_top
     }
-    /// Whether there is a way back to the middle. Not for a drive of two, for which up is one.
+    /// Whether it can return to the middle. With a queue of two the step above the middle has a depth of one, and cannot.
     pub(super) const fn can_return(&self) -> bool {
         self.step > 0 || self.step < 0 && self.max > 1
     }
-    /// How long to watch at this step: 100 ms, by the root of the steps down.
+    /// Length of a monitoring window: 100 ms, below the middle divided by the square root of the steps plus one.
     pub(super) fn window(&self) -> Nanos {
         if self.step <= 0 {
             return WINDOW;

@@ -76,7 +76,7 @@ struct Draft<'a> {
     mix: Option<(String, u32)>,
     /// Keys that sweeps set, with their values.
     swept: Vec<(String, String)>,
-    /// Those of them that are not of clients, as they are written.
+    /// The keys among them that are not of a client, as they are written.
     settings: Vec<(String, String)>,
 }
 
@@ -153,7 +153,7 @@ fn variants(
     }
     if let Some(dedicated) = &file.dedicated {
         let index = index_of(source, &names, &dedicated.fill)?;
-        drafts = sizes(source, dedicated, index, &drafts)?;
+        drafts = with_each_size(source, dedicated, index, &drafts)?;
     }
     if drafts.len() > VARIANTS_MAX {
         let message = format!("{} variants; at most {VARIANTS_MAX} in a file", drafts.len());
@@ -165,12 +165,12 @@ fn variants(
             return Err(ConfigError::whole_file(source.path(), message));
         }
     }
-    drafts.iter().map(|draft| at_point(source, file, draft, overrides)).collect()
+    drafts.iter().map(|draft| resolve(source, file, draft, overrides)).collect()
 }
 
-/// Each draft with every number of clients from one on, the client at `fill` making up for what the others
-/// lack.
-fn sizes<'a>(
+/// Each draft once for each number of clients, up to the given one. The client at `fill` has as many processes as the others
+/// leave.
+fn with_each_size<'a>(
     source: &Source,
     dedicated: &DedicatedFile,
     fill: usize,
@@ -201,29 +201,30 @@ fn sizes<'a>(
     Ok(all)
 }
 
-/// A variant, of the file as the sweeps change it.
-fn at_point(
+/// Resolves a draft, in the file as its sweeps change it.
+fn resolve(
     source: &Source,
     file: &ExperimentFile,
     draft: &Draft<'_>,
     overrides: &Overrides,
 ) -> Result<Variant, ConfigError> {
     if draft.settings.is_empty() {
-        return finish(source, file, draft, overrides);
+        return resolve_in(source, file, draft, overrides);
     }
     let base = draft.variant.map(|variant| variant.name.get_ref().as_str());
-    let resolve = || {
+    let resolved = || {
         let changed = sweep::changed(source, &draft.settings, base, overrides)?;
         let mut variants = changed.file.variant.iter();
         let variant = variants.find(|variant| Some(variant.name.get_ref().as_str()) == base);
         let draft = Draft { variant, ..draft.clone() };
-        let variant = finish(&changed.source, &changed.file, &draft, overrides)?;
+        let variant = resolve_in(&changed.source, &changed.file, &draft, overrides)?;
         Ok(Variant { stacks: changed.stacks, ..variant })
     };
-    resolve().map_err(|error| sweep::at_sweep(source, file, error))
+    resolved().map_err(|error| sweep::at_sweep(source, file, error))
 }
 
-fn finish(
+/// Resolves a draft in this file.
+fn resolve_in(
     source: &Source,
     file: &ExperimentFile,
     draft: &Draft<'_>,

@@ -6,8 +6,8 @@ use crate::fit::beside_writers;
 use crate::measure::{Amount, Device, Load, Simulated, run};
 use crate::profile::{self, Profile};
 
-/// Sustained random writes a second of `steady.toml`: a program and 3.18 copies of 524 us for four of 4 KiB, on 64 units
-/// (without the 1 % that reads take).
+/// Sustained random writes a second of `steady.toml`, of 4 KiB: four take one program and the copying of 3.18 pages, each 524 us,
+/// on 64 units. The 1 % that reads take is left out.
 const SUSTAINED: u64 = 64 * 4 * 1_000_000_000 / (524_000 * 418 / 100);
 
 /// The drive of the benches, with some numbers changed.
@@ -15,7 +15,7 @@ fn steady(changes: &str) -> Profile {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/steady.toml");
     profile::read(&format!("{path}{changes}")).unwrap()
 }
-/// What was seen of a load.
+/// What was measured under a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Seen {
     writes_per_s: u64,
@@ -24,8 +24,8 @@ struct Seen {
     write: [u64; 5],
 }
 
-/// SSD-iq's load at this part of what the drive sustains.
-fn at(profile: &Profile, percent: u64) -> Seen {
+/// Measures SSD-iq's load, with this part of the writes that the drive sustains.
+fn measure(profile: &Profile, percent: u64) -> Seen {
     let amount = |time| Amount { requests: u64::MAX, time };
     let mut drive = Simulated::new(profile.build(1));
     let capacity = drive.facts().capacity.bytes();
@@ -47,7 +47,7 @@ fn at(profile: &Profile, percent: u64) -> Seen {
 #[test]
 fn there_is_a_knee() {
     let drive = steady("");
-    let [low, below, above] = [20, 90, 130].map(|percent| at(&drive, percent));
+    let [low, below, above] = [20, 90, 130].map(|percent| measure(&drive, percent));
     for (seen, percent) in [(low, 20), (below, 90)] {
         let offered = SUSTAINED * percent / 100;
         assert!(seen.writes_per_s.abs_diff(offered) < offered / 50, "{seen:?}");
@@ -60,7 +60,7 @@ fn there_is_a_knee() {
     let waited = 6 * 64 * 1_000_000_000 / SUSTAINED;
     assert!(above.write[0].abs_diff(waited) < waited / 4, "{above:?}");
     assert!(above.read[0] > 2 * below.read[0] && above.read[2] > 2 * below.read[2], "{above:?}");
-    assert_eq!(at(&drive, 130), above);
+    assert_eq!(measure(&drive, 130), above);
 }
 
 /// Goal: a read waits for the work of its unit until it is suspended, or for all of it; and in a drive that works in order
@@ -69,12 +69,12 @@ fn there_is_a_knee() {
 fn reads_wait_for_suspension() {
     let tail = |least: &str, mean: &str| {
         let keys = "model.ssd.ftl.suspend";
-        at(&steady(&format!("?{keys}.least={least}&{keys}.mean={mean}")), 80).read[2]
+        measure(&steady(&format!("?{keys}.least={least}&{keys}.mean={mean}")), 80).read[2]
     };
     let [short, long, none] = [tail("0us", "40us"), tail("0us", "160us"), tail("1s", "40us")];
     assert!(3 * short < long + 60_000 * 2 && long < none, "{short} {long} {none}");
     let median = |in_order: bool| {
-        let seen = at(&steady(&format!("?model.ssd.ftl.in-order={in_order}")), 130);
+        let seen = measure(&steady(&format!("?model.ssd.ftl.in-order={in_order}")), 130);
         (seen.read[0], seen.write[0])
     };
     assert!(2 * median(false).0 < median(false).1, "{:?}", median(false));
@@ -85,7 +85,8 @@ fn reads_wait_for_suspension() {
 /// the longest writes at 70 %.
 #[test]
 fn batches_stall_writes() {
-    let slowest = |batch: &str| at(&steady(&format!("?model.ssd.ftl.batch={batch}")), 70).write[4];
+    let slowest =
+        |batch: &str| measure(&steady(&format!("?model.ssd.ftl.batch={batch}")), 70).write[4];
     assert!(slowest("0us") < 20_000);
     assert!((15_000_000..20_000_000).contains(&slowest("30ms")), "{}", slowest("30ms"));
 }
@@ -95,7 +96,7 @@ fn batches_stall_writes() {
 #[test]
 fn states_differ() {
     let writes =
-        |state: &str| at(&steady(&format!(":{state}")), 200).writes_per_s * 100 / SUSTAINED;
+        |state: &str| measure(&steady(&format!(":{state}")), 200).writes_per_s * 100 / SUSTAINED;
     let seen = ["fresh", "filled", "idle", "overwritten"].map(writes);
     assert!(seen[0] > 195 && seen[3] < 105, "{seen:?}");
     assert!(seen[3] < seen[2] && seen[2] < seen[1] && seen[1] <= seen[0], "{seen:?}");
