@@ -15,11 +15,12 @@ mod load;
 #[path = "power/model.rs"]
 mod model;
 mod rig;
+#[path = "power/volatile.rs"]
+mod volatile;
 
 use std::env;
 
 use iofair_drive::random::Random;
-use iofair_serve::back::volatile::{Defect, Disk, Tally, Volatile};
 use iofair_serve::supervisor::Passed;
 use iofair_serve::{Consent, Server};
 use iofair_testkit::machine;
@@ -28,6 +29,7 @@ use link::{CommandType, Link, Mounted, Nbd, Request, Vhost};
 use load::Load;
 use model::Volume;
 use rig::{Directory, fio, parse, report};
+use volatile::{Defect, Disk, Tally, Volatile};
 
 /// Bytes of the volumes.
 const SIZES: [usize; 2] = [1 << 20, 256 << 10];

@@ -22,9 +22,7 @@ pub mod memory;
 pub mod store;
 #[cfg(test)]
 mod testing;
-pub mod uring;
-#[doc(hidden)]
-pub mod volatile;
+pub(crate) mod uring;
 pub mod volume;
 
 use std::ops::Range;
@@ -37,7 +35,7 @@ use iofair_core::policy::DriveFacts;
 use iofair_core::request::Part;
 use iofair_core::time::{Instant, Nanos};
 
-use crate::back::uring::Storage;
+pub use crate::back::uring::Storage;
 use crate::back::volume::PlannedVolume;
 use crate::request::entry::Entry;
 use crate::request::extent::Extent;

@@ -51,7 +51,7 @@ impl Span {
     ///
     /// # Safety
     /// It is mapped and may be read, and nobody has a mutable reference to it.
-    pub(crate) unsafe fn read(&self, into: &mut [u8]) {
+    pub unsafe fn read(&self, into: &mut [u8]) {
         assert_eq!(into.len(), self.length, "bytes of a span");
         let from = Side { pointer: self.pointer, shared: true };
         // SAFETY: the source by the caller's promise; the target is borrowed mutably and as long.
@@ -61,7 +61,7 @@ impl Span {
     ///
     /// # Safety
     /// It is mapped and may be written, and there is no reference to it that is used meanwhile.
-    pub(crate) unsafe fn write(&self, from: &[u8]) {
+    pub unsafe fn write(&self, from: &[u8]) {
         assert_eq!(from.len(), self.length, "bytes of a span");
         let from = Side { pointer: from.as_ptr().cast_mut(), shared: false };
         // SAFETY: the source is borrowed and as long; the target by the caller's promise.

@@ -20,7 +20,7 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 
 /// A deliberate defect of the disk or of the server. Tests must detect each.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Defect {
+pub(crate) enum Defect {
     /// Nothing.
     #[default]
     None,
@@ -46,30 +46,30 @@ enum Loss {
 }
 
 /// A write of a command, or a part of it.
-pub(super) struct Write<'a> {
-    pub(super) command: CommandId,
-    pub(super) offset: u64,
-    pub(super) bytes: &'a [u8],
-    pub(super) durable: bool,
+pub(crate) struct Write<'a> {
+    pub(crate) command: CommandId,
+    pub(crate) offset: u64,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) durable: bool,
 }
 
 /// Counters of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Writes, trims and zeroes.
-    pub writes: u64,
+    pub(crate) writes: u64,
     /// Flushes and durable writes.
-    pub flushes: u64,
+    pub(crate) flushes: u64,
     /// Sectors in the cache at the power cut.
-    pub cached: u64,
+    pub(crate) cached: u64,
     /// Of these, sectors that are older than the last write.
-    pub lost: u64,
+    pub(crate) lost: u64,
     /// Commands of which only a part survived.
-    pub torn: u64,
+    pub(crate) torn: u64,
 }
 
 /// The number of a command, in the order in which commands started.
-pub type CommandId = u64;
+pub(crate) type CommandId = u64;
 
 /// A sector as a command left it.
 #[derive(Clone, Debug)]
@@ -103,11 +103,11 @@ struct State {
 
 /// A handle to a disk: the back end has one, the test another.
 #[derive(Clone, Debug)]
-pub struct Disk(Arc<Mutex<State>>);
+pub(crate) struct Disk(Arc<Mutex<State>>);
 
 impl Disk {
     /// A disk with power; the seed decides what survives a power cut.
-    pub fn new(seed: u64, defect: Defect) -> Self {
+    pub(crate) fn new(seed: u64, defect: Defect) -> Self {
         Self(Arc::new(Mutex::new(State {
             media: Vec::new(),
             random: Random::new(seed, 0x6375_7473),
@@ -125,38 +125,38 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Cuts the power after this many further commands have been executed.
-    pub fn cut_after(&self, commands: u64) {
+    pub(crate) fn cut_after(&self, commands: u64) {
         self.state().left = commands;
     }
     /// Cuts the power now, if it is still on.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.state().cut();
     }
     /// Whether the power has been cut.
-    pub fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         self.state().off
     }
     /// The counters.
-    pub fn tally(&self) -> Tally {
+    pub(crate) fn tally(&self) -> Tally {
         self.state().tally
     }
-    pub(super) fn defect(&self) -> Defect {
+    pub(crate) fn defect(&self) -> Defect {
         self.state().defect
     }
     /// Adds a file; returns its number.
-    pub(super) fn add(&self, file: File) -> usize {
+    pub(crate) fn add(&self, file: File) -> usize {
         let mut state = self.state();
         state.media.push(Medium { file, cache: BTreeMap::new() });
         state.media.len() - 1
     }
     /// A command begins; for a flush, the completions that it covers.
-    pub(super) fn begin(&self) -> (CommandId, u64) {
+    pub(crate) fn begin(&self) -> (CommandId, u64) {
         let mut state = self.state();
         state.commands += 1;
         (state.commands, state.completions)
     }
     /// A command is completed: from now on a flush has to cover it. False if the power is gone.
-    pub(super) fn complete(&self, command: CommandId) -> bool {
+    pub(crate) fn complete(&self, command: CommandId) -> bool {
         let mut state = self.state();
         state.completions += 1;
         let completions = state.completions;
@@ -164,13 +164,13 @@ impl Disk {
         !state.off
     }
     /// Reads what was written last.
-    pub(super) fn read(&self, medium: usize, offset: u64, into: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn read(&self, medium: usize, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let mut state = self.state();
         state.carry_out()?;
         state.media[medium].read(offset, into)
     }
     /// Writes into the cache, and if it is durable to the file.
-    pub(super) fn write(&self, medium: usize, write: &Write<'_>) -> io::Result<()> {
+    pub(crate) fn write(&self, medium: usize, write: &Write<'_>) -> io::Result<()> {
         let Write { command, offset, bytes, durable } = *write;
         let mut state = self.state();
         if state.left == 0 && !state.off {
@@ -187,7 +187,7 @@ impl Disk {
         Ok(())
     }
     /// Makes durable what was completed before `covered` completions had been given.
-    pub(super) fn flush(&self, medium: usize, covered: u64) -> io::Result<()> {
+    pub(crate) fn flush(&self, medium: usize, covered: u64) -> io::Result<()> {
         let mut state = self.state();
         state.carry_out()?;
         state.tally.flushes += 1;

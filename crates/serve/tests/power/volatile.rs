@@ -1,10 +1,11 @@
-//! A simulated kernel with a volatile disk in front of [`Uring`](super::uring::Uring), for tests with power cuts.
+//! A simulated kernel with a volatile disk in front of the back end over io_uring, for tests with power cuts.
 //!
 //! The back end, engine, reactor and front ends above it are the real ones. Ring entries of the back end are executed
 //! on a [`Disk`] instead of the file that they name, early or late and in any order. Only timeouts and no-ops go to
 //! the real ring, to deliver completions. After the power cut every entry fails, so the server ends. The files then
 //! contain what survived, and the next server is started on them.
 
+#[path = "volatile/disk.rs"]
 mod disk;
 
 use std::fs::File;
@@ -21,18 +22,16 @@ use iofair_core::request::Operation;
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::SECTOR_BYTES;
 use iofair_drive::random::Random;
+use iofair_serve::back::volume::PlannedVolume;
+use iofair_serve::back::{Back, Completed, Job, Loss, Storage};
+use iofair_serve::request::data::Data;
+use iofair_serve::request::entry::Entry;
+use iofair_serve::request::extent::Extent;
+use iofair_serve::request::op::{Ops, Question};
+use iofair_serve::request::shared::Span;
 
 use disk::Write;
-pub use disk::{CommandId, Defect, Disk, Tally};
-
-use super::{Back, Completed, Job, Loss};
-use crate::back::uring::Storage;
-use crate::back::volume::PlannedVolume;
-use crate::request::data::Data;
-use crate::request::entry::Entry;
-use crate::request::extent::Extent;
-use crate::request::op::{Ops, Question};
-use crate::request::shared::Span;
+pub(crate) use disk::{CommandId, Defect, Disk, Tally};
 
 /// Longest delay of a completion: long enough for the next requests to come in meanwhile.
 const DELAYS_US: [u32; 4] = [20, 50, 120, 300];
@@ -76,7 +75,7 @@ struct Started {
 }
 
 /// A back end over io_uring with its files on a volatile disk.
-pub struct Volatile {
+pub(crate) struct Volatile {
     inner: Box<dyn Back>,
     disk: Disk,
     random: Random,
@@ -89,7 +88,7 @@ pub struct Volatile {
 
 impl Volatile {
     /// Puts a disk below a back end that does everything through the ring.
-    pub fn new(inner: Box<dyn Back>, disk: Disk, seed: u64) -> Self {
+    pub(crate) fn new(inner: Box<dyn Back>, disk: Disk, seed: u64) -> Self {
         let delay = |microseconds: &u32| types::Timespec::new().nsec(microseconds * 1000);
         Self {
             inner,
