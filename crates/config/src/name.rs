@@ -11,7 +11,7 @@ const PUNCTUATION: &str = "-_.";
 const GROUP_PUNCTUATION: &str = "-_.:@+\\";
 
 /// The names that [`is_volume_name`] allows.
-pub const VOLUME_NAMES: &str = "1 to 255 ASCII letters, digits, dashes, dots and underscores, beginning with a letter, digit or underscore";
+pub(crate) const VOLUME_NAMES: &str = "1 to 255 ASCII letters, digits, dashes, dots and underscores, beginning with a letter, digit or underscore";
 /// The names that [`is_group_name`] allows.
 pub const GROUP_NAMES: &str = "words separated by single slashes, at most 255 bytes; a word has letters, digits and - _ . : @ + \\, beginning \
      with a letter, digit or underscore";

@@ -133,7 +133,7 @@ pub struct Request {
 }
 
 /// [`Request::stage`] of a request that has not entered a stage.
-pub const NO_STAGE: u8 = u8::MAX;
+pub(crate) const NO_STAGE: u8 = u8::MAX;
 /// [`Request::stage`] of a request that was merged into another one.
 pub const MERGED: u8 = u8::MAX - 1;
 /// [`Request::stage`] of a dispatched flush that waits to share the next flush command.

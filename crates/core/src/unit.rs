@@ -229,7 +229,7 @@ pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
 /// # Errors
 ///
 /// [`UnitError`] with the allowed form.
-pub fn parse_percent(text: &str) -> Result<u64, UnitError> {
+pub(crate) fn parse_percent(text: &str) -> Result<u64, UnitError> {
     scaled(text, text, &PERCENT)
 }
 

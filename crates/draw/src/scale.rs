@@ -46,7 +46,7 @@ impl Scale {
         }
     }
     /// From zero to a round number that is at least `high`.
-    pub fn from_zero(high: f64) -> Self {
+    pub(crate) fn from_zero(high: f64) -> Self {
         Self::in_steps(high.max(1e-6), 1.0)
     }
     /// From zero to a round number above `largest`.

@@ -13,7 +13,7 @@ use crate::Command;
 use crate::random::Random;
 
 /// The denominator of [`Rule::chances`].
-pub const CHANCES: u32 = 1_000_000;
+pub(crate) const CHANCES: u32 = 1_000_000;
 
 /// What happens to a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -78,7 +78,7 @@ impl Facts {
         })
     }
     /// Whether every queue of the device can have this scheduler.
-    pub fn has_scheduler(&self, name: &str) -> bool {
+    pub(crate) fn has_scheduler(&self, name: &str) -> bool {
         let is_name = |known: &String| known == name;
         self.modules.iter().any(is_name)
             || self.device.queues.iter().all(|queue| queue.schedulers.iter().any(is_name))

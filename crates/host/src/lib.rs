@@ -23,7 +23,7 @@ pub mod groups;
 pub mod hierarchy;
 pub mod journal;
 pub mod law;
-pub mod persist;
+pub(crate) mod persist;
 pub mod plan;
 mod planned;
 pub mod status;

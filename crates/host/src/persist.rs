@@ -61,7 +61,7 @@ pub(crate) fn plan(
 
 /// The `IOWeight=` that becomes this weight of bfq: systemd and the kernel map 1..100..10000 to 1..100..1000 in two
 /// straight lines, so that 200 would become 109.
-pub fn io_weight(bfq: u32) -> u32 {
+pub(crate) fn io_weight(bfq: u32) -> u32 {
     match bfq {
         0..=WEIGHT_DEFAULT => bfq,
         _ => WEIGHT_DEFAULT + (bfq - WEIGHT_DEFAULT) * 11,

@@ -409,7 +409,7 @@ impl Planner<'_> {
 }
 
 /// Removes a group's line from `io.max`.
-pub const NO_CEILING: &str = "rbps=max wbps=max riops=max wiops=max";
+pub(crate) const NO_CEILING: &str = "rbps=max wbps=max riops=max wiops=max";
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::record::{Record, Stream};
 
 /// Bytes of an extent.
-pub const EXTENT: u64 = 16 << 20;
+pub(crate) const EXTENT: u64 = 16 << 20;
 const ROUNDS: u8 = 8;
 
 /// A permutation of the extents of a drive.

@@ -42,9 +42,9 @@ pub const HEADER: usize = 16;
 /// Longest payload: a reader never needs more memory for a block.
 pub const PAYLOAD_MAX: usize = 1 << 20;
 /// A writer ends a block of requests at this length. What a crash can lose.
-pub const PAYLOAD_TARGET: usize = 32 << 10;
+pub(crate) const PAYLOAD_TARGET: usize = 32 << 10;
 /// Longest name of a stream or group.
-pub const NAME_MAX: usize = 4096;
+pub(crate) const NAME_MAX: usize = 4096;
 
 /// The kinds of blocks.
 pub(crate) const METADATA: u8 = b'M';

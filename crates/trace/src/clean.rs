@@ -14,7 +14,7 @@ use crate::record::{Metadata, Record, Stream};
 use crate::source::{Notes, Source};
 
 /// Longest read or write that is played. Trims and requests for zeroes may be as long as the drive.
-pub const DATA_MAX: u64 = 64 << 20;
+pub(crate) const DATA_MAX: u64 = 64 << 20;
 
 /// The notes.
 pub const BACKWARDS: &str = "times earlier than the one before, which were moved to it";

@@ -11,7 +11,7 @@ use crate::record::{Metadata, Record, Stream};
 use crate::source::{Notes, Source};
 
 /// Files of a trace that are read together.
-pub const FILES_MAX: usize = 1024;
+pub(crate) const FILES_MAX: usize = 1024;
 
 /// How to open a trace.
 #[derive(Clone, Default, Debug)]

@@ -7,7 +7,7 @@ use crate::record::{Metadata, Record, Stream};
 
 /// Streams of a trace that are kept apart. Requests of further ones belong to the last stream, `others`, and are counted:
 /// a trace of a million processes needs no memory for a million of them.
-pub const STREAMS_MAX: usize = 1 << 16;
+pub(crate) const STREAMS_MAX: usize = 1 << 16;
 
 /// A trace that is read request by request.
 pub trait Source {

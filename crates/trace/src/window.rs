@@ -10,7 +10,7 @@ use iofair_core::time::{Instant, Nanos};
 use crate::record::{Completion, Record};
 
 /// Names a request in a window: its number in order of submission.
-pub type Ticket = u64;
+pub(crate) type Ticket = u64;
 
 /// Requests, oldest first.
 #[derive(Debug)]

@@ -262,7 +262,7 @@ impl Contracts {
         claims.fold(0, u64::saturating_add)
     }
     /// The first group whose minimum counts against the drive's worst case, because it has no `alone`.
-    pub fn asks_worst_case(&self) -> Option<&Group> {
+    pub(crate) fn asks_worst_case(&self) -> Option<&Group> {
         let asks = |group: &&Group| group.contract.min.is_some() && group.contract.alone.is_none();
         self.groups.iter().find(asks)
     }

@@ -40,7 +40,7 @@ impl Requests {
         }
     }
     /// Is this a piece of a request?
-    pub fn is_piece(&self, id: RequestId) -> bool {
+    pub(crate) fn is_piece(&self, id: RequestId) -> bool {
         self.slots[id.0 as usize].whole != NIL
     }
     /// Has a piece been taken from this request?

@@ -155,7 +155,7 @@ pub struct Parameters {
 
 impl Parameters {
     /// Time of a page program: with it, all units together reach the rate `drain`.
-    pub fn page_program(&self) -> Nanos {
+    pub(crate) fn page_program(&self) -> Nanos {
         self.program_at(self.drain)
     }
     /// The same drive for loads without writes: what only matters for writes has fixed values.

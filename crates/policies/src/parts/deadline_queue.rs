@@ -69,7 +69,7 @@ pub struct DeadlineQueue {
 
 /// The direction of the next batch, and the number of batches of reads that the writes have waited for then: reads,
 /// unless the writes have waited for `writes_starved` of them.
-pub fn batch_direction(
+pub(crate) fn batch_direction(
     waiting: [bool; 2],
     starved: u32,
     writes_starved: u32,

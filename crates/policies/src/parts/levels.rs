@@ -173,7 +173,7 @@ impl<A: Account + Default> Levels<A> {
 
 impl<A: Account> Levels<A> {
     /// All requests are somewhere else now; what was charged stays.
-    pub fn forget_requests(&mut self) {
+    pub(crate) fn forget_requests(&mut self) {
         for level in &mut self.levels {
             (level.turns, level.sources) = (NO_TURNS, NO_SOURCES);
             (level.place, level.timer, level.was_empty) = (None, None, false);

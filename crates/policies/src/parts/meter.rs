@@ -209,7 +209,7 @@ impl Meter {
         }
     }
     /// A request goes that was held, at a wake-up that was planned earlier.
-    pub fn charge_held(&mut self, now: Instant, planned: Instant, cost: [u64; 2]) {
+    pub(crate) fn charge_held(&mut self, now: Instant, planned: Instant, cost: [u64; 2]) {
         let at = match self {
             Self::Buckets(buckets) => due(now, planned, ready_at(buckets, cost).unwrap_or(now)),
             Self::Slices(_) => now,
@@ -241,7 +241,7 @@ impl Meter {
     }
     /// A request comes up from a child that was metered by `child`: if no slice is active, the new
     /// one starts when the child's did, since that is how long the request has been waiting.
-    pub fn credit_from(&mut self, now: Instant, rule: Rule, child: &Self) {
+    pub(crate) fn credit_from(&mut self, now: Instant, rule: Rule, child: &Self) {
         let now = now.0 / MS;
         let (Self::Slices(slice), Self::Slices(child)) = (self, child) else { return };
         if slice.is_used(now) {

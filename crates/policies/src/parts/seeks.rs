@@ -59,10 +59,10 @@ impl SeekDistance {
 /// A request farther than this from the end of the previous one is a seek (8 * 100 sectors).
 const SEEK: Sectors = Sectors(800);
 /// On flash, a request of this length is never a seek.
-pub const LARGE_ON_FLASH: Sectors = Sectors(64);
+pub(crate) const LARGE_ON_FLASH: Sectors = Sectors(64);
 
 /// Whether a request at `start` is a seek for a process whose last position was `last`.
-pub fn is_seek(rotational: bool, last: Sectors, start: Sectors, length: Sectors) -> bool {
+pub(crate) fn is_seek(rotational: bool, last: Sectors, start: Sectors, length: Sectors) -> bool {
     last.distance(start) > SEEK && (rotational || length < LARGE_ON_FLASH)
 }
 

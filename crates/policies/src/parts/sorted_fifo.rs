@@ -90,10 +90,6 @@ impl SortedFifo {
     pub const fn oldest(&self) -> Option<RequestId> {
         self.fifo.front()
     }
-    /// The request that arrived after `id`.
-    pub fn next_by_arrival(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        self.fifo.next(requests, id)
-    }
     /// When a request entered the queue.
     pub fn arrived(&self, sorted: &Sorted, requests: &Requests, id: RequestId) -> Instant {
         sorted.value(node(requests, id)).arrived
@@ -103,7 +99,7 @@ impl SortedFifo {
         sorted.first(&self.tree).map(|node| sorted.value(node).id)
     }
     /// The first request that starts at or after `position`.
-    pub fn at_or_after(&self, sorted: &Sorted, position: Sectors) -> Option<RequestId> {
+    pub(crate) fn at_or_after(&self, sorted: &Sorted, position: Sectors) -> Option<RequestId> {
         sorted.at_or_after(&self.tree, position).map(|node| sorted.value(node).id)
     }
     /// The next request after `id` by sector.
@@ -220,9 +216,6 @@ pub struct SeekRules {
 }
 
 impl SeekRules {
-    /// The rules of CFQ and BFQ: up to 16 MiB back, counted twice.
-    pub const FAIR: Self =
-        Self { back_max: Sectors::from_kib(16 << 10), back_penalty: 2, urgent_first: true };
     /// The rules of the anticipatory scheduler: up to 512 MiB back, counted twice.
     pub const ANTICIPATORY: Self =
         Self { back_max: Sectors::from_kib(512 << 10), back_penalty: 2, urgent_first: false };
@@ -261,6 +254,9 @@ mod tests {
     use iofair_core::request::{Operation, Request};
     use std::vec::Vec;
 
+    /// The rules of CFQ and BFQ: up to 16 MiB back, counted twice.
+    const FAIR: SeekRules =
+        SeekRules { back_max: Sectors::from_kib(16 << 10), back_penalty: 2, urgent_first: true };
     const RULES: MergeRules = MergeRules { front: true, max: Sectors(64) };
 
     #[derive(Default)]
@@ -295,7 +291,7 @@ mod tests {
             all.map(|id| (requests[id].start.0, requests[id].length.0)).collect()
         }
         fn by_arrival(&self) -> Vec<u64> {
-            let next = |id: &RequestId| self.queue.next_by_arrival(&self.requests, *id);
+            let next = |id: &RequestId| self.queue.fifo.next(&self.requests, *id);
             let all = core::iter::successors(self.queue.oldest(), next);
             all.map(|id| self.requests[id].start.0).collect()
         }
@@ -366,8 +362,8 @@ mod tests {
         let urgent = at(&mut w, 300_000);
         w.requests[urgent].flags = Flags::METADATA;
         let pick = |a, b| {
-            let chosen = choose(&w.requests, a, b, Sectors(100_000), &SeekRules::FAIR);
-            assert_eq!(chosen, choose(&w.requests, b, a, Sectors(100_000), &SeekRules::FAIR));
+            let chosen = choose(&w.requests, a, b, Sectors(100_000), &FAIR);
+            assert_eq!(chosen, choose(&w.requests, b, a, Sectors(100_000), &FAIR));
             chosen
         };
         assert_eq!(pick(near, far), near);
@@ -391,7 +387,7 @@ mod tests {
         }
         let follower = |start| {
             let id = w.queue.at_or_after(&w.sorted, Sectors(start)).expect("there");
-            let next = w.queue.next_request(&w.sorted, &w.requests, id, &SeekRules::FAIR);
+            let next = w.queue.next_request(&w.sorted, &w.requests, id, &FAIR);
             w.requests[next.expect("not alone")].start.0
         };
         assert_eq!(follower(100), 130);

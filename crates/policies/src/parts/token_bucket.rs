@@ -42,7 +42,7 @@ impl TokenBucket {
         Self { rate: rate.max(1), capacity, level: capacity, at: now }
     }
     /// A full bucket of `units`, whatever its rate.
-    pub fn of_depth(now: Instant, rate: u64, units: u64) -> Self {
+    pub(crate) fn of_depth(now: Instant, rate: u64, units: u64) -> Self {
         let capacity = i128::from(units) * UNIT;
         Self { rate: rate.max(1), capacity, level: capacity, at: now }
     }
@@ -53,7 +53,7 @@ impl TokenBucket {
     /// The rate and depth of `fresh` from now on. What was saved stays as far as it fits. What was owed stays the same
     /// amount or the same time at the rate, whichever is waited for less: a debt made at one rate must not become an hour at
     /// another.
-    pub fn change_to(&mut self, now: Instant, fresh: Self) {
+    pub(crate) fn change_to(&mut self, now: Instant, fresh: Self) {
         self.fill(now);
         let level = match self.level {
             owed if owed < 0 && fresh.rate < self.rate => {
@@ -65,14 +65,14 @@ impl TokenBucket {
     }
     /// Another rate from now on. What was saved or owed stays the same *time* at the rate: a bucket
     /// half full stays half full, a debt of 10 ms one of 10 ms.
-    pub fn set_rate(&mut self, now: Instant, rate: u64, burst: Nanos) {
+    pub(crate) fn set_rate(&mut self, now: Instant, rate: u64, burst: Nanos) {
         self.fill(now);
         let fresh = Self::new(now, rate, burst);
         let level = self.level / i128::from(self.rate) * i128::from(fresh.rate);
         *self = Self { level: level.min(fresh.capacity), ..fresh };
     }
     /// When `units` may go if no others are taken before; `now` or earlier means at once.
-    pub fn ready_at(&self, units: u64) -> Instant {
+    pub(crate) fn ready_at(&self, units: u64) -> Instant {
         let missing = (i128::from(units) * UNIT).min(self.capacity) - self.level;
         if missing <= 0 {
             return self.at;

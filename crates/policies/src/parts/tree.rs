@@ -152,7 +152,11 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
     }
     /// The first node in key order whose own summary passes. A joined summary must pass exactly if one of the
     /// summaries from which it was joined does.
-    pub fn first_where(&self, tree: &Tree, passes: impl Fn(V::Of) -> bool) -> Option<NodeId> {
+    pub(crate) fn first_where(
+        &self,
+        tree: &Tree,
+        passes: impl Fn(V::Of) -> bool,
+    ) -> Option<NodeId> {
         if tree.len < 3 {
             return self.few(tree).find(|node| passes(self.value(*node).alone()));
         }
@@ -173,7 +177,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         Some(NodeId(self.page(tree.first).first()))
     }
     /// The smallest key; found without its node, where there are many.
-    pub fn first_key(&self, tree: &Tree) -> Option<K> {
+    pub(crate) fn first_key(&self, tree: &Tree) -> Option<K> {
         match tree.len {
             0 => None,
             1 | 2 => Some(self.nodes[tree.root as usize].key),
@@ -206,7 +210,7 @@ impl<K: Ord + Copy, V: Summary + Copy> Arena<K, V> {
         self.entry_before(page, page.position_of(node.0))
     }
     /// The first node whose key is at least `key`.
-    pub fn at_or_after(&self, tree: &Tree, key: K) -> Option<NodeId> {
+    pub(crate) fn at_or_after(&self, tree: &Tree, key: K) -> Option<NodeId> {
         if tree.len < 3 {
             return self.few(tree).find(|node| self.key(*node) >= key);
         }

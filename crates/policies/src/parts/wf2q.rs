@@ -160,7 +160,6 @@ pub struct Hierarchy {
     free_levels: Vec<u32>,
     nodes: Nodes,
     busy_queues: [u32; 3],
-    busy_groups: u32,
     in_service: Option<EntityId>,
     /// Whether a group in service is charged each time it is moved, with all service in this slot.
     charges_moves: bool,
@@ -183,7 +182,6 @@ impl Hierarchy {
             free_levels: Vec::new(),
             nodes: Nodes::new(),
             busy_queues: [0; 3],
-            busy_groups: 0,
             in_service: None,
             charges_moves: false,
         };

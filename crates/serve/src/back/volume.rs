@@ -78,7 +78,7 @@ impl Map {
     }
     /// The position of a byte of the volume on the drive, and the number of contiguous bytes there, including this
     /// one.
-    pub fn locate(&self, offset: u64) -> (u64, u64) {
+    pub(crate) fn locate(&self, offset: u64) -> (u64, u64) {
         let next = self.runs.partition_point(|run| run.volume <= offset);
         let run = &self.runs[next - 1];
         let into = offset - run.volume;

@@ -294,11 +294,11 @@ impl Engine {
         }
     }
     /// Time in which the drive had at least one command.
-    pub fn busy_time(&self, now: Instant) -> Nanos {
+    pub(crate) fn busy_time(&self, now: Instant) -> Nanos {
         self.back.busy().unwrap_or_else(|| self.busy.total(now))
     }
     /// Resets the counters of all volumes.
-    pub fn reset_stats(&mut self) {
+    pub(crate) fn reset_stats(&mut self) {
         for (_, volume) in &mut self.volumes {
             volume.stats = VolumeStats::default();
         }

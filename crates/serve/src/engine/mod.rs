@@ -206,7 +206,7 @@ impl Engine {
         self.paused = paused;
     }
     /// Whether requests are refused for now.
-    pub fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }
     /// Takes a request in, unless its group has no room (or the engine is paused), or asks for a block status while it has
@@ -414,11 +414,11 @@ impl Engine {
         self.failures.report(&self.volumes, shared, lost)
     }
     /// Handles the completion of a ring entry of the back end; call [`Self::turn`] afterwards.
-    pub fn on_ring(&mut self, user_data: u32, result: i32) {
+    pub(crate) fn on_ring(&mut self, user_data: u32, result: i32) {
         self.back.on_ring(user_data, result, &mut self.ops, &mut self.completed);
     }
     /// Ring entries that the back end wants to submit.
-    pub fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
+    pub(crate) fn take_entries(&mut self) -> Option<&mut Vec<Entry>> {
         self.back.take_entries()
     }
     /// Moves payloads that are still in receive buffers to their own buffers.
@@ -468,7 +468,7 @@ impl Engine {
         self.ops.len() - self.abandoned
     }
     /// Whether the back end still has commands, and so uses our memory.
-    pub fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         !self.commands.is_empty()
     }
     /// The table of requests, and buffers for payloads that are received in pieces.

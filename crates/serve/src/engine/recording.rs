@@ -28,7 +28,7 @@ impl Engine {
         recorder.take(from, TAKE_MAX)
     }
     /// Ends a recording, and returns everything from byte `from` on. Requests in flight are in it without a completion.
-    pub fn stop_recording(&mut self, from: u64) -> Option<Taken> {
+    pub(crate) fn stop_recording(&mut self, from: u64) -> Option<Taken> {
         self.recorder.take()?.end(from)
     }
     /// Ends a recording from which nothing has been taken for too long.

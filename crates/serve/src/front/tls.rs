@@ -19,11 +19,11 @@ use webpki::EndEntityCert;
 use iofair_config::contracts::is_reserved;
 
 /// Limit on kept ciphertext: some records, or one handshake message of up to 64 KiB.
-pub const CIPHER_MAX: usize = 128 << 10;
+pub(crate) const CIPHER_MAX: usize = 128 << 10;
 /// Room for most handshakes; it doubles when a receive fills it.
 const CIPHER_MIN: usize = 4 << 10;
 /// Plaintext of one record.
-pub const RECORD_MAX: usize = 16 << 10;
+pub(crate) const RECORD_MAX: usize = 16 << 10;
 /// More than a record adds to its plaintext, with a change of keys before it.
 const RECORD_OVERHEAD: usize = 512;
 /// Longest record with an alert; see [`ends_with_close_notify`].
@@ -167,7 +167,7 @@ impl Channel {
         }
     }
     /// Encrypts and appends to `out`. All received bytes must have been processed by `open` before.
-    pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), rustls::Error> {
+    pub(crate) fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), rustls::Error> {
         self.speak(out, |traffic, room| traffic.encrypt(plain, room), plain.len())
     }
     /// Appends the message that ends the connection.
@@ -206,7 +206,7 @@ impl Channel {
         &self.cipher[..self.filled]
     }
     /// Whether the handshake is complete.
-    pub fn is_established(&self) -> bool {
+    pub(crate) fn is_established(&self) -> bool {
         self.established
     }
     /// The names in the client's certificate, if it presented one.

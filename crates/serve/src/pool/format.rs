@@ -41,17 +41,17 @@ pub const VERSION: u32 = 1;
 /// Bytes at the start of a pool that belong to no volume.
 pub const HEAD: u64 = 1 << 20;
 /// Positions of the superblocks in bytes: both ends of the head.
-pub const SUPERBLOCKS: [u64; 2] = [0, HEAD - BLOCK];
+pub(crate) const SUPERBLOCKS: [u64; 2] = [0, HEAD - BLOCK];
 /// Bytes of a superblock: one sector, which a drive writes atomically.
-pub const SUPERBLOCK_BYTES: usize = 512;
+pub(crate) const SUPERBLOCK_BYTES: usize = 512;
 /// Longest name of a volume: that of an NBD export here.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest path of a group: a group of ten levels with names as long as file names fits.
-pub const GROUP_BYTES_MAX: usize = 4096;
+pub(crate) const GROUP_BYTES_MAX: usize = 4096;
 /// Largest slot of a table: 10,000 volumes with names and groups of 128 bytes each and 20 extents need 6 MB.
-pub const SLOT_BYTES_MAX: u64 = 8 << 20;
+pub(crate) const SLOT_BYTES_MAX: u64 = 8 << 20;
 /// Smallest one.
-pub const SLOT_BYTES_MIN: u64 = 64 << 10;
+pub(crate) const SLOT_BYTES_MIN: u64 = 64 << 10;
 
 const MAGIC: [u8; 8] = *b"IOFAIRPL";
 const TABLE_MAGIC: [u8; 8] = *b"IOFAIRTB";

@@ -89,7 +89,7 @@ impl Buffer {
         unsafe { slice::from_raw_parts(self.pointer.as_ptr(), self.capacity()) }
     }
     /// All its bytes, writable.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and borrowed mutably.
         unsafe { slice::from_raw_parts_mut(self.pointer.as_ptr(), self.capacity()) }
     }

@@ -39,7 +39,7 @@ impl Data {
         }
     }
     /// A part of it, for writing. It must exist and be writable.
-    pub fn places_mut(&mut self, from: usize, length: usize) -> PlacesMut<'_> {
+    pub(crate) fn places_mut(&mut self, from: usize, length: usize) -> PlacesMut<'_> {
         match self {
             Self::Owned(buffer) => PlacesMut::of_buffer(buffer, from, length),
             Self::Scattered(scattered) => scattered.places_mut(from, length),
@@ -150,14 +150,14 @@ impl Scattered {
         }
     }
     /// The current places of a part of it, for writing.
-    pub fn places_mut(&mut self, from: usize, length: usize) -> PlacesMut<'_> {
+    pub(crate) fn places_mut(&mut self, from: usize, length: usize) -> PlacesMut<'_> {
         match self.bounce {
             Some(ref mut buffer) => PlacesMut::of_buffer(buffer, from, length),
             None => self.outside(from, length),
         }
     }
     /// Uses a copy in this buffer from now on; `filled` with the present bytes, for a write.
-    pub fn bounce(&mut self, mut buffer: Buffer, filled: bool) {
+    pub(crate) fn bounce(&mut self, mut buffer: Buffer, filled: bool) {
         self.bounce = None;
         let mut rest = buffer.bytes_mut();
         for place in self.places(0, self.len()).filter(|_| filled) {
@@ -168,7 +168,7 @@ impl Scattered {
         self.bounce = Some(buffer);
     }
     /// Whether there is a copy.
-    pub fn is_bounced(&self) -> bool {
+    pub(crate) fn is_bounced(&self) -> bool {
         self.bounce.is_some()
     }
     /// Copies data that was read into the copy to the places.
@@ -186,7 +186,7 @@ impl Scattered {
         }
     }
     /// The list of places, for reuse of its memory, and the copy if there is one.
-    pub fn into_parts(mut self) -> (Vec<Span>, Option<Buffer>) {
+    pub(crate) fn into_parts(mut self) -> (Vec<Span>, Option<Buffer>) {
         self.spans.clear();
         (self.spans, self.bounce)
     }

@@ -33,7 +33,7 @@ impl Entry {
         Self(opcode::PollAdd::new(types::Fd(file), libc::POLLIN as u32).build())
     }
     /// Completes once when the other end of a socket is closed, or the socket fails.
-    pub fn hangup(socket: RawFd) -> Self {
+    pub(crate) fn hangup(socket: RawFd) -> Self {
         // The kernel always adds POLLHUP, POLLERR and POLLRDHUP.
         Self(opcode::PollAdd::new(types::Fd(socket), 0).build())
     }

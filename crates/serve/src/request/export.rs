@@ -109,7 +109,7 @@ impl Exports {
         self.list.binary_search_by_key(&id, |export| export.id).ok()
     }
     /// All exports from an id on, in the order of their ids.
-    pub fn starting_at(&self, id: u32) -> &[Export] {
+    pub(crate) fn starting_at(&self, id: u32) -> &[Export] {
         &self.list[self.list.partition_point(|export| export.id < id)..]
     }
     /// Records that a client opened an export.

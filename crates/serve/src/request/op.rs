@@ -380,7 +380,7 @@ impl Op {
         self.data.places(piece.from as usize, piece.length as usize)
     }
     /// The bytes of a piece, for writing.
-    pub fn places_mut(&mut self, piece: Piece) -> PlacesMut<'_> {
+    pub(crate) fn places_mut(&mut self, piece: Piece) -> PlacesMut<'_> {
         self.data.places_mut(piece.from as usize, piece.length as usize)
     }
     /// Bytes of memory that its data takes.

@@ -56,7 +56,7 @@ impl<'a> Place<'a> {
     ///
     /// # Safety
     /// The target is mapped and writable, and there is no reference to it.
-    pub unsafe fn read_into_shared(&self, into: Span) {
+    pub(crate) unsafe fn read_into_shared(&self, into: Span) {
         assert_eq!(into.len(), self.len(), "bytes of a place");
         let into = Side { pointer: into.pointer(), shared: true };
         // SAFETY: this place may be read as long as it lives (see its fields), the target by the caller's promise.
@@ -94,7 +94,7 @@ impl PlaceMut<'_> {
     ///
     /// # Safety
     /// The source is mapped and readable, and there is no mutable reference to it.
-    pub unsafe fn write_from_shared(&mut self, from: Span) {
+    pub(crate) unsafe fn write_from_shared(&mut self, from: Span) {
         assert_eq!(from.len(), self.len(), "bytes of a place");
         let from = Side { pointer: from.pointer(), shared: true };
         // SAFETY: this place may be written as long as it lives (see `PlacesMut`), the source read by the caller's

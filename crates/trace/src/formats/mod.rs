@@ -32,7 +32,7 @@ use lines::LineSource;
 pub use columns::Columns;
 
 /// A source of requests that owns what it needs.
-pub type Boxed = Box<dyn Source + Send>;
+pub(crate) type Boxed = Box<dyn Source + Send>;
 
 /// A format.
 pub struct Format {

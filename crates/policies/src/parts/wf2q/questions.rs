@@ -1,38 +1,17 @@
 //! Queries about the state of a [`Hierarchy`].
 
-use super::{EntityId, Hierarchy, QUEUE, Virtual};
+use super::{EntityId, Hierarchy, QUEUE};
 use iofair_core::priority::Class;
 use iofair_core::unit::Sectors;
 
 impl Hierarchy {
-    /// The queue in service.
-    pub fn in_service(&self) -> Option<EntityId> {
-        self.in_service
-    }
-    /// The child of a group that is in service.
-    pub fn in_service_of(&self, group: EntityId) -> Option<EntityId> {
-        self.level(group).in_service
-    }
-    /// The child of a group that is served next, apart from the one in service.
-    pub fn next_of(&self, group: EntityId) -> Option<EntityId> {
-        self.level(group).next
-    }
-    /// The queue that [`Self::pick`] would choose if the one in service expired empty now. This is a hint, because
-    /// the expiry may change the order.
-    pub fn next_queue(&self) -> Option<EntityId> {
-        let mut at = self.level(EntityId::ROOT).next?;
-        while !self.is_queue(at) {
-            at = self.level(at).next?;
-        }
-        Some(at)
-    }
     /// Whether the root group would serve another entity next. Only then is preempting the queue in service useful.
-    pub fn next_may_preempt(&self) -> bool {
+    pub(crate) fn next_may_preempt(&self) -> bool {
         let root = self.level(EntityId::ROOT);
         root.next.is_some() && root.next != root.in_service
     }
     /// Whether it is a queue and not a group.
-    pub fn is_queue(&self, id: EntityId) -> bool {
+    pub(crate) fn is_queue(&self, id: EntityId) -> bool {
         self.entity(id).level == QUEUE
     }
     /// Whether it is active or in service.
@@ -40,7 +19,7 @@ impl Hierarchy {
         self.entity(id).busy
     }
     /// Whether it is in service: the queue, or a group above it.
-    pub fn is_in_service(&self, id: EntityId) -> bool {
+    pub(crate) fn is_in_service(&self, id: EntityId) -> bool {
         id != EntityId::ROOT && self.level(self.entity(id).parent).in_service == Some(id)
     }
     /// The group that holds it; for the root, the root.
@@ -48,7 +27,7 @@ impl Hierarchy {
         self.entity(id).parent
     }
     /// The two siblings that are, or contain, these queues.
-    pub fn side_by_side(&self, queues: [EntityId; 2]) -> [EntityId; 2] {
+    pub(crate) fn side_by_side(&self, queues: [EntityId; 2]) -> [EntityId; 2] {
         let mut at = queues;
         let mut depths = at.map(|queue| self.depth(queue));
         while self.parent(at[0]) != self.parent(at[1]) {
@@ -82,21 +61,9 @@ impl Hierarchy {
         self.entity(id).service
     }
     /// The rest of the budget.
-    pub fn budget_left(&self, id: EntityId) -> Sectors {
+    pub(crate) fn budget_left(&self, id: EntityId) -> Sectors {
         let entity = self.entity(id);
         Sectors(entity.budget.0.saturating_sub(entity.service.0))
-    }
-    /// Virtual start and finish.
-    pub fn timestamps(&self, id: EntityId) -> (Virtual, Virtual) {
-        (self.entity(id).start, self.entity(id).finish)
-    }
-    /// The virtual time of a class of a group.
-    pub fn virtual_time(&self, group: EntityId, class: Class) -> Virtual {
-        self.level(group).trees[class as usize].now
-    }
-    /// Sum of the weights of a class in a group: active, in service, or remembered.
-    pub fn weight_sum(&self, group: EntityId, class: Class) -> u64 {
-        self.level(group).trees[class as usize].weight_sum
     }
     /// Number of children of a class that are active or in service.
     pub fn busy_inside(&self, group: EntityId, class: Class) -> u32 {
@@ -107,11 +74,7 @@ impl Hierarchy {
         self.busy_queues[class as usize]
     }
     /// Number of all busy queues.
-    pub fn busy_queues_total(&self) -> u32 {
+    pub(crate) fn busy_queues_total(&self) -> u32 {
         self.busy_queues.iter().sum()
-    }
-    /// Number of busy groups, without the root.
-    pub fn busy_groups(&self) -> u32 {
-        self.busy_groups
     }
 }

@@ -11,6 +11,42 @@ use model::{Model, State};
 const START: Instant = Instant::ZERO;
 const ROOT: EntityId = EntityId::ROOT;
 
+impl Hierarchy {
+    /// The queue in service.
+    fn in_service(&self) -> Option<EntityId> {
+        self.in_service
+    }
+    /// The child of a group that is in service.
+    fn in_service_of(&self, group: EntityId) -> Option<EntityId> {
+        self.level(group).in_service
+    }
+    /// The child of a group that is served next, apart from the one in service.
+    fn next_of(&self, group: EntityId) -> Option<EntityId> {
+        self.level(group).next
+    }
+    /// The queue that [`Self::pick`] would choose if the one in service expired empty now. This is a hint, because
+    /// the expiry may change the order.
+    fn next_queue(&self) -> Option<EntityId> {
+        let mut at = self.level(EntityId::ROOT).next?;
+        while !self.is_queue(at) {
+            at = self.level(at).next?;
+        }
+        Some(at)
+    }
+    /// Virtual start and finish.
+    fn timestamps(&self, id: EntityId) -> (Virtual, Virtual) {
+        (self.entity(id).start, self.entity(id).finish)
+    }
+    /// The virtual time of a class of a group.
+    fn virtual_time(&self, group: EntityId, class: Class) -> Virtual {
+        self.level(group).trees[class as usize].now
+    }
+    /// Sum of the weights of a class in a group: active, in service, or remembered.
+    fn weight_sum(&self, group: EntityId, class: Class) -> u64 {
+        self.level(group).trees[class as usize].weight_sum
+    }
+}
+
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) ^ (*state >> 47)
@@ -152,7 +188,6 @@ fn shares_multiply_down_the_groups() {
         // One budget and one of a competitor for each of at most three levels.
         assert!(off <= 3 * 2 * 512, "{id:?} got {} of {all}", got[id.index()]);
     }
-    assert_eq!(h.busy_groups(), 3);
 }
 
 /// Goal: classes are strict, except that the idle class is served every 200 ms. Method: 10 s in turns

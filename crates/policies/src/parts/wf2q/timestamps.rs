@@ -49,9 +49,8 @@ impl Hierarchy {
         if joins {
             tree.weight_sum += weight;
         }
-        match self.is_queue(id) {
-            true => self.busy_queues[class as usize] += 1,
-            false => self.busy_groups += 1,
+        if self.is_queue(id) {
+            self.busy_queues[class as usize] += 1;
         }
         self.enter(id, back_shift);
     }
@@ -156,9 +155,8 @@ impl Hierarchy {
         if was_in_service {
             self.level_mut(parent).in_service = None;
         }
-        match level {
-            QUEUE => self.busy_queues[class as usize] -= 1,
-            _ => self.busy_groups -= 1,
+        if level == QUEUE {
+            self.busy_queues[class as usize] -= 1;
         }
         let tree = self.tree_mut(id);
         tree.busy -= 1;

@@ -43,10 +43,6 @@ pub(super) struct Files {
 
 impl Files {
     /// One file that is everything.
-    pub(super) fn single(storage: Storage) -> Self {
-        Self::pool(Arc::new(storage))
-    }
-    /// The same with one that others know, too.
     pub(super) fn pool(storage: Arc<Storage>) -> Self {
         let slot = Slot { storage, running: 0, leaving: false };
         Self { slots: vec![Some(slot)], bits: 63, closing: Vec::new() }

@@ -31,7 +31,6 @@ use crate::back::volume::PlannedVolume;
 use crate::request::data::Data;
 use crate::request::entry::Entry;
 use crate::request::op::{Op, Ops, Question};
-use crate::trial::Mode;
 pub use file::Storage;
 pub(crate) use file::{Damage, damage, extents, set_length};
 use files::Files;
@@ -47,7 +46,7 @@ const DEPTH_MAX: u32 = 1024;
 const REQUEST_MAX: Sectors = Sectors::from_kib(1024);
 
 /// Files and block devices.
-pub struct Uring {
+pub(crate) struct Uring {
     files: Files,
     /// The directory of the volumes' files, unless it is one file.
     directory: Option<PathBuf>,
@@ -65,12 +64,6 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// Opens a pool and extends it to at least this length; a missing file is created.
-    pub fn open(path: &Path, bytes: u64) -> io::Result<Self> {
-        let storage = Storage::open(path, bytes, &Mode::Serve)?;
-        let (queue, bytes) = (storage.queue(None), storage.bytes());
-        Ok(Self { queue, bytes, ..Self::over(Files::single(storage)) })
-    }
     /// A file or device that is open, which volumes share. `told`: whether its drive is rotational, if this was stated.
     pub(crate) fn shared(storage: &Arc<Storage>, told: Option<bool>) -> Self {
         let (queue, bytes) = (storage.queue(told), storage.bytes());
@@ -80,7 +73,7 @@ impl Uring {
         Self { queue, bytes, ..Self::over(Files::pool(Arc::clone(storage))) }
     }
     /// Volumes with their own files, which are added with [`Back::place`]; most of them are in this directory.
-    pub fn directory(path: &Path, told: Option<bool>) -> io::Result<Self> {
+    pub(crate) fn directory(path: &Path, told: Option<bool>) -> io::Result<Self> {
         let queue = Queue::probe(std::fs::metadata(path)?.dev(), path, told);
         let directory = Some(path.to_path_buf());
         Ok(Self { directory, queue, ..Self::over(Files::many()) })

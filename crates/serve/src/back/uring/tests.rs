@@ -9,15 +9,21 @@ use super::*;
 use crate::back::testing::{Asked, Call, Scene};
 use crate::request::extent::Extent;
 use crate::request::op::Hints;
+use crate::trial::Mode;
 
 const BYTES: u64 = 64 << 20;
 const DURABLE: Call = Call::Write { durable: true };
 const PLAIN: Call = Call::Write { durable: false };
 
+fn open(path: &Path, bytes: u64) -> Uring {
+    let storage = Storage::open(path, bytes, &Mode::Serve).unwrap();
+    Uring::shared(&Arc::new(storage), None)
+}
+
 /// A scene over a file that has no name any more.
 fn scene(name: &str) -> Scene {
     let path = std::env::temp_dir().join(format!("iofair-{name}-{}", std::process::id()));
-    let scene = Scene::new(Uring::open(&path, BYTES).unwrap(), BYTES);
+    let scene = Scene::new(open(&path, BYTES), BYTES);
     std::fs::remove_file(path).unwrap();
     scene
 }
@@ -321,7 +327,7 @@ fn a_dead_drive_refuses() {
 #[test]
 fn long_requests_go_in_pieces() {
     let path = std::env::temp_dir().join(format!("iofair-long-{}", std::process::id()));
-    let mut scene = Scene::new(Uring::open(&path, 2 << 30).unwrap(), 2 << 30);
+    let mut scene = Scene::new(open(&path, 2 << 30), 2 << 30);
     std::fs::remove_file(path).unwrap();
     let cookie = scene.submit(Operation::WriteZeroes, 1 << 30, 1 << 30, Hints::default());
     for number in 0..32 {

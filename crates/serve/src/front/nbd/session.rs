@@ -143,7 +143,7 @@ impl Session {
         self.options
     }
     /// Why the last step let the client have no export, if it did not; told once.
-    pub fn take_refusal(&mut self) -> Option<Refusal> {
+    pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
         self.handshake.refusal.take()
     }
     /// How the client is connected.
@@ -155,7 +155,7 @@ impl Session {
         self.handshake.tls
     }
     /// Whether the client may open this export.
-    pub fn may_use(&self, export: &Export) -> bool {
+    pub(crate) fn may_use(&self, export: &Export) -> bool {
         self.handshake.may_see(export)
     }
 
