@@ -85,8 +85,6 @@ mod reaches;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use iofair_core::policy::Table;
@@ -108,14 +106,7 @@ impl Contracts {
     }
     /// The same with other policies.
     pub fn open_with(policies: &'static Table, path: &Path) -> Result<Self, ConfigError> {
-        // To open a named pipe that nobody writes to would wait for ever. Pipes of a shell have a writer, and no place.
-        let kind = fs::metadata(path).map(|file| file.file_type());
-        let is_other = kind.is_ok_and(|kind| !kind.is_file() && !kind.is_char_device());
-        if is_other && fs::canonicalize(path).is_ok() {
-            let name = path.display().to_string();
-            return Err(ConfigError::whole_file(&name, "not a regular file"));
-        }
-        Self::strict(Source::open(path)?, policies)
+        Self::strict(Source::open_regular(path)?, policies)
     }
     /// Reads and checks contracts that are already in memory. `path` names them in error messages, and paths in them are
     /// relative to its directory.

@@ -35,6 +35,6 @@ mod stack;
 pub mod units;
 
 pub use error::ConfigError;
-pub use source::{Source, parse, read, read_text};
+pub use source::{Source, is_regular, parse, read, read_text};
 pub use stack::stack_error;
 pub use toml::Spanned;

@@ -1,6 +1,6 @@
 //! A file's text, and the conversion of byte ranges into lines and columns.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,10 @@ use crate::errors::{self, Errors};
 
 /// More than any file that a person writes: devices may have no end.
 const BYTES_MAX: u64 = 64 << 20;
+/// Where the files of the kernel are: some wait for more at their end, or take away what is read.
+const OF_THE_KERNEL: [&str; 2] = ["/proc", "/sys"];
+/// What editors of other systems begin a text with.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Characters of a line that are shown.
 const SHOWN_MAX: usize = 200;
 
@@ -46,6 +50,12 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     })
 }
 
+/// Whether it is a file on some drive.
+pub fn is_regular(path: &Path) -> io::Result<bool> {
+    let real = || fs::canonicalize(path).unwrap_or_default();
+    Ok(fs::metadata(path)?.is_file() && !OF_THE_KERNEL.iter().any(|own| real().starts_with(own)))
+}
+
 /// Reads a TOML file.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<(Source, T), ConfigError> {
     let source = Source::open(path)?;
@@ -64,6 +74,15 @@ impl Source {
         let text = read_text(path);
         let text = text.map_err(|error| ConfigError::unreadable(path, &error))?;
         Ok(Self { path: name, text, arguments: Vec::new() })
+    }
+    /// Reads a file on some drive, or a pipe of a shell, which has a writer and no place. Others, such as named pipes, may let their
+    /// reader wait for ever.
+    pub fn open_regular(path: &Path) -> Result<Self, ConfigError> {
+        let is_other = is_regular(path).is_ok_and(|is_regular| !is_regular);
+        if is_other && fs::canonicalize(path).is_ok() {
+            return Err(ConfigError::whole_file(&path.display().to_string(), "not a regular file"));
+        }
+        Self::open(path)
     }
     /// The file's name as it was given.
     pub fn path(&self) -> &str {

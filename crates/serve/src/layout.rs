@@ -37,7 +37,7 @@ const BORDER: u64 = 4096;
 
 /// Reads a file that others write, also while the server runs: a device may have no end, and a pipe nobody who writes.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    match fs::metadata(path)?.is_file() {
+    match iofair_config::is_regular(path)? {
         true => iofair_config::read_text(path),
         false => Err(io::Error::other("not a regular file")),
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
 use std::process::{Command, Output, Stdio};
 
 use iofair_testkit::directory::Directory;
@@ -61,8 +62,8 @@ fn the_contract_of_the_readme_is_valid() {
     assert_eq!(String::from_utf8(check(&mistyped).stderr).unwrap(), shown);
 }
 
-/// Goal: a contract file that is no text is refused at once, with where it is none. Method: another encoding, a zero byte, and a pipe and
-/// a directory in its place.
+/// Goal: a contract file that is no text is refused at once, with where it is none. Method: another encoding, a zero byte, a pipe, a directory
+/// and files of the kernel in its place.
 #[test]
 fn contract_files_are_text() {
     let directory = Directory::new();
@@ -81,6 +82,12 @@ fn contract_files_are_text() {
     ] {
         fs::write(&place, [good, bytes].concat()).unwrap();
         told(words);
+    }
+    // Of these, one waits at its end for more, and would take lines of the kernel's log away.
+    for other in ["/proc/kmsg", "/proc/version", "/dev/null"] {
+        fs::remove_file(&place).unwrap();
+        symlink(other, &place).unwrap();
+        told("not a regular file");
     }
     fs::remove_file(&place).unwrap();
     assert!(Command::new("mkfifo").arg(&place).status().unwrap().success());

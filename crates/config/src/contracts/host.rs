@@ -106,7 +106,7 @@ impl HostContracts {
     ///
     /// The place in the file, what is wrong and what is allowed.
     pub fn open(path: &Path) -> Result<Self, ConfigError> {
-        Self::checked(Source::open(path)?)
+        Self::checked(Source::open_regular(path)?)
     }
     /// The same with text that is in memory; `path` names it in errors.
     ///

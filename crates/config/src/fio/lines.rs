@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::problems::Written;
 use crate::error::ConfigError;
-use crate::source::Source;
+use crate::source::{Source, is_regular};
 
 /// Longest file. Job files have a few KiB.
 const FILE_MAX: u64 = 1 << 20;
@@ -80,8 +80,8 @@ impl Section {
 pub(super) fn open(path: &Path) -> Result<Source, ConfigError> {
     let name = path.display().to_string();
     let refuse = |message: String| ConfigError::whole_file(&name, message);
-    let meta = std::fs::metadata(path).map_err(|error| ConfigError::unreadable(path, &error))?;
-    if !meta.is_file() {
+    let is_regular = is_regular(path);
+    if !is_regular.map_err(|error| ConfigError::unreadable(path, &error))? {
         return Err(refuse("not a regular file".into()));
     }
     let mut bytes = Vec::new();

@@ -32,7 +32,7 @@ pub(super) struct Pending<'a> {
 impl ContractFile {
     pub(super) fn new(path: &Path) -> io::Result<Self> {
         let this = Self { path: std::path::absolute(path)? };
-        match fs::metadata(path)?.is_file() {
+        match iofair_config::is_regular(path)? {
             true => this.target().map(|_| this),
             false => {
                 Err(io::Error::other("not a regular file, which can be read again and changed"))
