@@ -81,6 +81,7 @@ mod listen;
 mod paths;
 mod raw;
 mod reaches;
+mod table;
 
 #[cfg(test)]
 mod tests;

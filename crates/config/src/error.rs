@@ -6,6 +6,8 @@ use std::{fmt, fs, io};
 
 /// Most files of a folder whose names are compared with one that is not there.
 const BESIDE_MAX: usize = 10_000;
+/// Pairs of letters that a search for a similar word compares: some milliseconds, and thousands of words.
+const COMPARED_MAX: usize = 1 << 20;
 
 /// Why a file was refused. Prints as the place, the line with a caret, and what is allowed:
 ///
@@ -130,10 +132,11 @@ impl fmt::Display for ConfigError {
 impl ConfigError {
     /// Writes this error alone; what is allowed is left out if the error before it says the same.
     fn write(&self, f: &mut fmt::Formatter<'_>, said: Option<&str>) -> fmt::Result {
+        let message = plain(&self.message);
         match &self.place {
-            None => write!(f, "{}: {}", self.path, self.message)?,
+            None => write!(f, "{}: {message}", self.path)?,
             Some(place) => {
-                writeln!(f, "{}:{}:{}: {}", self.path, place.line, place.column, self.message)?;
+                writeln!(f, "{}:{}:{}: {message}", self.path, place.line, place.column)?;
                 writeln!(f, "{:>5} | {}", place.line, place.text)?;
                 // Tabs are kept, so that the caret stands under its character.
                 let before = place.text.chars().take(place.column - 1 - place.cut);
@@ -142,24 +145,40 @@ impl ConfigError {
             }
         }
         if let Some(allowed) = self.allowed.as_deref().filter(|allowed| Some(*allowed) != said) {
-            write!(f, "\n  allowed: {allowed}")?;
+            write!(f, "\n  allowed: {}", plain(allowed))?;
         }
         if let Some(nearest) = &self.nearest {
-            write!(f, "\n  did you mean `{nearest}`?")?;
+            write!(f, "\n  did you mean `{}`?", plain(nearest))?;
         }
         Ok(())
     }
 }
 impl std::error::Error for ConfigError {}
 
-/// The candidate most similar to `written`; at most a third of its letters may differ.
+/// A text with nothing in it that a terminal interprets but ends of lines.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { c } else { printable(c) }).collect()
+}
+
+/// A character as it is shown, in one column.
+pub(crate) fn printable(c: char) -> char {
+    if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+/// The candidate most similar to `written`; at most a third of its letters may differ. Of many and long ones, only the first are
+/// compared ([`COMPARED_MAX`]).
 fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let bound = (written.chars().count() / 3).max(1);
-    let distance = |candidate: &str| {
-        let (a, b) = (written.to_lowercase(), candidate.to_lowercase());
-        strsim::damerau_levenshtein(&a, &b)
-    };
-    let near = candidates.into_iter().map(|candidate| (distance(candidate), candidate));
+    let letters = written.chars().count();
+    let (bound, mut left) = ((letters / 3).max(1), COMPARED_MAX);
+    let lower = written.to_lowercase();
+    let near = candidates.into_iter().filter_map(|candidate| {
+        let own = candidate.chars().count();
+        if own.abs_diff(letters) > bound {
+            return None;
+        }
+        left = left.checked_sub(letters.saturating_mul(own))?;
+        Some((strsim::osa_distance(&lower, &candidate.to_lowercase()), candidate))
+    });
     near.filter(|(d, _)| *d <= bound).min_by_key(|(d, _)| *d).map(|(_, candidate)| candidate)
 }
 
@@ -177,5 +196,31 @@ mod tests {
         for written in ["share", "limit", ""] {
             assert_eq!(nearest(written, known), None, "{written}");
         }
+    }
+
+    /// Goal: no message changes a terminal. Method: an escape sequence in each part of one.
+    #[test]
+    fn messages_have_no_control_characters() {
+        let odd = "\u{1b}[2J\u{9b}1m";
+        let error = ConfigError::unknown("a", "drive", odd, [odd, "b"]).allowed(odd);
+        let shown = error.to_string();
+        assert!(
+            shown.contains("did you mean") && !shown.contains(['\u{1b}', '\u{9b}']),
+            "{shown:?}"
+        );
+    }
+
+    /// Goal: a search for a similar word ends soon, whatever is written. Method: as many long words as a large file has, and one that is
+    /// as long as a file; each with a slip among the first of them, which is found.
+    #[test]
+    fn long_words_are_not_compared_for_ever() {
+        let names = |length: usize| (0..20_000).map(move |at| format!("{at:0length$}"));
+        let known: Vec<String> = names(255).collect();
+        let known = || known.iter().map(String::as_str);
+        let slip = format!("{}x", &"0".repeat(254));
+        assert_eq!(nearest(&slip, known()).map(str::len), Some(255));
+        assert_eq!(nearest(&"0".repeat(8 << 20), known()), None);
+        let long = "x".repeat(8 << 20);
+        assert_eq!(nearest(&long[1..], [long.as_str()]), None);
     }
 }

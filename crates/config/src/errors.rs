@@ -1,8 +1,9 @@
 //! All errors of a file at once: of its parser, and of the checks after it.
 //!
-//! The parser stops at its first error. What that is about is then taken out of the file's tables, and the rest is read again. A file
-//! whose syntax is wrong has no tables, so it gets one error.
+//! The parser stops at its first error. What that is about is then taken out of the file's tables, a missing key is filled in, and the
+//! rest is read again. A file whose syntax is wrong has no tables, so it gets one error.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::de::DeserializeOwned;
@@ -15,6 +16,8 @@ use crate::error::ConfigError;
 const LISTED_MAX: usize = 32;
 /// What the last one says if there are more.
 const MORE: &str = "and more errors";
+/// The place of what is filled in, which is in no file.
+const FILLED: Range<usize> = usize::MAX..usize::MAX;
 
 /// Errors that checks find one after the other.
 #[derive(Default, Debug)]
@@ -59,6 +62,20 @@ impl Errors {
     }
 }
 
+/// All of them, or what is wrong with each that is not right.
+pub(crate) fn all<T>(
+    made: impl Iterator<Item = Result<T, ConfigError>>,
+) -> Result<Vec<T>, ConfigError> {
+    let (mut errors, mut good) = (Errors::default(), Vec::new());
+    for made in made {
+        good.extend(errors.ok(made));
+        if errors.is_full() {
+            break;
+        }
+    }
+    errors.end().map(|()| good)
+}
+
 /// All errors of a text's parser, of which `first` is the first.
 pub(crate) fn of_parser<T: DeserializeOwned>(text: &str, first: Error) -> Vec<Error> {
     let (mut errors, mut incomplete) = (Vec::new(), Vec::new());
@@ -67,16 +84,49 @@ pub(crate) fn of_parser<T: DeserializeOwned>(text: &str, first: Error) -> Vec<Er
     let (whole, mut root) = (root.span(), DeValue::Table(root.into_inner()));
     while let Some(error) = next.take() {
         let at = error.span().unwrap_or_default();
-        // What was taken out of a table is not missing.
-        let follows = error.message().starts_with("missing field") && incomplete.contains(&at);
+        let missing = error.message().strip_prefix("missing field `");
+        let missing = missing.and_then(|rest| rest.strip_suffix('`')).map(str::to_owned);
+        let same =
+            |other: &Error| (other.span(), other.message()) == (error.span(), error.message());
+        // What was taken out of a table is not missing, and of a list of tables the first one may have been all that is said.
+        let follows = at == FILLED
+            || missing.is_some() && incomplete.contains(&at)
+            || errors.iter().any(same);
+        let is_filled = match missing.filter(|_| !follows) {
+            Some(name) => fill_in(&mut root, &whole, &at, &name),
+            None => false,
+        };
         errors.extend((!follows).then_some(error));
-        let from = take_out(&mut root, &whole, &at).filter(|_| errors.len() <= LISTED_MAX);
-        let (Some(from), DeValue::Table(rest)) = (from, &root) else { break };
-        incomplete.push(from);
+        if !is_filled {
+            let Some(from) = take_out(&mut root, &whole, &at) else { break };
+            incomplete.push(from);
+        }
+        let DeValue::Table(rest) = &root else { break };
+        if errors.len() > LISTED_MAX {
+            break;
+        }
         let rest = Spanned::new(whole.clone(), rest.clone());
         next = T::deserialize(Deserializer::from(rest)).err();
     }
     errors
+}
+
+/// Gives the table at a place a key; `false`: there is no such table.
+fn fill_in(value: &mut DeValue<'_>, own: &Range<usize>, at: &Range<usize>, key: &str) -> bool {
+    let inside = |value: &mut Spanned<DeValue<'_>>| {
+        let own = value.span();
+        fill_in(value.get_mut(), &own, at, key)
+    };
+    match value {
+        DeValue::Table(table) if own == at => {
+            let value = DeValue::String(Cow::Borrowed(""));
+            let key = Spanned::new(FILLED, Cow::Owned(key.to_owned()));
+            table.insert(key, Spanned::new(FILLED, value)).is_none()
+        }
+        DeValue::Table(table) => table.iter_mut().any(|(_, value)| inside(value)),
+        DeValue::Array(items) => items.iter_mut().any(inside),
+        _ => false,
+    }
 }
 
 /// Takes out what is at a place in a value: a key with its own value, or a table of a list. Returns the place of the table that it was in.

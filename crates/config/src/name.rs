@@ -5,6 +5,8 @@
 
 /// Longest name of a group or volume, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
+/// Most names that an error about an unknown one lists.
+const NAMED_MAX: usize = 16;
 /// The characters of a word beside letters and digits.
 const PUNCTUATION: &str = "-_.";
 /// Those of a group's word, which may be the name of a systemd unit.
@@ -24,6 +26,17 @@ pub fn is_volume_name(name: &str) -> bool {
 /// Whether a group may have this name.
 pub fn is_group_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.split('/').all(|word| is_word(word, GROUP_PUNCTUATION))
+}
+
+/// Names that an error allows; of many, only the first ones.
+pub fn listed(names: &[&str]) -> String {
+    match names {
+        [] => "there is none yet".to_string(),
+        names if names.len() > NAMED_MAX => {
+            format!("{}, and {} more", names[..NAMED_MAX].join(", "), names.len() - NAMED_MAX)
+        }
+        names => names.join(", "),
+    }
 }
 
 /// The groups above a group, outermost first.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use iofair_core::contract::{Burst, Contract, Rate};
 use iofair_core::controller::{Stack, StackError};
@@ -23,8 +23,8 @@ use super::{
     Back, Contracts, Drive, Group, Listen, Reaches, Ublk, Volume, access, control, guests, inside,
     listen, paths, raw, reaches,
 };
-use crate::errors::Errors;
-use crate::name::{GROUP_NAMES, VOLUME_NAMES, ancestors, is_group_name, is_volume_name};
+use crate::errors::{Errors, all};
+use crate::name::{GROUP_NAMES, VOLUME_NAMES, ancestors, is_group_name, is_volume_name, listed};
 use crate::units::Time;
 use crate::{ConfigError, Source, Spanned};
 
@@ -113,22 +113,24 @@ fn stack(
             stack.set(policy, parameter, value).expect("in the policy's table");
         }
     }
+    let mut errors = Errors::default();
     for (policy, parameters) in &written.policy {
-        if parameters.is_empty() && stages(&stack).iter().all(|name| *name != policy.get_ref()) {
-            return Err(no_stage(source, policy, &stack));
+        if stages(&stack).iter().all(|name| *name != policy.get_ref()) {
+            errors.add(no_stage(source, policy, &stack));
+            continue;
         }
-        for (parameter, value) in parameters {
+        let set = parameters.iter().map(|(parameter, value)| {
             let set = stack.set(policy.get_ref(), parameter.get_ref(), &value.get_ref().0);
             set.map_err(|error| match &error {
-                StackError::Stage { .. } => no_stage(source, policy, &stack),
                 StackError::Parameter { error: ParameterError::Unknown { .. }, .. } => {
                     stack_error(source.error(parameter.span(), ""), &error)
                 }
                 _ => stack_error(source.error(value.span(), ""), &error),
-            })?;
-        }
+            })
+        });
+        errors.or_default(all(set));
     }
-    Ok(stack)
+    errors.end().map(|()| stack)
 }
 
 fn drive(
@@ -233,19 +235,26 @@ fn uuids(
     drive: &raw::Drive,
     back: &Back,
 ) -> Result<(), ConfigError> {
-    let mut named = drive.pool.iter().chain(written.iter().flat_map(|volume| &volume.uuid));
-    if let Some(written) = named.next().filter(|_| !matches!(back, Back::File(_))) {
+    let of_volumes = || written.iter().flat_map(|volume| &volume.uuid);
+    if !matches!(back, Back::File(_)) {
         let message = "only a pool on a device or in one file has UUIDs";
-        return Err(source.error(written.span(), message).allowed("none here"));
+        let refuse = |written: &Spanned<String>| {
+            Err(source.error(written.span(), message).allowed("none here"))
+        };
+        return all(drive.pool.iter().chain(of_volumes()).map(refuse)).map(drop::<Vec<()>>);
     }
     let mut seen = HashSet::new();
-    for uuid in written.iter().flat_map(|volume| &volume.uuid) {
-        if !seen.insert(Uuid::try_parse(uuid.get_ref()).ok()) {
+    // What is no UUID is told elsewhere.
+    let parsed =
+        of_volumes().filter_map(|uuid| Some((uuid, Uuid::try_parse(uuid.get_ref()).ok()?)));
+    all(parsed.map(|(uuid, parsed)| match seen.insert(parsed) {
+        true => Ok(()),
+        false => {
             let message = "another volume has this UUID";
-            return Err(source.error(uuid.span(), message).allowed("one volume a UUID"));
+            Err(source.error(uuid.span(), message).allowed("one volume a UUID"))
         }
-    }
-    Ok(())
+    }))
+    .map(drop)
 }
 
 fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError> {
@@ -276,19 +285,6 @@ fn back(source: &Source, written: &Spanned<String>) -> Result<Back, ConfigError>
         },
         _ => refuse(format!("\"{text}\" is no back end")),
     }
-}
-
-/// All of them, or what is wrong with each that is not right.
-fn all<T>(made: impl Iterator<Item = Result<T, ConfigError>>) -> Result<Vec<T>, ConfigError> {
-    let mut errors = Errors::default();
-    let mut good = Vec::new();
-    for made in made {
-        good.extend(errors.ok(made));
-        if errors.is_full() {
-            break;
-        }
-    }
-    errors.end().map(|()| good)
 }
 
 fn groups<'a>(
@@ -336,8 +332,12 @@ pub(super) fn contract(source: &Source, keys: &Keys) -> Result<Contract, ConfigE
     }
     errors.end()?;
     let mut errors = Errors::default();
-    let checks: [(&str, Check); 3] =
-        [("alone", check_alone), ("max", check_max), ("low", check_low)];
+    let checks: [(&str, Check); 4] = [
+        ("alone", check_alone),
+        ("max", check_max),
+        ("max", check_max_requests),
+        ("low", check_low),
+    ];
     for (top, check) in checks.into_iter().filter(|(top, _)| keys.span(top).is_some()) {
         errors.or_default(check(&contract).map_err(|refused| refuse(top, refused)));
     }
@@ -412,11 +412,15 @@ fn check_max(contract: &Contract) -> Result<(), Refused> {
     match (max.byte_rates().min(), contract.min) {
         (Some(ceiling), Some(min)) if ceiling < min => {
             let message = format!("max {} is below min {}", Rate(ceiling), Rate(min));
-            return Err(Refused::new(message, format!("at least {}", Rate(min))));
+            Err(Refused::new(message, format!("at least {}", Rate(min))))
         }
-        _ => {}
+        _ => Ok(()),
     }
-    match (max.request_rates().min(), contract.min_iops) {
+}
+
+/// Checks ceilings of requests beside minimums of requests.
+fn check_max_requests(contract: &Contract) -> Result<(), Refused> {
+    match (contract.max.request_rates().min(), contract.min_iops) {
         (Some(ceiling), Some(min)) if ceiling < min => {
             let message =
                 format!("max {} a second is below min_iops {min}", Count(ceiling, "request"));
@@ -461,10 +465,11 @@ fn volumes<'a>(
 ) -> Result<Vec<Volume>, ConfigError> {
     let mut lines: HashMap<&str, Range<usize>> = HashMap::new();
     let mut devices: HashMap<u32, &str> = HashMap::new();
-    // Groups that exist only as part of a path, too.
-    let with_parents = |group| ancestors(group).chain([group]);
-    let names = || groups.iter().map(|group| group.name.get_ref().as_str());
-    let paths: HashSet<&str> = names().flat_map(with_parents).collect();
+    let names = groups.iter().map(|group| group.name.get_ref().as_str());
+    let known: Vec<&str> = names.clone().filter(|name| is_group_name(name)).collect();
+    // Groups that exist only as part of a path, too; and those whose names are wrong, which is told there.
+    let parents = known.iter().flat_map(|name| ancestors(name));
+    let paths: HashSet<&str> = names.chain(parents).collect();
     let volume = |volume: &'a raw::Volume| -> Result<Volume, ConfigError> {
         let (name, mut errors) = (volume.name.get_ref(), Errors::default());
         let refuse = |message: String| source.error(volume.name.span(), message);
@@ -478,11 +483,10 @@ fn volumes<'a>(
         }
         let group = volume.group.get_ref();
         if !paths.contains(group.as_str()) {
-            let known: Vec<&str> = names().collect();
-            let allowed = if known.is_empty() { "add a [[group]]".into() } else { words(&known) };
+            let allowed = if known.is_empty() { "add a [[group]]".into() } else { listed(&known) };
             let message = format!("there is no group \"{group}\"");
             let error = source.error(volume.group.span(), message);
-            errors.add(error.allowed(allowed).near(group, known));
+            errors.add(error.allowed(allowed).near(group, known.iter().copied()));
         }
         let size_bytes = volume.size.get_ref().0;
         if size_bytes == 0 || !size_bytes.is_multiple_of(SECTOR_BYTES) {
@@ -540,8 +544,8 @@ fn own_paths(
     listed: &[PathBuf],
 ) -> Result<(), ConfigError> {
     let in_directory = back.directory().is_some();
-    let mut seen: HashSet<&str> = HashSet::new();
-    for volume in written {
+    let mut seen: HashSet<PathBuf> = HashSet::new();
+    let check = |volume: &raw::Volume| {
         let Some(path) = &volume.path else {
             let name = volume.name.get_ref();
             if in_directory && name.len() > FILE_NAME_BYTES_MAX {
@@ -549,7 +553,7 @@ fn own_paths(
                 let allowed = format!("at most {FILE_NAME_BYTES_MAX} bytes, or a path");
                 return Err(source.error(volume.name.span(), message).allowed(allowed));
             }
-            continue;
+            return Ok(());
         };
         let refuse = |message: &str, allowed: &str| {
             Err(source.error(path.span(), message).allowed(allowed.to_string()))
@@ -561,10 +565,15 @@ fn own_paths(
         if path.get_ref().is_empty() {
             return refuse("an empty path", "a file or a block device");
         }
+        if path.get_ref().ends_with('/') {
+            return refuse("the path of a directory", "a file or a block device");
+        }
         paths::check(source, path, listed)?;
-        if !seen.insert(path.get_ref()) {
+        // `//` and `/./` are `/`.
+        if !seen.insert(Path::new(path.get_ref()).components().collect()) {
             return refuse("another volume has this path", "one volume a path");
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    all(written.iter().map(check)).map(drop)
 }

@@ -32,7 +32,8 @@ use serde::Deserialize;
 
 use super::access::{self, Access};
 use super::listen::{self, Required, Tls, is_reserved};
-use crate::errors::Errors;
+use super::table::Table;
+use crate::errors::{Errors, all};
 use crate::{ConfigError, Source, Spanned};
 
 /// Names and administrators that may be written; far more than a site has.
@@ -138,7 +139,7 @@ pub(super) struct RawControl {
     group: Option<Spanned<String>>,
     admins: Option<Spanned<Vec<Spanned<String>>>>,
     tcp: Option<Spanned<String>>,
-    tls: Option<RawTls>,
+    tls: Option<Table<RawTls>>,
     audit: Option<Spanned<String>>,
 }
 
@@ -170,9 +171,10 @@ pub(super) struct RawMetrics {
 
 pub(super) fn control(source: &Source, written: &RawControl) -> Result<Control, ConfigError> {
     let mut errors = Errors::default();
-    if let (Some(tcp), None) = (&written.tcp, &written.tls) {
+    let tcp = errors.or_default(listen::address(source, written.tcp.as_ref()));
+    if let (Some(written), None, Some(_)) = (&written.tcp, &written.tls, tcp) {
         let allowed = "[control.tls] beside it, or unix; metrics have a table [metrics]";
-        errors.add(source.error(tcp.span(), PLAIN_CONTROL).allowed(allowed));
+        errors.add(source.error(written.span(), PLAIN_CONTROL).allowed(allowed));
     }
     let tls = written.tls.as_ref().map(|written| tls(source, written));
     let admins = written.admins.as_ref().map(|written| {
@@ -181,7 +183,7 @@ pub(super) fn control(source: &Source, written: &RawControl) -> Result<Control, 
             return Err(source.error(written.span(), "no user could make changes").allowed(ADMINS));
         }
         bounded(source, list)?;
-        list.iter().map(|admin| self::admin(source, admin)).collect()
+        all(list.iter().map(|admin| self::admin(source, admin)))
     });
     let audit = written.audit.as_ref();
     let audit = audit.map(|path| listen::path(source, path, "the path of a file"));
@@ -193,7 +195,7 @@ pub(super) fn control(source: &Source, written: &RawControl) -> Result<Control, 
             written.group.as_ref(),
         )),
         admins: errors.or_default(admins.transpose()),
-        tcp: errors.or_default(listen::address(source, written.tcp.as_ref())),
+        tcp,
         tls: errors.or_default(tls.transpose()),
         audit: errors.or_default(audit.transpose()),
     };
@@ -237,21 +239,20 @@ fn tls(source: &Source, written: &RawTls) -> Result<ControlTls, ConfigError> {
             }
             Ok(text.clone())
         };
-        list.iter().map(name).collect::<Result<Vec<String>, ConfigError>>()
+        all(list.iter().map(name))
     };
-    let (viewers, operators) = (names(&written.viewers)?, names(&written.operators)?);
-    if viewers.is_empty() && operators.is_empty() {
+    let mut errors = Errors::default();
+    let [viewers, operators] =
+        [&written.viewers, &written.operators].map(|list| errors.or_default(names(list)));
+    if written.viewers.is_empty() && written.operators.is_empty() {
         let message = "no certificate may do anything";
         let error = source.error(written.clients.span(), message);
-        return Err(error.allowed("names of certificates in viewers or operators"));
+        errors.add(error.allowed("names of certificates in viewers or operators"));
     }
-    let files = Tls {
-        certificate: listen::path(source, &written.certificate, PEM)?,
-        key: listen::path(source, &written.key, PEM)?,
-        clients: Some(listen::path(source, &written.clients, PEM)?),
-        required: Required::Always,
-    };
-    Ok(ControlTls { files, viewers, operators })
+    let [certificate, key, clients] = [&written.certificate, &written.key, &written.clients]
+        .map(|path| errors.or_default(listen::path(source, path, PEM)));
+    let files = Tls { certificate, key, clients: Some(clients), required: Required::Always };
+    errors.end().map(|()| ControlTls { files, viewers, operators })
 }
 
 pub(super) fn metrics(source: &Source, written: &RawMetrics) -> Result<Metrics, ConfigError> {

@@ -11,13 +11,11 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Tab
 
 use super::enforced::{Unenforced, whole};
 use super::{Contracts, check};
+pub use crate::name::listed;
 use crate::{ConfigError, Source};
 
 #[cfg(test)]
 mod tests;
-
-/// Most names that an error about an unknown one lists.
-const NAMED_MAX: usize = 16;
 
 /// Keys of a group, a volume or a policy, spelled as in the file.
 pub type Keys = Map<String, Json>;
@@ -167,17 +165,6 @@ fn missing(path: &str, kind: Kind, name: &str, list: &ArrayOfTables) -> EditErro
     };
     let error = ConfigError::whole_file(path, message);
     EditError::Missing(error.allowed(listed(&known)).near(name, known))
-}
-
-/// Names that an error allows; of many, only the first ones.
-pub fn listed(names: &[&str]) -> String {
-    match names {
-        [] => "there is none yet".to_string(),
-        names if names.len() > NAMED_MAX => {
-            format!("{}, and {} more", names[..NAMED_MAX].join(", "), names.len() - NAMED_MAX)
-        }
-        names => names.join(", "),
-    }
 }
 
 /// The table that keys are written to.

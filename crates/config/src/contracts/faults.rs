@@ -23,6 +23,9 @@ use std::ops::Range;
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
+use super::table::{Table, tables};
+use crate::errors::all;
+use crate::name::listed;
 use crate::units::{Bytes, Time};
 use crate::{ConfigError, Source, Spanned};
 
@@ -86,7 +89,7 @@ pub enum FaultyOperation {
 pub(super) struct RawFaults {
     #[serde(default)]
     seed: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "tables")]
     rule: Vec<RawRule>,
 }
 
@@ -97,7 +100,7 @@ struct RawRule {
     operation: Option<FaultyOperation>,
     probability: Option<Spanned<f64>>,
     volume: Option<Spanned<String>>,
-    range: Option<Spanned<RawRange>>,
+    range: Option<Spanned<Table<RawRange>>>,
     delay: Option<Spanned<Time>>,
 }
 
@@ -122,7 +125,7 @@ struct RawRange {
 /// Checks the rules; `faulty` says whether the back end asks for them.
 pub(super) fn faults(
     source: &Source,
-    written: Option<&Spanned<RawFaults>>,
+    written: Option<&Spanned<Table<RawFaults>>>,
     faulty: bool,
     volumes: &[&str],
 ) -> Result<Faults, ConfigError> {
@@ -132,9 +135,9 @@ pub(super) fn faults(
         let allowed = "back = \"faulty:...\", or no [drive.faults]";
         return Err(source.error(written.span(), message).allowed(allowed));
     }
-    let RawFaults { seed, rule } = written.get_ref();
-    let rules = rule.iter().map(|rule| check(source, rule, volumes));
-    Ok(Faults { seed: *seed, rules: rules.collect::<Result<_, _>>()? })
+    let RawFaults { seed, rule } = &**written.get_ref();
+    let rules = all(rule.iter().map(|rule| check(source, rule, volumes)))?;
+    Ok(Faults { seed: *seed, rules })
 }
 
 fn check(source: &Source, rule: &RawRule, volumes: &[&str]) -> Result<FaultRule, ConfigError> {
@@ -172,13 +175,11 @@ fn check(source: &Source, rule: &RawRule, volumes: &[&str]) -> Result<FaultRule,
     {
         let message = format!("there is no volume \"{}\"", volume.get_ref());
         let error = source.error(volume.span(), message);
-        return Err(error
-            .allowed(volumes.join(", "))
-            .near(volume.get_ref(), volumes.iter().copied()));
+        return Err(error.allowed(listed(volumes)).near(volume.get_ref(), volumes.iter().copied()));
     }
     let mut range = None;
     if let Some(written) = &rule.range {
-        let RawRange { from, to } = *written.get_ref();
+        let RawRange { from, to } = **written.get_ref();
         let bytes = from.map_or(0, |from| from.0)..to.map_or(u64::MAX, |to| to.0);
         if bytes.is_empty() {
             let error = source.error(written.span(), "a range without a byte in it");

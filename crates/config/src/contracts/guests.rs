@@ -9,6 +9,7 @@
 //! Sharing costs address space and page tables; but a page of such a file that is not there yet is made when the
 //! server writes to it, and counts as the server's own memory then.
 
+use crate::errors::Errors;
 use crate::units::Bytes;
 use crate::{ConfigError, Source, Spanned};
 
@@ -39,15 +40,16 @@ pub(super) fn check(
     each: Option<&Spanned<Bytes>>,
 ) -> Result<GuestMemory, ConfigError> {
     let mut memory = GuestMemory::default();
+    let mut errors = Errors::default();
     for (written, bytes) in [(all, &mut memory.all_bytes), (each, &mut memory.each_bytes)] {
         let Some(written) = written else { continue };
         *bytes = written.get_ref().0;
         if *bytes < MEMORY_MIN {
             let error = source.error(written.span(), "too little for any virtual machine");
-            return Err(error.allowed("at least 1MiB"));
+            errors.add(error.allowed("at least 1MiB"));
         }
     }
-    Ok(memory)
+    errors.end().map(|()| memory)
 }
 
 #[cfg(test)]

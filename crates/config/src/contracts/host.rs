@@ -25,6 +25,7 @@ use iofair_core::contract::{Contract, Refusal};
 use iofair_core::key::{Field, Key, inside, tops};
 use serde::Deserialize;
 
+use super::table::Table;
 use super::{admission, check, enforced, raw};
 use crate::name::{GROUP_NAMES, is_group_name};
 use crate::units::Rate;
@@ -36,7 +37,7 @@ pub const SCHEDULERS: [&str; 4] = ["none", "mq-deadline", "kyber", "bfq"];
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    drive: RawDrive,
+    drive: Table<RawDrive>,
     #[serde(default)]
     group: Vec<raw::Group>,
 }
@@ -47,7 +48,7 @@ struct RawDrive {
     back: Spanned<String>,
     scheduler: Option<Spanned<String>>,
     worst_case: Option<Spanned<Rate>>,
-    cost: Option<Spanned<RawCost>>,
+    cost: Option<Spanned<Table<RawCost>>>,
 }
 
 #[derive(Deserialize)]
@@ -195,7 +196,7 @@ fn scheduler(source: &Source, written: &Spanned<String>) -> Result<&'static str,
     })
 }
 
-fn cost(source: &Source, written: &Spanned<RawCost>) -> Result<Cost, ConfigError> {
+fn cost(source: &Source, written: &Spanned<Table<RawCost>>) -> Result<Cost, ConfigError> {
     let pairs = |text: &Option<Spanned<String>>, known: [&'static str; 8]| {
         let Some(text) = text else { return Ok(None) };
         for pair in text.get_ref().split_whitespace() {
@@ -213,7 +214,7 @@ fn cost(source: &Source, written: &Spanned<RawCost>) -> Result<Cost, ConfigError
         }
         Ok(Some(text.get_ref().clone()))
     };
-    let RawCost { model, qos } = written.get_ref();
+    let RawCost { model, qos } = &**written.get_ref();
     Ok(Cost { model: pairs(model, MODEL)?, qos: pairs(qos, QOS)? })
 }
 

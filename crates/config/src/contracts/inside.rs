@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use iofair_core::contract::Rate;
 
 use super::{Group, raw};
+use crate::errors::all;
 use crate::name::ancestors;
 use crate::{ConfigError, Source};
 
@@ -16,7 +17,7 @@ struct Room<'a> {
     example: &'a str,
 }
 
-/// An error at the first ceiling below the minimums in that group.
+/// An error at each ceiling below the minimums in that group.
 pub(super) fn check(
     source: &Source,
     written: &[raw::Group],
@@ -49,8 +50,8 @@ pub(super) fn check(
             }
         }
     }
-    for (group, written) in groups.iter().zip(written) {
-        let Some(room) = rooms.get(group.name.as_str()) else { continue };
+    let check = |(group, written): (&Group, &raw::Group)| {
+        let Some(room) = rooms.get(group.name.as_str()) else { return Ok(()) };
         if room.minimums > room.ceiling {
             let message = format!(
                 "max {} is below the minimums inside, {} (\"{}\")",
@@ -63,8 +64,9 @@ pub(super) fn check(
                 .error(at, message)
                 .allowed(format!("at least {}", Rate(room.minimums))));
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    all(groups.iter().zip(written).map(check)).map(drop)
 }
 
 #[cfg(test)]

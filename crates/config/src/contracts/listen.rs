@@ -40,7 +40,8 @@ use iofair_core::time::Nanos;
 use serde::Deserialize;
 
 use super::access::{self, Access};
-use crate::errors::Errors;
+use super::table::Table;
+use crate::errors::{Errors, all};
 use crate::units::{Bytes, Time};
 use crate::{ConfigError, Source, Spanned, shell};
 
@@ -192,7 +193,7 @@ pub(super) struct RawListen {
     mode: Option<Spanned<String>>,
     group: Option<Spanned<String>>,
     tcp: Option<Spanned<String>>,
-    tls: Option<RawTls>,
+    tls: Option<Table<RawTls>>,
     #[serde(default)]
     insecure: bool,
     connections: Option<Spanned<i64>>,
@@ -248,7 +249,9 @@ pub(super) fn check(source: &Source, written: &RawListen) -> Result<Listen, Conf
             listen.insecure = true;
         }
     }
-    if let (Some(tcp), Some(message)) = (&written.tcp, listen.refuses_tcp()) {
+    // Of an address that is none, nothing else is said.
+    let tcp = written.tcp.as_ref().filter(|_| listen.tcp.is_some());
+    if let (Some(tcp), Some(message)) = (tcp, listen.refuses_tcp()) {
         errors.add(source.error(tcp.span(), message).allowed(TLS_OR_INSECURE));
     }
     let mut count = |written: &Option<Spanned<i64>>, default, most| {
@@ -295,14 +298,16 @@ pub(super) fn sockets_differ<'a>(
         parts.filter(|part| *part != Component::CurDir).collect()
     };
     let mut seen: HashMap<PathBuf, &Spanned<String>> = HashMap::new();
-    for path in paths.filter(|path| !path.get_ref().is_empty()) {
-        if let Some(first) = seen.insert(place(path), path) {
+    let paths = paths.filter(|path| !path.get_ref().is_empty());
+    all(paths.map(|path| match seen.insert(place(path), path) {
+        None => Ok(()),
+        Some(first) => {
             let line = source.error(first.span(), "").line();
             let message = format!("the socket \"{}\" is in line {line} too", path.get_ref());
-            return Err(source.error(path.span(), message).allowed("one path a socket"));
+            Err(source.error(path.span(), message).allowed("one path a socket"))
         }
-    }
-    Ok(())
+    }))
+    .map(drop)
 }
 
 /// Address of a socket.
@@ -363,12 +368,14 @@ fn tls(source: &Source, written: &RawTls) -> Result<Tls, ConfigError> {
         },
     };
     let clients = written.clients.as_ref().map(|clients| path(source, clients, PEM));
-    Ok(Tls {
-        certificate: path(source, &written.certificate, PEM)?,
-        key: path(source, &written.key, PEM)?,
-        clients: clients.transpose()?,
+    let mut errors = Errors::default();
+    let tls = Tls {
+        certificate: errors.or_default(path(source, &written.certificate, PEM)),
+        key: errors.or_default(path(source, &written.key, PEM)),
+        clients: errors.or_default(clients.transpose()),
         required,
-    })
+    };
+    errors.end().map(|()| tls)
 }
 
 /// The names that a group lets in. `listen`: `None` if that is wrong.
@@ -380,7 +387,7 @@ pub(super) fn clients(
     let shows = |listen: &Listen| listen.tls.as_ref().is_some_and(|tls| tls.clients.is_some());
     // What is wrong with [listen] is told elsewhere.
     let has_certificates = listen.is_none_or(shows);
-    for client in written {
+    let check = |client: &Spanned<String>| {
         let name = client.get_ref();
         let refuse = |message: String, allowed: &str| {
             Err(source.error(client.span(), message).allowed(allowed))
@@ -399,8 +406,9 @@ pub(super) fn clients(
             let message = format!("no client can show a certificate of \"{name}\"");
             return refuse(message, "\"uid:N\", \"*\", or `clients` in [listen.tls]");
         }
-    }
-    Ok(written.iter().map(|client| client.get_ref().clone()).collect())
+        Ok(name.clone())
+    };
+    all(written.iter().map(check))
 }
 
 /// What a volume says of its own; `names` come with the groups.

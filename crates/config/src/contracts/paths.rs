@@ -12,6 +12,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::errors::all;
 use crate::{ConfigError, Source, Spanned};
 
 /// Directories that may be listed.
@@ -22,7 +23,7 @@ pub(super) fn listed(
     source: &Source,
     written: &[Spanned<String>],
 ) -> Result<Vec<PathBuf>, ConfigError> {
-    for (index, directory) in written.iter().enumerate() {
+    let check = |(index, directory): (usize, &Spanned<String>)| {
         let refuse = |message: String| {
             let error = source.error(directory.span(), message);
             Err(error.allowed("an absolute path of a directory, without `..`"))
@@ -34,8 +35,9 @@ pub(super) fn listed(
         if index >= LISTED_MAX {
             return refuse(format!("more than {LISTED_MAX} directories"));
         }
-    }
-    Ok(written.iter().map(|directory| PathBuf::from(directory.get_ref())).collect())
+        Ok(PathBuf::from(text))
+    };
+    all(written.iter().enumerate().take(LISTED_MAX + 1).map(check))
 }
 
 /// A volume's path lies below one of the listed directories, as it is written.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 use super::faults::RawFaults;
 use super::keys::{Keys, beside};
 use super::reaches::RawReaches;
+use super::table::{Table, tables};
 use super::{control, listen};
 use crate::Spanned;
 use crate::units::{Bytes, Rate, Scalar, Time};
@@ -14,20 +15,20 @@ use crate::units::{Bytes, Rate, Scalar, Time};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
-    pub(super) drive: Drive,
+    pub(super) drive: Table<Drive>,
     #[serde(default)]
-    pub(super) listen: listen::RawListen,
+    pub(super) listen: Table<listen::RawListen>,
     #[serde(default)]
-    pub(super) control: control::RawControl,
+    pub(super) control: Table<control::RawControl>,
     #[serde(default)]
-    pub(super) metrics: control::RawMetrics,
+    pub(super) metrics: Table<control::RawMetrics>,
     #[serde(default)]
-    pub(super) vhost: Vhost,
+    pub(super) vhost: Table<Vhost>,
     #[serde(default)]
-    pub(super) fuse: Fuse,
+    pub(super) fuse: Table<Fuse>,
     #[serde(default)]
     pub(super) group: Vec<Group>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "tables")]
     pub(super) volume: Vec<Volume>,
 }
 
@@ -48,10 +49,10 @@ pub(super) struct Drive {
     pub(super) rotational: Option<Spanned<bool>>,
     pub(super) stack: Option<Spanned<String>>,
     pub(super) worst_case: Option<Spanned<Rate>>,
-    pub(super) reaches: Option<Spanned<RawReaches>>,
+    pub(super) reaches: Option<Spanned<Table<RawReaches>>>,
     pub(super) timeout: Option<Spanned<Time>>,
     pub(super) drain: Option<Spanned<Time>>,
-    pub(super) faults: Option<Spanned<RawFaults>>,
+    pub(super) faults: Option<Spanned<Table<RawFaults>>>,
     #[serde(default)]
     pub(super) paths: Vec<Spanned<String>>,
     #[serde(default)]

@@ -13,6 +13,8 @@ use iofair_core::contract::Rate as Shown;
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
+use super::table::Table;
+use crate::errors::Errors;
 use crate::units::{Rate, Time};
 use crate::{ConfigError, Source, Spanned};
 
@@ -56,36 +58,38 @@ pub(super) struct RawReaches {
 
 pub(super) fn check(
     source: &Source,
-    written: Option<&Spanned<RawReaches>>,
+    written: Option<&Spanned<Table<RawReaches>>>,
     is_emulated: bool,
 ) -> Result<Reaches, ConfigError> {
     let Some(written) = written else { return Ok(Reaches::default()) };
-    let RawReaches { read, write, random, iops, latency } = written.get_ref();
-    let mut rates = [read, write, random].into_iter().flatten();
-    if let Some(rate) = rates.find(|rate| rate.get_ref().0 == 0) {
-        return Err(source.error(rate.span(), "a rate of nothing").allowed("more than 0B/s"));
+    let RawReaches { read, write, random, iops, latency } = &**written.get_ref();
+    let mut errors = Errors::default();
+    for rate in [read, write, random].into_iter().flatten().filter(|rate| rate.get_ref().0 == 0) {
+        errors.add(source.error(rate.span(), "a rate of nothing").allowed("more than 0B/s"));
     }
     if let Some(iops) = iops.as_ref().filter(|iops| *iops.get_ref() == 0) {
-        return Err(source.error(iops.span(), "no requests at all").allowed("more than 0"));
+        errors.add(source.error(iops.span(), "no requests at all").allowed("more than 0"));
     }
     if let Some(time) = latency.as_ref().filter(|time| time.get_ref().nanos().0 == 0) {
-        return Err(source.error(time.span(), "a latency of nothing").allowed("more than 0ms"));
+        errors.add(source.error(time.span(), "a latency of nothing").allowed("more than 0ms"));
     }
     if let (Some(read), Some(random)) = (read, random)
         && random.get_ref().0 > read.get_ref().0
+        && read.get_ref().0 > 0
     {
         let message =
             "small reads at random places, one after the other, are faster than large ones";
         let allowed = format!("at most {}", Shown(read.get_ref().0));
-        return Err(source.error(random.span(), message).allowed(allowed));
+        errors.add(source.error(random.span(), message).allowed(allowed));
     }
     let missing = [("read", read), ("write", write), ("random", random)];
-    let missing = missing.into_iter().find(|(_, rate)| rate.is_none());
-    if let Some((key, _)) = missing.filter(|_| !is_emulated) {
+    let missing = missing.into_iter().filter(|(_, rate)| rate.is_none() && !is_emulated);
+    for (key, _) in missing {
         let message = format!("`{key}` is missing, and only an emulated drive has it of its own");
         let error = source.error(written.span(), message);
-        return Err(error.allowed("read, write and random, and iops and latency if you like"));
+        errors.add(error.allowed("read, write and random, and iops and latency if you like"));
     }
+    errors.end()?;
     let rate = |written: &Option<Spanned<Rate>>| written.as_ref().map(|rate| rate.get_ref().0);
     let latency = latency.as_ref().map(|time| time.get_ref().nanos());
     let iops = iops.as_ref().map(|iops| *iops.get_ref());

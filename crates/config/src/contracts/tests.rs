@@ -1,5 +1,7 @@
 //! One bad file a rule: the line that is blamed and the words that say what is allowed.
 
+mod errors;
+
 use std::path::PathBuf;
 
 use super::*;
@@ -512,63 +514,4 @@ fn nested_promises_take_nothing_from_other_groups() {
     groups[2].1.min = Some(40_000_000);
     let refusal = shares(&groups, 160_000_000).expect_err("50 of tenants' 40");
     assert!(refusal.contains("tenants/alice 50.00 MB/s"), "{refusal}");
-}
-
-/// Goal: one look at a file shows what is wrong with all of its groups, or volumes. Method: files with several errors of each.
-#[test]
-fn all_groups_and_volumes_are_checked() {
-    let drive = "[drive]\nback = \"memory:1GiB\"\n[listen]\nunix = \"s\"\n";
-    let groups = "[[group]]\nname = \"a\"\nmin = \"0B/s\"\n[[group]]\nname = \"a b\"\n[[group]]\nname = \"c\"\n[[group]]\nname = \"c\"\n";
-    let volume = |name: &str, more: &str| {
-        format!("[[volume]]\nname = \"{name}\"\nsize = \"1MiB\"\n{more}\n")
-    };
-    let volumes = volume("v", "group = \"g\"\nublk = 7")
-        + &volume("w", "group = \"h\"")
-        + &volume("x", "group = \"g\"\nublk = 7")
-        + &volume("v", "group = \"g\"");
-    for (text, parts) in [
-        (
-            groups.to_owned(),
-            ["a guarantee of nothing", "\"a b\" is not a valid", "\"c\" exists already"],
-        ),
-        (
-            format!("[[group]]\nname = \"g\"\n{volumes}"),
-            ["no group \"h\"", "\"v\" is this block device", "volume \"v\" exists already"],
-        ),
-    ] {
-        let error =
-            parse("c.toml", &format!("{drive}{text}")).expect_err("three errors").to_string();
-        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
-        assert_eq!(error.matches("c.toml:").count(), 3, "{error}");
-    }
-}
-
-/// Goal: one look at a file shows all that is wrong with it, in the order of its lines, and nothing that follows from something else.
-/// Method: wrong keys in every kind of table; then wrong values; a certificate where the table that would ask for it is wrong.
-#[test]
-fn all_errors_of_a_file_are_told() {
-    let keys = "[drive]\nback = 'memory:1GiB'\nstak = 'promise'\ntimeout = 5\n[listen]\nunix = 's'\n\
-        [[group]]\nname = 'g'\nweigth = 3\nmin = '10MB'\n[[group]]\nname = 4\nmax = { reed = '1MB/s' }\n\
-        [[volume]]\nname = 'v'\ngroup = 'g'\nsize = '1MX'\n[[volume]]\ngroup = 'g'\nsize = '1MiB'\n";
-    let values = "[drive]\nback = 'nope:1GiB'\nstack = 'promiss'\ntimeout = '0s'\ndrain = '0s'\n\
-        [listen]\nunix = ''\ntcp = '1'\nconnections = 0\n[control]\nunix = ''\naudit = ''\n\
-        [[group]]\nname = 'g'\nmin = '0B/s'\nconnections = 0\nclients = ['alice', 'uid:x']\n[[group]]\nname = 'h h'\n\
-        [[volume]]\nname = 'v/'\ngroup = 'x'\nsize = '7B'\nublk = -1\n[fuse]\nmount = ''\n";
-    for (text, lines) in [
-        (keys, &[3, 4, 9, 10, 12, 13, 17, 18][..]),
-        (values, &[2, 3, 4, 5, 7, 8, 8, 9, 11, 12, 15, 16, 17, 19, 21, 22, 23, 24, 26]),
-        ("[drive]\nback =", &[2]),
-        ("x = 1\n", &[1]),
-    ] {
-        let error = parse("c.toml", text).expect_err("errors").to_string();
-        let told = error.split("c.toml:").skip(1);
-        let told: Vec<u32> =
-            told.map(|one| one.split(':').next().unwrap().parse().unwrap()).collect();
-        assert_eq!(told, lines, "{error}");
-    }
-    let many: String = (0..100).map(|n| format!("[[group]]\nname = ' {n}'\n")).collect();
-    let error = parse("c.toml", &format!("[drive]\nback = 'memory:1GiB'\n{many}"));
-    let error = error.expect_err("errors").to_string();
-    assert!(error.ends_with("\nc.toml: and more errors"), "{error}");
-    assert_eq!(error.matches("is not a valid group name").count(), 32);
 }
