@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::error::{ConfigError, Place};
+use crate::error::{ConfigError, Place, printable};
 use crate::errors::{self, Errors};
 
 /// More than any file that a person writes: devices may have no end.
@@ -126,7 +126,7 @@ impl Source {
     /// The first character that no text has, which editors do not show.
     fn odd_character(&self) -> Option<ConfigError> {
         let is_odd = |(at, c): &(usize, char)| {
-            c.is_ascii_control() && !"\t\n\r".contains(*c) || *c == '\u{feff}' && *at > 0
+            c.is_ascii_control() && !"\t\n\r".contains(*c) || *c == BYTE_ORDER_MARK && *at > 0
         };
         let (at, c) = self.text.char_indices().find(is_odd)?;
         let message = format!("the character U+{:04X} is not allowed here", u32::from(c));
@@ -156,7 +156,10 @@ impl Source {
         let start = self.floor_boundary(span.start);
         let end = self.floor_boundary(span.end).max(start);
         let head = &self.text[..start];
-        let line_start = head.rfind('\n').map_or(0, |newline| newline + 1);
+        // A byte order mark is no character of the first line.
+        let mark =
+            if self.text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
+        let line_start = head.rfind('\n').map_or(mark.min(start), |newline| newline + 1);
         let line_end = self.text[start..].find('\n').map_or(self.text.len(), |n| start + n);
         let text = self.text[line_start..line_end].trim_end_matches('\r');
         // A table's span runs over several lines: underline its part of the first one.
@@ -171,7 +174,7 @@ impl Source {
         Place {
             line: head.matches('\n').count() + 1,
             column: before + 1,
-            text: text.chars().skip(cut).take(SHOWN_MAX).map(shown).collect(),
+            text: text.chars().skip(cut).take(SHOWN_MAX).map(printable).collect(),
             cut,
             width: width.max(1),
         }
@@ -213,11 +216,6 @@ impl Source {
             None => at(message.trim()),
         }
     }
-}
-
-/// A character as it is shown, in one column.
-fn shown(c: char) -> char {
-    if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
 }
 
 /// The value in the file: "invalid type: integer `10`" is about the value, not about types.
@@ -368,5 +366,7 @@ mod tests {
             assert!(!error.to_string().contains('\0'), "{error}");
         }
         parse::<Example>("example.toml", "\u{feff}size = '1B'\r\ncount = 1\r\n").expect("good");
+        let marked = refuse("\u{feff}size = 'ä'\n").to_string();
+        assert_eq!(marked, refuse("size = 'ä'\n").to_string());
     }
 }
