@@ -207,8 +207,12 @@ pub(super) fn check_ignored(name: &str, text: &str) -> Option<Result<(), Bad>> {
     }
     let has = |names: &str| names.split_whitespace().any(|known| known == name);
     let (value, _) = IGNORED.iter().find(|(_, names)| has(names))?;
-    let number = |low, high| match values::signed(text, 1024)? {
-        number if (low..=high).contains(&number) => Ok(()),
+    // As fio reads it: a number ends at a point, and where nothing is the least, there may be a minus.
+    let whole = text.split_once('.').map_or(text, |(before, _)| before);
+    let is_number = whole.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
+    let whole = if is_number && !whole.is_empty() { whole } else { text };
+    let number = |low, high| match values::signed(whole, 1024)? {
+        number if (low..=high).contains(&number) || low == 0 && number < 0 => Ok(()),
         number => {
             Err(Bad::new(format!("{number} is out of range")).allowed(format!("{low} to {high}")))
         }
@@ -222,7 +226,10 @@ pub(super) fn check_ignored(name: &str, text: &str) -> Option<Result<(), Bad>> {
         Flag => number(0, 1),
         Switch => number(i64::MIN, i64::MAX),
         Number(low, high) => number(low, high),
-        Time => values::time(text, Nanos::from_secs(1)).map(|_| ()),
+        Time => {
+            let time = whole.strip_prefix('-').unwrap_or(whole);
+            values::time(time, Nanos::from_secs(1)).map(|_| ())
+        }
         Words(known) => {
             let word = text.split(':').next().unwrap_or(text);
             let is_known = known.split(' ').any(|known| known == word);

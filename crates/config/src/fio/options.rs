@@ -186,7 +186,8 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
                 let bad = Bad::new(format!("`{value}` is neither a size nor a range"));
                 return Err(bad.allowed("a size, such as 4k, or bsrange=LOW-HIGH"));
             }
-            let bad = Bad::new(format!("`{value}` is a range; fio takes the first size alone"));
+            let taken = "fio takes one size of it for reads, and one for writes";
+            let bad = Bad::new(format!("`{value}` is a range; {taken}"));
             return Err(bad.allowed(format!("bsrange={value}")));
         }
         "bs" => {
@@ -206,12 +207,18 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         "direct" => to.direct = flag(value)?,
         "buffered" => to.direct = !flag(value)?,
         "norandommap" => to.random_map = !switch(value)?,
-        "rwmixread" => to.reads = within(number(value, base)?, 0, 100)? as u32,
-        "rwmixwrite" => to.reads = 100 - within(number(value, base)?, 0, 100)? as u32,
+        "rwmixread" => to.reads = percent(value, base)?,
+        "rwmixwrite" => to.reads = 100 - percent(value, base)?,
         "random_distribution" => to.distribution = values::read_distribution(value)?,
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// `65` or `65%`.
+fn percent(value: &str, base: u64) -> Result<u32, Bad> {
+    let digits = value.strip_suffix('%').unwrap_or(value);
+    Ok(within(number(digits, base)?, 0, 100)? as u32)
 }
 
 /// `bsrange`: a range for each direction.

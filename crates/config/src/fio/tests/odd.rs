@@ -82,7 +82,9 @@ fn errors_have_values_and_what_is_allowed() {
 #[test]
 fn what_is_suggested_is_accepted() {
     for range in ["4k-64k", "4k-8k,16k", "4k-8k,,1k-2k", "8k-4k"] {
-        assert!(refused(&format!("bs={range}")).contains(&format!("allowed: bsrange={range}")));
+        let error = refused(&format!("bs={range}"));
+        assert!(error.contains("one size of it for reads, and one for writes"), "{error}");
+        assert!(error.contains(&format!("allowed: bsrange={range}")), "{error}");
         let file = parse("job.fio", &format!("[a]\nsize=1m\nbsrange={range}\n"), &variables(), &[]);
         assert_eq!(file.expect("a file").problems, []);
     }
@@ -130,6 +132,16 @@ fn values_without_effect_are_looked_at() {
         "cpus_allowed=0-3",
         "iomem_align=4k",
         "log_entries=2048",
+        "nice=-1.5",
+        "gid=-1",
+        "iomem_align=1.5",
+        "disable_lat=-1",
+        "disable_lat=1.5",
+        "thread=-1",
+        "ss_dur=1.5s",
+        "thinktime_spin=-1",
+        "rwmixread=65%",
+        "rwmixwrite=0%",
     ] {
         let read = read_text(&format!("[a]\nsize=1m\n{good}\n"));
         assert!(read.is_ok(), "{good}: {}", read.unwrap_err());
@@ -146,6 +158,10 @@ fn values_without_effect_are_looked_at() {
         ("fallocate=yes", "allowed: none, native"),
         ("ss_dur=x", "`x` is not a time"),
         ("log_entries=5", "allowed: 1024 to 1048576"),
+        ("log_entries=1.5k", "1 is out of range"),
+        ("log_compression=-1", "-1 is out of range"),
+        ("iomem_align=.5", "`.5` is not a number"),
+        ("rwmixread=101%", "101 is out of range"),
         ("buffer_compress_percentage=101", "allowed: 0 to 100"),
     ] {
         let error = refused(bad);
