@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use iofair_config::contracts::Contracts;
 use iofair_config::contracts::admission::{Admitted, Floors};
+use iofair_config::shell;
 use iofair_core::attainable::Attainable;
 
 use super::facts::Facts;
@@ -64,9 +65,19 @@ impl View {
     pub(crate) fn sockets(&self) -> &[SocketPlace] {
         &self.sockets
     }
-    /// What is told if somebody has unmounted the volumes.
+    /// What is told if somebody has unmounted the volumes, or mounted something else over them.
     pub(crate) fn unmounted(&self) -> Option<String> {
-        let path = self.mount.as_ref().filter(|mount| mount.is_gone())?.path().display();
+        let mount = self.mount.as_ref()?;
+        let path = mount.path().display();
+        if mount.is_covered() {
+            return Some(format!(
+                "{path} is under another mount, and programs find no volumes there; to see them again: `umount {}`",
+                shell::path(mount.path())
+            ));
+        }
+        if !mount.is_gone() {
+            return None;
+        }
         let control = &self.contracts.control;
         let has_ctl = control.unix.is_some() || control.tcp.is_some();
         let again = match has_ctl {

@@ -416,8 +416,8 @@ fn needs_root_an_outsider_unmounts() {
     drop(file);
 }
 
-/// Goal: the end of a server leaves other file systems at the path of its mount alone, and waits for nothing. Method: one that was there
-/// before the server, and one that was mounted over the server's.
+/// Goal: the end of a server leaves other file systems at the path of its mount alone, and waits for nothing; a mount over its own is told.
+/// Method: one that was there before the server, and one that was mounted over the server's; then another server in that place.
 #[test]
 #[ignore = "needs root: mount"]
 fn needs_root_other_file_systems_stay() {
@@ -428,14 +428,24 @@ fn needs_root_other_file_systems_stay() {
     let text = crate::rig::controlled::file(&directory, "memory:64MiB");
     let text = text.replace("[listen]", &format!("[fuse]\nmount = '{mount}'\n[listen]"));
     fs::write(directory.path("contracts.toml"), text).unwrap();
-    let Controlled { control, directory } = Controlled::over(directory);
+    let rig = Controlled::over(directory);
     run("mount", &["-t", "tmpfs", "above", &mount]);
+    let told = rig.get("/v1/status")["unmounted"].to_string();
+    assert!(told.contains("under another mount") && told.contains("`umount /"), "{told}");
+    let Controlled { control, directory } = rig;
     control.stop().unwrap();
     let sources = || -> Vec<String> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let here = mounts.lines().filter(|line| line.contains(&mount));
         here.map(|line| line.split(' ').next().unwrap().to_string()).collect()
     };
+    assert_eq!(sources(), ["below", "iofair", "above"]);
+    // What is left of that server is below, and keeps no other from its place.
+    let text = fs::read_to_string(directory.path("contracts.toml")).unwrap();
+    Server::check(&parse(&text), &Consent::default()).unwrap();
+    let Controlled { control, directory } = Controlled::over(directory);
+    assert_eq!(sources(), ["below", "iofair", "above", "iofair"]);
+    control.stop().unwrap();
     assert_eq!(sources(), ["below", "iofair", "above"]);
     run("umount", &[&mount]);
     run("umount", &[&mount]);

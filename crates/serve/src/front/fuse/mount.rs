@@ -19,7 +19,7 @@ use std::sync::Arc;
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use iofair_config::contracts::{Contracts, Volume};
 
-use super::place::{MountPlace, in_mount_table};
+use super::place::{self, MountPlace};
 use super::{Files, Volumes};
 use crate::error::ServeError;
 use crate::front::life::{FrontEnd, Reload};
@@ -264,12 +264,7 @@ fn clear(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a running server has mounted its volumes there.
+/// Whether a running server has mounted its volumes there. What is below another file system is nobody's.
 fn is_ours(path: &Path) -> io::Result<bool> {
-    let mounts = fs::read_to_string("/proc/self/mounts")?;
-    let place = in_mount_table(&path.canonicalize()?);
-    Ok(mounts.lines().any(|line| {
-        let mut words = line.split(' ');
-        words.next() == Some("iofair") && words.next() == Some(&*place)
-    }))
+    place::on_top(path).map(|line| place::is_ours(&line))
 }

@@ -36,16 +36,11 @@ impl MountPlace {
     }
     /// Whether it is what programs find at its path: nothing is mounted over it. Asks the kernel, and not the session.
     pub(super) fn is_on_top(&self) -> bool {
-        let id = || -> io::Result<String> {
-            let place =
-                OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&self.path)?;
-            let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", place.as_raw_fd()))?;
-            let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-            Ok(id.unwrap_or_default().trim().to_string())
-        };
-        let (Ok(id), Ok(mounts)) = (id(), fs::read_to_string(MOUNTS)) else { return false };
-        let found = mounts.lines().find(|line| line.split(' ').next() == Some(&id));
-        found.is_some_and(|line| self.is_in(line))
+        on_top(&self.path).is_ok_and(|line| self.is_in(&line))
+    }
+    /// Whether something else is mounted over it.
+    pub(crate) fn is_covered(&self) -> bool {
+        on_top(&self.path).is_ok_and(|line| !self.is_in(&line)) && !self.is_gone()
     }
     /// Cuts the connection of the kernel to the session.
     pub(super) fn abort(&self) -> io::Result<()> {
@@ -55,10 +50,9 @@ impl MountPlace {
     /// Whether a line of the mount table is about it.
     fn is_in(&self, line: &str) -> bool {
         let mut words = line.split(' ').skip(2);
-        let source = line.split(" - ").nth(1).and_then(|what| what.split(' ').nth(1));
         words.next() == Some(&*self.device)
             && words.nth(1) == Some(&*in_mount_table(&self.path))
-            && source == Some("iofair")
+            && is_ours(line)
     }
     /// Where it was.
     pub(crate) fn path(&self) -> &Path {
@@ -66,8 +60,24 @@ impl MountPlace {
     }
 }
 
+/// The line of the mount table about what programs find at a path.
+pub(super) fn on_top(path: &Path) -> io::Result<String> {
+    let place = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", place.as_raw_fd()))?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")).unwrap_or_default().trim();
+    let mounts = fs::read_to_string(MOUNTS)?;
+    let found = mounts.lines().find(|line| line.split(' ').next() == Some(id));
+    found.map(str::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Whether a line of the mount table is about volumes of a server.
+pub(super) fn is_ours(line: &str) -> bool {
+    let source = line.split(" - ").nth(1).and_then(|what| what.split(' ').nth(1));
+    source == Some("iofair")
+}
+
 /// A path as the kernel writes it into the mount table.
-pub(super) fn in_mount_table(path: &Path) -> String {
+fn in_mount_table(path: &Path) -> String {
     let escaped =
         |text: String, letter: char| text.replace(letter, &format!("\\{:03o}", letter as u32));
     ['\\', ' ', '\t', '\n'].into_iter().fold(path.to_string_lossy().into_owned(), escaped)
