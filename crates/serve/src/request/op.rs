@@ -209,7 +209,7 @@ impl IndexMut<usize> for Ops {
 /// Details of an operation that the controller need not know.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Hints {
-    /// Zeroes: whether the space may be freed.
+    /// Zeroes: whether the space may be freed. A trim: whether what is trimmed must be zeroes, as a hole in a file is.
     pub hole: bool,
     /// Zeroes: refuse instead of writing them slowly.
     pub fast: bool,

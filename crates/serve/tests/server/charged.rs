@@ -1,7 +1,9 @@
 //! What clients of virtual machines' disks and of mounted files make the server spend is counted in their group.
+#![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Instant;
@@ -162,8 +164,8 @@ fn messages_are_charged_to_their_group() {
     assert!(after[1] - before[1] < (after[0] - before[0]) / 10.0, "{before:?} {after:?}");
 }
 
-/// Goal: the same of mounted files. Method: one of two files is written, read and made durable; then a read is held by
-/// a ceiling.
+/// Goal: the same of mounted files, where a hole is a trim. Method: one of two files is written, read, made durable and gets a hole; then a
+/// read is held by a ceiling.
 #[test]
 #[ignore = "needs root: mount"]
 fn needs_root_files_are_charged_to_their_group() {
@@ -177,8 +179,12 @@ fn needs_root_files_are_charged_to_their_group() {
         file.read_exact_at(&mut [0; 8192], number * 8192).unwrap();
     }
     file.sync_all().unwrap();
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: a plain system call on a descriptor of ours.
+    assert_eq!(unsafe { libc::fallocate(file.as_raw_fd(), mode, 1 << 20, 8 << 20) }, 0);
     let alice = usage(&rig, "tenants/alice");
     assert_eq!(alice["bytes"][1], 20 * 8192);
+    assert_eq!((count(&alice, "trims"), count(&alice, "zeroes")), (1, 0), "as fstrim has it");
     assert!(alice["bytes"][0].as_u64().unwrap() >= 20 * 8192 && count(&alice, "flushes") >= 1);
     assert!(alice["cpu_seconds"].as_f64().unwrap() > 0.0, "{alice}");
     let limit = json!({ "max": { "read": "1B/s" }, "min": null });

@@ -125,7 +125,10 @@ impl Uring {
             let op: &Op = &ops[key];
             running.add(op, piece, block);
         }
-        if job.dispatch.operation == Operation::Discard {
+        if running.operation == Operation::Discard && running.is_hole() {
+            running.operation = Operation::WriteZeroes;
+        }
+        if running.operation == Operation::Discard {
             running.trim_to(self.files.storage(running.file).sector());
         }
         running

@@ -134,7 +134,8 @@ impl Running {
         }
         self.left += u64::from(piece.length);
         self.fua |= op.hints.fua;
-        (self.hole, self.fast) = (op.hints.hole, op.hints.fast);
+        self.hole = op.hints.hole || self.hole && self.operation == Operation::Discard;
+        self.fast = op.hints.fast;
         self.aligned &= (piece.offset | u64::from(piece.length | piece.from)).is_multiple_of(block);
         if matches!(self.operation, Operation::Read | Operation::Write) {
             self.requests.push((piece.op, self.pieces.len()));
@@ -143,6 +144,10 @@ impl Running {
                 iov_len: place.len(),
             }));
         }
+    }
+    /// Whether it may leave a hole; a trim: whether it must.
+    pub(super) fn is_hole(&self) -> bool {
+        self.hole
     }
     /// Restricts a trim to whole sectors: what it covers of others may keep its data.
     pub(super) fn trim_to(&mut self, sector: u64) {

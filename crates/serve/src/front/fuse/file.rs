@@ -189,7 +189,8 @@ impl File {
                     return reply.ok();
                 }
                 let hints = Hints { hole, ..Hints::default() };
-                let request = NewOp { hints, offset, ..cx.request(0, Operation::WriteZeroes) };
+                let operation = if hole { Operation::Discard } else { Operation::WriteZeroes };
+                let request = NewOp { hints, offset, ..cx.request(0, operation) };
                 self.ask(request, end - offset, Reply::Empty(reply));
             }
             Call::Close => self.closing = true,
