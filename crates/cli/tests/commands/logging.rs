@@ -107,7 +107,7 @@ fn the_last_refusals_are_logged() {
     }
     served.ends_well();
     let log = fs::read_to_string(directory.path("log")).unwrap();
-    let counts = log.lines().filter_map(|line| line.split_once("refused: ")?.1.split(':').next());
+    let counts = log.lines().filter_map(|line| line.split_once("refused: ")?.1.split(' ').next());
     assert_eq!(counts.map(|count| count.parse::<u64>().unwrap()).sum::<u64>(), 3, "{log}");
 }
 

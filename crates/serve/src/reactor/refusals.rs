@@ -45,7 +45,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// All of them in the order of their numbers, with their names in metrics and what is logged.
+    /// All of them in the order of their numbers, with their names in metrics and in the log, and why.
     const ROWS: [(Self, &'static str, &'static str); 15] = [
         (Self::Connections, "connections", "as many are connected as may be (connections)"),
         (Self::Handshakes, "handshakes", "silent while others waited for a handshake (handshakes)"),
@@ -78,7 +78,7 @@ impl Refusal {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         Self::ROWS.into_iter().map(|(refusal, ..)| refusal)
     }
-    /// Its name in metrics.
+    /// Its name in metrics and in the log.
     pub(crate) const fn name(self) -> &'static str {
         Self::ROWS[self as usize].1
     }
@@ -124,7 +124,8 @@ impl Refusals {
             let count = self.counts[refusal as usize] - self.told[refusal as usize];
             if count > 0 {
                 let comma = if line.ends_with(':') { "" } else { ";" };
-                write!(line, "{comma} {count}: {}", refusal.why()).expect("writing to a string");
+                let (name, why) = (refusal.name(), refusal.why());
+                write!(line, "{comma} {count} {name}: {why}").expect("writing to a string");
             }
         }
         line
@@ -135,20 +136,20 @@ impl Refusals {
 mod tests {
     use super::*;
 
-    /// Goal: a line has what was refused since the last one, by reason. Method: some of two reasons, then more of one.
+    /// Goal: a line has what was refused since the last one, by the reasons of metrics. Method: some of two reasons, then more of one.
     #[test]
     fn a_line_tells_what_was_refused() {
         let mut refusals = Refusals::default();
         (0..3).for_each(|_| refusals.count(Refusal::Handshakes));
         refusals.count(Refusal::Tls);
-        let wanted = "refused: 3: silent while others waited for a handshake (handshakes); 1: TLS handshake failed, or no TLS although it is required";
+        let wanted = "refused: 3 handshakes: silent while others waited for a handshake (handshakes); 1 tls: TLS handshake failed, or no TLS although it is required";
         assert_eq!(refusals.line(), wanted);
         refusals.tell(Instant::ZERO, "clients");
         refusals.count(Refusal::Tls);
         refusals.tell(Instant::ZERO, "clients");
         assert_eq!(
             refusals.line(),
-            "refused: 1: TLS handshake failed, or no TLS although it is required",
+            "refused: 1 tls: TLS handshake failed, or no TLS although it is required",
             "not told yet"
         );
         for (number, refusal) in Refusal::all().enumerate() {
