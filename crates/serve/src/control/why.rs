@@ -57,6 +57,7 @@ struct Wait {
 }
 
 /// What was seen at one place.
+#[derive(Clone)]
 struct Seat {
     requests: usize,
     oldest: Instant,
@@ -72,6 +73,8 @@ struct Seat {
 /// Places of the pool of requests, merged requests included, that are looked at in one look: twice what a volume may have, so that
 /// an answer is mostly of one moment. This many take some 400 us.
 const SLICE: usize = 8192;
+/// Reasons that an answer has; of more, the last one stands for the rest.
+const WAITS_MAX: usize = 16;
 /// Groups for which an answer is put into words in one look.
 const ANSWERS: usize = 64;
 
@@ -188,7 +191,9 @@ const fn weight(place: Place) -> u32 {
 }
 
 fn take_seat(seats: &mut Seats, held: &Held<'_>) {
-    let seat = seats.entry(held.place).or_insert(Seat {
+    let is_throttle = matches!(held.place, Place::Throttle(_));
+    let who = (held.request.operation.direction(), held.request.group);
+    let seat = seats.entry((held.place, is_throttle.then_some(who))).or_insert(Seat {
         requests: 0,
         oldest: held.since,
         until: None,
@@ -207,7 +212,16 @@ fn take_seat(seats: &mut Seats, held: &Held<'_>) {
     }
 }
 
-type Seats = BTreeMap<Place, Seat>;
+/// By place, and in a throttle by direction and group, which may each have a ceiling.
+type Seats = BTreeMap<(Place, Option<(Direction, GroupId)>), Seat>;
+
+impl Seat {
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.oldest = self.oldest.min(other.oldest);
+        self.until = self.until.into_iter().chain(other.until).min();
+    }
+}
 
 struct Scene<'a> {
     seen: &'a Seen<'a>,
@@ -220,18 +234,16 @@ impl Scene<'_> {
     }
     fn why(&self, seats: &Seats) -> Why {
         let controller = self.engine().controller();
-        // The drive is no obstacle, and what waits for a turn matters less than what waits before it.
-        let mut places: Vec<(&Place, &Seat)> = seats.iter().collect();
-        places.sort_by_key(|(place, _)| weight(**place));
+        let waits = self.reasons(seats).into_iter();
         let waits: Vec<Wait> =
-            places.into_iter().map(|(place, seat)| self.wait(*place, seat)).collect();
+            waits.map(|(place, rule, seat)| self.wait(place, rule, &seat)).collect();
         let answer = match waits.first() {
             None => {
                 let inside = self.engine().tally(self.own).inside;
                 nothing(self.engine().is_paused(), inside).to_string()
             }
             Some(first) => {
-                let waits = seats.keys().any(|place| !matches!(place, Place::Drive));
+                let waits = seats.keys().any(|(place, _)| !matches!(place, Place::Drive));
                 let nothing = if waits { "" } else { "nothing waits: " };
                 format!("{nothing}{}{}", first.text, self.minimum())
             }
@@ -246,7 +258,34 @@ impl Scene<'_> {
             waits,
         }
     }
-    fn wait(&self, place: Place, seat: &Seat) -> Wait {
+    /// Where requests wait and by which rule, the most important first: the drive is no obstacle, and what waits for a turn matters
+    /// less than what waits before it.
+    fn reasons(&self, seats: &Seats) -> Vec<(Place, Option<String>, Seat)> {
+        let mut all: Vec<_> = seats.iter().collect();
+        // Those without a decision wait behind others, and for the same reason.
+        all.sort_by_key(|((place, _), seat)| (weight(*place), seat.decision.is_none()));
+        let mut reasons: Vec<(Place, Option<String>, Seat)> = Vec::new();
+        for ((place, _), seat) in all {
+            let rule = self.rule_at(*place, seat);
+            let is_full = reasons.len() >= WAITS_MAX;
+            let same = reasons.iter_mut().rev().find(|(other, known, _)| {
+                other == place && (rule.is_none() || *known == rule || is_full)
+            });
+            match same {
+                Some((.., into)) => into.add(seat),
+                None => reasons.push((*place, rule, seat.clone())),
+            }
+        }
+        reasons.sort_by_key(|(place, _, seat)| (weight(*place), seat.oldest));
+        reasons
+    }
+    /// The last rule by which requests wait here. What was decided about one at the drive is no reason to be there.
+    fn rule_at(&self, place: Place, seat: &Seat) -> Option<String> {
+        let decides = matches!(place, Place::Throttle(_) | Place::Scheduler);
+        let (decision, direction) = seat.decision.filter(|_| decides)?;
+        Some(self.rule(&decision, direction, place, seat.group))
+    }
+    fn wait(&self, place: Place, rule: Option<String>, seat: &Seat) -> Wait {
         let now = self.seen.now;
         let stack = self.engine().controller().stack();
         let name = match place {
@@ -256,12 +295,6 @@ impl Scene<'_> {
             Place::Flush => "flush",
             _ => "drive",
         };
-        // What was decided about a request in flight here is no reason to be here.
-        let decides = matches!(place, Place::Throttle(_) | Place::Scheduler);
-        let rule = seat
-            .decision
-            .filter(|_| decides)
-            .map(|(decision, direction)| self.rule(&decision, direction, place, seat.group));
         let until = seat.until.map(|until| until.since(now));
         let serves = seat.serves.map(|subject| self.subject(subject));
         let mut wait = Wait {
@@ -301,8 +334,15 @@ impl Scene<'_> {
                     && kept <= self.seen.now
                     && !self.is_own(Subject::Group(group))
                 {
-                    let (group, behind) = (self.group(group), brief(self.seen.now.since(kept)));
-                    return format!("{count} {are} held: {group} is {behind} behind its minimum");
+                    // By the same account as in the answer of that group.
+                    let due = self.due(group).filter(|due| *due < self.seen.now);
+                    let group = self.group(group);
+                    return match due.map(|due| brief(self.seen.now.since(due))) {
+                        Some(behind) => {
+                            format!("{count} {are} held: {group} is {behind} behind its minimum")
+                        }
+                        None => format!("{count} {are} held for the minimum of {group}"),
+                    };
                 }
                 let Some(serves) = serves else {
                     return format!("{count} {are} queued in {name}{rule}{full}");
@@ -325,13 +365,17 @@ impl Scene<'_> {
     }
     /// How the group stands by its minimum.
     fn minimum(&self) -> String {
-        let min = self.engine().controller().groups().group(self.own).contract.minimum();
         let now = self.seen.now;
-        match self.engine().tally(self.own).due(min) {
+        match self.due(self.own) {
             None => String::new(),
             Some(due) if due < now => format!("; {} behind its minimum", brief(now.since(due))),
             Some(due) => format!("; {} ahead of its minimum", brief(due.since(now))),
         }
+    }
+    /// The time up to which the minimum of a group is kept, if it has one and wants it.
+    fn due(&self, group: GroupId) -> Option<Instant> {
+        let min = self.engine().controller().groups().try_group(group)?.contract.minimum();
+        self.engine().tally(group).due(min)
     }
     /// Whether this is the group asked about, or something in it.
     fn is_own(&self, subject: Subject) -> bool {
@@ -477,7 +521,7 @@ mod tests {
             pieces += 1;
             let mut seats = Seats::new();
             assert!(slice_of(&controller, GroupId::ROOT, 0, &mut seats).is_none());
-            let at = |place| seats.get(&place).map_or(0, |seat| seat.requests);
+            let at = |place| seats.get(&(place, None)).map_or(0, |seat| seat.requests);
             let whole = sent.iter().filter(|sent| **sent == length).count();
             assert_eq!([Place::Drive, Place::Scheduler].map(at), [whole, 2 - whole], "{pieces}");
         }

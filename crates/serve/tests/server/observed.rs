@@ -448,6 +448,32 @@ fn a_burst_goes_and_then_reads_and_writes_wait_together() {
     }
 }
 
+/// Goal: each request is told to wait for its own reason. Method: ceilings of reads and of writes, each with requests that wait for it.
+#[test]
+fn reads_and_writes_wait_for_their_own_reasons() {
+    let rig = Controlled::start();
+    let max = json!({"read": "1B/s", "write": "2B/s", "burst": "64KiB"});
+    change(&rig, "/v1/groups/tenants/alice", json!({"min": null, "max": max}));
+    let mut wire = Wire::connect(&rig.directory.path("socket"));
+    for number in 0..20 {
+        wire.send_write(0, number * 4096, &[1; 4096]).unwrap();
+    }
+    for number in 0..24 {
+        wire.send_read(number * 4096, 4096).unwrap();
+    }
+    // The bursts.
+    (0..32).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+    let told = why(&rig, "tenants/alice");
+    let texts = told["waits"].as_array().unwrap().iter().map(|wait| wait["text"].as_str().unwrap());
+    let texts: Vec<&str> = texts.collect();
+    for (count, rule) in [(8, "(reads at 1 B/s)"), (4, "(writes at 2 B/s)")] {
+        let begin = format!("throttle max holds {count} requests");
+        assert!(texts.iter().any(|text| text.starts_with(&begin) && text.contains(rule)), "{told}");
+    }
+    change(&rig, "/v1/groups/tenants/alice", json!({"max": null}));
+    (0..12).for_each(|_| assert_eq!(wire.receive().unwrap().error, 0));
+}
+
 /// Reads here and there with 16 requests at once, until told to stop.
 fn read_on(socket: &str, volume: &str, done: &AtomicBool) {
     let mut wire = Wire::connect_to(socket, volume).unwrap();
