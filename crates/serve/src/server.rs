@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use iofair_config::contracts::{Contracts, Control, Metrics};
+use iofair_core::unit::Count;
 
 use crate::back::Back;
 use crate::back::emulated::Timing;
@@ -31,8 +32,8 @@ use crate::places::life::Made;
 use crate::places::revocable::Revocable;
 use crate::places::{Places, kept};
 use crate::pool::zeroing::Zeroing;
-use crate::reactor::Message;
 use crate::reactor::handle::{ReactorHandle, Removal};
+use crate::reactor::{Message, Seen};
 use crate::security::Security;
 use crate::supervisor::Passed;
 use crate::trial::{Mode, Trial};
@@ -453,6 +454,7 @@ impl Server {
         self.zeroing.as_ref().inspect(|zeroing| zeroing.end());
         // A reactor that ended by itself sends no reply.
         let (limit, line) = (self.drain_timeout(), (!reactor.is_finished()).then_some(&self.line));
+        tell_pending(&self.line, limit);
         self.front_ends.0.iter_mut().rev().for_each(|front_end| front_end.stop(line, limit));
         // If the reactor ended by itself, joining it says why.
         let _ = self.line.send(Message::Stop);
@@ -470,6 +472,20 @@ impl Drop for Server {
         // Who wants to know calls `stop`.
         let _ = self.end();
     }
+}
+
+/// Tells the log what a server that ends waits for. A reactor that has ended has nothing to wait for.
+fn tell_pending(line: &ReactorHandle, limit: Duration) {
+    let tell = move |seen: &Seen<'_>| {
+        let pending = seen.engine.pending();
+        if pending > 0 {
+            let pending = Count(pending, "request");
+            let message =
+                format!("ending: {pending} in flight, for which {limit:?} are left (`drain`)");
+            log::tell("server", &message);
+        }
+    };
+    let _ = line.send(Message::Look(Box::new(tell)));
 }
 
 /// Gets the statistics of a reactor.

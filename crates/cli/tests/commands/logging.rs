@@ -111,7 +111,7 @@ fn the_last_refusals_are_logged() {
     assert_eq!(counts.map(|count| count.parse::<u64>().unwrap()).sum::<u64>(), 3, "{log}");
 }
 
-/// Goal: the operator learns of writes that the end of a server leaves. Method: writes that a ceiling holds, and an end with little
+/// Goal: the operator learns at once what the end of a server waits for, and of writes that it leaves. Method: writes that a ceiling holds, and an end with little
 /// time; the reply to a read says that they were received.
 #[test]
 fn writes_that_an_end_leaves_are_logged() {
@@ -131,6 +131,13 @@ fn writes_that_an_end_leaves_are_logged() {
     let log = fs::read_to_string(directory.path("log")).unwrap();
     let told = "server: 3 writes not carried out, or only in part, within the time `drain`: 3 of volume \"v\"\n";
     assert!(log.ends_with(told), "{log}");
+    let (told, _) = log.split_once("server: 3 writes").unwrap();
+    assert!(
+        told.ends_with(
+            "server: ending: 3 requests in flight, for which 100ms are left (`drain`)\n"
+        ),
+        "{log}"
+    );
 }
 
 /// Goal: a server whose standard error fails reloads, changes and ends as if it worked, and counts what it lost. Method:

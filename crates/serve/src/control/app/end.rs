@@ -19,7 +19,14 @@ impl App {
     }
     pub(in crate::control) fn stop(&self) -> Result<(), ServeError> {
         super::lock(&self.refusals).tell_rest("control");
-        let turn = self.served.take(limits::STOP_WAIT);
+        let turn = self.served.take(Duration::ZERO).or_else(|| {
+            let wait = limits::STOP_WAIT;
+            log::tell(
+                "server",
+                &format!("ending: a change is being made, for which {wait:?} are left"),
+            );
+            self.served.take(wait)
+        });
         // Taken out first, so that nobody waits for its turn while the server drains.
         let server = turn.map(|mut served| served.server.take());
         match server {
