@@ -11,6 +11,7 @@ mod view;
 
 use std::io;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -45,7 +46,7 @@ pub(crate) struct Args {
     /// Print a single frame as text and exit.
     #[arg(long)]
     once: bool,
-    /// Seconds between refreshes.
+    /// Seconds between refreshes, and between the two looks of --once.
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
@@ -63,6 +64,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
     }
     let mut view = View::new(first);
     if args.once {
+        // How busy something is, and how long requests take, is known between two looks.
+        thread::sleep(Duration::from_secs(args.every));
+        view.update(look(&address)?);
         write(&picture(&view, size(&args.size)?)?)?;
         return Ok(ExitCode::SUCCESS);
     }

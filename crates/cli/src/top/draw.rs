@@ -43,7 +43,11 @@ pub(crate) fn frame(frame: &mut Frame<'_>, view: &View) {
 
 fn title(view: &View) -> Vec<Line<'static>> {
     let look = &view.look;
-    let [drive, reactor] = look.busy(view.before.as_ref());
+    let busy = look.busy(view.before.as_ref());
+    let [drive, reactor] = [0, 1].map(|index| match busy {
+        Some(parts) => format!("{:.0} %", parts[index] * 100.0),
+        None => "-".into(),
+    });
     let first = format!(
         "{}, {}, {} in flight, up {}",
         look.stack,
@@ -52,11 +56,9 @@ fn title(view: &View) -> Vec<Line<'static>> {
         time(Some(look.uptime_seconds)).trim()
     );
     let second = format!(
-        "drive {} of {}, busy {:.0} %; reactor busy {:.0} %",
+        "drive {} of {}, busy {drive}; reactor busy {reactor}",
         look.drive_commands,
-        Count(look.drive_depth, "command"),
-        drive * 100.0,
-        reactor * 100.0
+        Count(look.drive_depth, "command")
     );
     let second = match look.failures.first() {
         Some(failure) => Line::styled(failure.text.clone(), Style::new().fg(Color::Red)),

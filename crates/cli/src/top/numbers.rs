@@ -110,11 +110,11 @@ impl Look {
         }
         None
     }
-    /// Part of the time since `before` in which the drive and the reactor's thread were busy.
-    pub(crate) fn busy(&self, before: Option<&Self>) -> [f64; 2] {
+    /// Part of the time since `before` in which the drive and the reactor's thread were busy; `None`: there was no look before.
+    pub(crate) fn busy(&self, before: Option<&Self>) -> Option<[f64; 2]> {
         let of = |look: &Self| [look.drive_busy_seconds, look.reactor_busy_seconds];
-        let (now, old) = (of(self), before.map_or([0.0; 2], of));
-        let time = self.uptime_seconds - before.map_or(0.0, |look| look.uptime_seconds);
-        [0, 1].map(|i| if time > 0.0 { ((now[i] - old[i]) / time).clamp(0.0, 1.0) } else { 0.0 })
+        let (now, old) = (of(self), of(before?));
+        let time = self.uptime_seconds - before?.uptime_seconds;
+        (time > 0.0).then(|| [0, 1].map(|i| ((now[i] - old[i]) / time).clamp(0.0, 1.0)))
     }
 }
