@@ -5,10 +5,12 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf, absolute};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
-use iofair_config::contracts::Contracts;
+use anyhow::{Result, anyhow};
+use iofair_config::contracts::{Contracts, Control};
 use iofair_config::shell;
 use iofair_serve::control::client::{Address, Secured, host_and_port};
 
@@ -21,8 +23,30 @@ const VARIABLE: &str = "IOFAIR_SOCKET";
 const FILES: [&str; 2] = ["contracts.toml", "/etc/iofair/contracts.toml"];
 /// How long a server of NBD may take to greet.
 const GREETING_MAX: Duration = Duration::from_secs(1);
+/// How long reading a contract file may take.
+const FILE_MAX: Duration = Duration::from_secs(5);
 /// Before the name of a server over TLS.
 const HTTPS: &str = "https://";
+
+/// What a contract file says of control. Its file system may not respond.
+fn control_of(file: &Path) -> Result<Control> {
+    let path = file.to_path_buf();
+    let read = within(FILE_MAX, move || Contracts::open_with(&iofair_policies::TABLE, &path))?;
+    let silent = || anyhow!("{} cannot be read: no response in {FILE_MAX:?}", file.display());
+    Ok(read.ok_or_else(silent)??.control)
+}
+
+/// The result of something that may wait for ever; `None`: it takes longer than this.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<Option<T>> {
+    let (tell, told) = mpsc::channel();
+    // Nobody may wait for it any more.
+    let work = move || drop(tell.send(work()));
+    thread::Builder::new().name("waits".into()).spawn(work)?;
+    Ok(told.recv_timeout(limit).ok())
+}
 
 /// A call that got no response, with the most likely cause.
 pub(crate) fn unreachable(address: &Address, error: io::Error) -> anyhow::Error {
@@ -162,10 +186,9 @@ impl Place {
         Ok(Address::Tls(Secured { host, name: None, port, authority, certificate, key }))
     }
     fn of_file(&self, file: &Path) -> Result<Address> {
-        let contracts = Contracts::open_with(&iofair_policies::TABLE, file).inspect_err(|_| {
+        let control = control_of(file).inspect_err(|_| {
             say(format_args!("a server that runs keeps the contracts that it has: --socket PATH reaches it without this file"));
-        });
-        let control = contracts?.control;
+        })?;
         match (control.unix, control.tcp) {
             (Some(path), _) => Ok(Address::Unix(path)),
             (None, Some(address)) => self.secured(address.ip().to_string(), address.port()),
@@ -175,5 +198,21 @@ impl Place {
                 Err(Usage(format!("{} {lacks} unix = \"PATH\"", file.display())).into())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a contract file whose file system does not respond is given up. Method: work that ends, and work that waits for what never
+    /// comes.
+    #[test]
+    fn work_that_hangs_is_given_up() {
+        assert_eq!(within(Duration::MAX, || 7).unwrap(), Some(7));
+        let (never, waits) = mpsc::channel::<()>();
+        let hangs = move || waits.recv().is_ok();
+        assert_eq!(within(Duration::from_millis(1), hangs).unwrap(), None);
+        drop(never);
     }
 }
