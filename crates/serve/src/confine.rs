@@ -205,7 +205,7 @@ impl OwnFiles {
             paths: BTreeMap::new(),
             identities: BTreeMap::new(),
             pool: entries.filter_map(|file| identity(&file.path())).collect(),
-            mount: contracts.mount.as_ref().and_then(|mount| fs::canonicalize(mount).ok()),
+            mount: contracts.mount.as_ref().and_then(|mount| resolved(mount).ok()),
             mounted: None,
         };
         this.mounted = this.mount.as_deref().and_then(mounted);

@@ -416,7 +416,7 @@ impl VolumeStore for Directory {
         Ok(needs)
     }
     fn make(&mut self, volumes: &[Volume], consent: &Consent) -> Result<life::Made, ServeError> {
-        let mut made = Made::default();
+        let (mut made, mut fresh) = (Made::default(), BTreeMap::new());
         self.own.iter_mut().for_each(|own| own.listed = false);
         let open = self.own.iter().filter_map(|own| Some((own.storage.upgrade()?, &own.name)));
         let mut identities: BTreeMap<(u64, u64), String> =
@@ -438,6 +438,7 @@ impl VolumeStore for Directory {
                 None => {
                     self.check_place()?;
                     refuse_twin(own, &identities)?;
+                    refuse_fresh_twin(own, &mut fresh)?;
                     let length = fs::metadata(&own.path).ok().map(|file| file.len());
                     let around = match volume.path {
                         Some(_) => self.around.lock(&own.path, &self.mode).map_err(what())?,
@@ -573,10 +574,23 @@ pub(super) fn refuse_link(name: &str, path: &Path) -> Result<(), ServeError> {
 /// Whether a volume's file already belongs to another volume, under any path.
 fn refuse_twin(own: &Own, identities: &BTreeMap<(u64, u64), String>) -> Result<(), ServeError> {
     let Ok(metadata) = fs::metadata(&own.path) else { return Ok(()) };
-    let Some(twin) = identities.get(&identity_of(&metadata)) else { return Ok(()) };
+    identities.get(&identity_of(&metadata)).map_or(Ok(()), |twin| Err(is_twin(own, twin)))
+}
+
+/// The same of a file that is not there yet: a check makes none.
+fn refuse_fresh_twin(own: &Own, fresh: &mut BTreeMap<PathBuf, String>) -> Result<(), ServeError> {
+    let (Some(above), Some(name)) = (own.path.parent(), own.path.file_name()) else {
+        return Ok(());
+    };
+    let Ok(above) = fs::canonicalize(above) else { return Ok(()) };
+    let twin = fresh.insert(above.join(name), own.name.clone());
+    twin.map_or(Ok(()), |twin| Err(is_twin(own, &twin)))
+}
+
+fn is_twin(own: &Own, twin: &str) -> ServeError {
     let path = own.path.display();
     let message = format!("{path} is volume \"{twin}\" already, which may still have clients");
-    Err(ServeError::volume(&own.name, message))
+    ServeError::volume(&own.name, message)
 }
 
 /// Opens a volume's file, made if it was not there.
