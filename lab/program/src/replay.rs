@@ -46,8 +46,8 @@ pub(crate) struct Args {
     /// Policy stack; may be repeated. By default the recorded stack, or none-none and promise.
     #[arg(long, value_name = "STACK")]
     stack: Vec<String>,
-    /// Drive profile: a name (see `iofair-lab list drives`) or the path of a .toml file. By default the emulated drive of the recorded
-    /// server.
+    /// Drive profile: a name (see `iofair-lab list drives`) or the path of a .toml file. By default the emulated drive of the contracts,
+    /// or else of the recorded server.
     #[arg(long, value_name = "NAME|PATH")]
     drive: Option<String>,
     /// When requests are sent: at their recorded times (open), when what they waited for is complete (closed), or after the

@@ -36,7 +36,7 @@ pub struct Request {
     pub stacks: Vec<String>,
     /// The policies of the stacks.
     pub table: &'static Table,
-    /// Drive profile; `None`: the emulated drive of the recorded server.
+    /// Drive profile; `None`: the emulated drive of the contracts, or else of the recorded server.
     pub drive: Option<String>,
     /// When requests are sent.
     pub mode: Mode,
@@ -180,8 +180,9 @@ fn plan(request: &Request) -> Result<Plan, RequestError> {
         metadata.value(Metadata::BACK).and_then(|back| back.strip_prefix(EMULATED));
     let recorded_drive =
         recorded_drive.map(|drive| drive.split_once('@').map_or(drive, |(name, _)| name));
-    let drive = request.drive.as_deref().or(recorded_drive).ok_or_else(|| {
-        let text = "the trace does not name an emulated drive; add --drive NAME (see `iofair list drives`)";
+    let written_drive = written.as_ref().and_then(|contracts| contracts.drive.back.profile());
+    let drive = request.drive.as_deref().or(written_drive).or(recorded_drive).ok_or_else(|| {
+        let text = "no emulated drive is named by the contracts or the trace; add --drive NAME (see `iofair list drives`)";
         RequestError::Refused(text.to_owned())
     })?;
     let mut stacks = Vec::new();

@@ -140,6 +140,11 @@ fn groups_have_their_promises() {
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("Stacks side by side") && html.contains("max-none"));
     assert!(!html.contains("http://") && !html.contains("https://"));
+    fs::write(&file, text.replace("memory:1GiB", "emulated:nvme-2021@data")).unwrap();
+    let trace = data("msr.csv");
+    let output = iofair(&["replay", "--json", &trace, "--contracts", file.to_str().unwrap()]);
+    let result: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["drive"], "nvme-2021", "that of the contracts");
 }
 
 /// Goal: time at a ceiling of the group, or of one inside it, breaks no minimum, and time at one of the group or around it no latency;
