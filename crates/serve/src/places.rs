@@ -110,6 +110,10 @@ impl Places {
         }
         all
     }
+    /// Whether the data of a removed volume of this name is kept, and can be deleted.
+    pub(crate) fn keeps(&self, name: &str) -> bool {
+        self.kept().iter().any(|kept| kept.name == name && kept.pool.is_some())
+    }
     /// Volumes for the engine.
     pub(crate) fn plan(&self, volumes: &[Volume]) -> Vec<PlannedVolume> {
         let planned = |volume: &Volume| {
@@ -144,7 +148,7 @@ impl Places {
         }
         Ok(())
     }
-    /// Whether the data of these volumes, which `new` does not have any more, may be removed.
+    /// Whether the data of these volumes, which `new` does not have any more, may be removed. It may be kept since before.
     pub(crate) fn check_removal(
         &self,
         old: &[Volume],
@@ -153,14 +157,15 @@ impl Places {
     ) -> Result<(), ServeError> {
         for name in remove {
             let refuse = |message: &str| Err(ServeError::volume(name, message));
-            let Some(volume) = old.iter().find(|volume| volume.name == *name) else {
+            let volume = old.iter().find(|volume| volume.name == *name);
+            if volume.is_none() && !self.keeps(name) {
                 return refuse("it is not there");
-            };
+            }
             if new.iter().any(|volume| volume.name == *name) {
                 return refuse("its data cannot be removed while the contracts have it");
             }
             self.check_delete(name)?;
-            if volume.path.is_some() {
+            if volume.is_some_and(|volume| volume.path.is_some()) {
                 return refuse(
                     "the server did not create its file or device, and does not delete it",
                 );

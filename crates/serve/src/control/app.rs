@@ -370,7 +370,7 @@ impl App {
     fn notes_since(&self, before: &Shown) -> Vec<String> {
         let view = self.view();
         view.server
-            .notes_since(&before.server, self.files.look(&view).free.map(|free| free.least(0)))
+            .notes_since(&before.server, self.files.look(&view).free.map(|free| free.least([])))
     }
     /// Everything about one group or volume.
     fn object(&self, call: &Call, kind: Kind, name: &str) -> Result<ApiResponse> {

@@ -219,8 +219,13 @@ impl GivenUp {
             let is_new = before.volumes.iter().all(|old| old.name != need.volume);
             is_new.then(|| Self { about: "data", group: Some(volume.group.clone()), text })
         };
+        let is_kept = |name: &&String| before.volumes.iter().all(|volume| volume.name != **name);
+        let kept = delete.iter().filter(is_kept).map(|name| {
+            let text = format!("the data of volume \"{name}\" is deleted");
+            Self { about: "data", group: None, text }
+        });
         let lost = before.volumes.iter().filter_map(lost);
-        lost.chain(needs.iter().filter_map(new)).collect()
+        lost.chain(kept).chain(needs.iter().filter_map(new)).collect()
     }
 }
 impl From<Effect> for GivenUp {

@@ -70,12 +70,16 @@ impl Engine {
             let Some(key) = self.index.volumes.get(id).copied() else { continue };
             let volume = &mut self.volumes[key];
             volume.retired = true;
-            changed.closed.extend(change.closed.contains(&volume.plan.name).then_some(key));
             if volume.connections == 0 {
                 self.leaving.volumes.push(key);
             }
             changed.exports.push(key);
         }
+        // Also of those that were removed before.
+        let is_closed =
+            |volume: &Volume| volume.retired && change.closed.contains(&volume.plan.name);
+        let closed = self.volumes.iter().filter(|(_, volume)| is_closed(volume));
+        changed.closed.extend(closed.map(|(key, _)| key));
         let gone = change.gone_groups.iter().filter_map(|path| self.index.groups.get(path));
         self.leaving.groups.extend(gone);
         self.settle(now);

@@ -534,7 +534,7 @@ impl VolumeStore for Directory {
             *free = free.saturating_sub(own.size.saturating_sub(allocated(storage.file())?));
         }
         let (_, new) = systems.remove(&here).expect("it is there");
-        Ok(Free { new, elsewhere: systems.into_values().collect() })
+        Ok(Free { new, here: Some(here), elsewhere: systems.into_values().collect() })
     }
     fn is_sparse(&self) -> bool {
         true

@@ -49,7 +49,7 @@ impl Kept {
             false => format!("put it back into {}", contracts.path()),
         };
         let delete = pool.as_ref().map(|pool| {
-            let remove = format!("`{ctl} volume remove {word} --delete-data` after that, or ");
+            let remove = format!("`{ctl} volume remove {word} --delete-data`, or ");
             let remove = if has_ctl { remove } else { String::new() };
             let pool = shell::path(pool);
             format!("; to delete it: {remove}`iofair pool delete {pool} {word}` without a server")

@@ -179,7 +179,7 @@ impl VolumeStore for Ranges {
         let drive = self.capacity.saturating_sub(end);
         let below = self.file().map(|file| free_beyond(file.file(), end)).transpose()?;
         let new = below.map_or(drive, |below| below.min(drive));
-        Ok(Free { new, elsewhere: Vec::new() })
+        Ok(Free { new, here: None, elsewhere: Vec::new() })
     }
     fn is_sparse(&self) -> bool {
         // A drive that is full of volumes may have all the room for them.

@@ -310,7 +310,7 @@ impl VolumeStore for Served {
         if !self.storage.is_device() {
             new = free_beyond(self.storage.file(), promised)?;
         }
-        Ok(free::Free { new, elsewhere: Vec::new() })
+        Ok(free::Free { new, here: None, elsewhere: Vec::new() })
     }
     fn is_sparse(&self) -> bool {
         !self.storage.is_device()

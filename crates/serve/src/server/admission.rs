@@ -64,6 +64,11 @@ impl Server {
         let plan = admit(contracts, &places, &self.facts, Some(&self.contracts))?;
         Ok((plan.groups, needs, self.view_of(contracts, places)))
     }
+    /// Whether the data of a volume of this name, which the contracts do not have any more, can be deleted.
+    pub(crate) fn keeps(&self, name: &str) -> bool {
+        let is_there = self.contracts.volumes.iter().any(|volume| volume.name == name);
+        !is_there && self.places.keeps(name)
+    }
     /// What of this consent these contracts do not need, in words.
     pub(crate) fn unneeded(&self, contracts: &Contracts, consent: &Consent) -> Vec<String> {
         if !consent.is_given() {

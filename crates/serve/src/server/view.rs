@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iofair_config::contracts::Contracts;
@@ -95,6 +95,17 @@ impl View {
     /// Bytes of all volumes.
     pub(crate) fn volume_bytes(&self) -> u64 {
         self.contracts.volumes.iter().map(|volume| volume.size_bytes).sum()
+    }
+    /// By how many bytes volumes grow from `before` to this, with the path that each has of its own.
+    pub(crate) fn growth<'a>(
+        &'a self,
+        before: &'a Self,
+    ) -> impl Iterator<Item = (Option<&'a Path>, i128)> {
+        let bytes = |view: &'a Self, sign: i128| {
+            let all = view.contracts.volumes.iter();
+            all.map(move |volume| (volume.path.as_deref(), sign * i128::from(volume.size_bytes)))
+        };
+        bytes(self, 1).chain(bytes(before, -1))
     }
     /// What the operator should know of the change from `before` to this, with this much room left.
     pub(crate) fn notes_since(&self, before: &Self, free: Option<u64>) -> Vec<String> {

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::rig::Directory;
 use crate::rig::controlled::{Controlled, file};
+use crate::rig::{Directory, run};
 use iofair_serve::control::client::Call;
 use serde_json::{Value as Json, json};
 
@@ -48,6 +48,45 @@ fn a_dry_run_has_the_notes_of_the_change() {
         assert!(!kept(&both(Call::new("POST", "/v1/reload"))));
         if back.ends_with(':') {
             assert!(!kept(&both(Call::new("DELETE", "/v1/volumes/w?data=delete"))));
+            // Its data can be deleted later, too.
+            assert!(kept(&both(Call::new("DELETE", "/v1/volumes/v"))));
+            assert_eq!(rig.get("/v1/volumes")["kept"][0]["name"], "v");
+            both(Call::new("DELETE", "/v1/volumes/v?data=delete"));
+            assert_eq!(rig.get("/v1/volumes")["kept"], json!([]), "{back}");
+            assert_eq!(rig.status(&Call::new("DELETE", "/v1/volumes/v?data=delete")), 404);
         }
+    }
+}
+
+/// Goal: a dry run says that there is no room for a volume where there is none, as the change does, and not elsewhere. Method: a pool and a
+/// file elsewhere, one of them on a small file system, and a volume that only the other one has room for.
+#[test]
+#[ignore = "needs root: mount"]
+fn needs_root_room_is_that_of_the_file_system() {
+    for (is_pool_small, is_elsewhere) in
+        [(true, true), (true, false), (false, true), (false, false)]
+    {
+        let directory = Directory::new();
+        let small = directory.path(if is_pool_small { "pool" } else { "small" });
+        fs::create_dir(&small).unwrap();
+        run("mount", &["-t", "tmpfs", "-o", "size=64m", "none", &small]);
+        let text = file(&directory, &format!("directory:{}", directory.path("pool")));
+        let place = directory.0.display();
+        let text = text.replace("[drive]\n", &format!("[drive]\npaths = ['{place}']\n"));
+        fs::write(directory.path("contracts.toml"), text).unwrap();
+        let rig = Controlled::over(directory);
+        let path = rig.directory.path(if is_pool_small { "large" } else { "small/file" });
+        let path = is_elsewhere.then_some(path);
+        for mark in ["?dry_run=true", ""] {
+            let call = Call::new("PUT", &format!("/v1/volumes/x{mark}"));
+            let body = json!({"group": "batch", "size": "256MiB", "path": path});
+            let told = rig.ask(&Call { only_new: true, ..call.body(body) }).json().unwrap();
+            let is_short = told["notes"].to_string().contains("larger than the room");
+            assert_eq!(is_short, is_pool_small != is_elsewhere, "{mark} {path:?}: {told}");
+        }
+        let Controlled { control, directory } = rig;
+        control.stop().unwrap();
+        run("umount", &[&small]);
+        drop(directory);
     }
 }

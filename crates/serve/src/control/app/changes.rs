@@ -47,7 +47,7 @@ pub(in crate::control) struct DryRun {
 enum Tried {
     /// It is in force, under this revision; clients of removed volumes may not be gone yet.
     Done(String, Option<Removal>),
-    /// Nothing has changed: extents of a pool must be zeroed before.
+    /// Nothing has changed: extents of a pool must be zeroed before. None: the file has changed since it was read.
     Lacks(Vec<Demand>),
 }
 
@@ -88,12 +88,22 @@ impl App {
             demands.iter().try_for_each(zero)?;
         }
     }
-    fn try_reload(&self, consent: &Consent) -> Result<Tried, ServeError> {
-        let mut served = self.turn()?;
+    /// The file as it is now. It is read beside changes, and beside the end of the server: its file system may hang, and a long
+    /// file takes a while.
+    fn read_file(&self) -> Result<Contracts, ServeError> {
         let text = self.file.read().map_err(self.system())?;
-        let now = served.server()?.contracts();
-        let contracts = Contracts::parse_with(now.drive.stack.table(), now.path(), &text)?;
+        let view = self.view();
+        let now = view.server.contracts();
+        Ok(Contracts::parse_with(now.drive.stack.table(), now.path(), &text)?)
+    }
+    fn try_reload(&self, consent: &Consent) -> Result<Tried, ServeError> {
+        let before = self.revision();
+        let contracts = self.read_file()?;
         let gate = Gate::load(&contracts)?;
+        let mut served = self.turn()?;
+        if served.revision != before {
+            return Ok(Tried::Lacks(Vec::new()));
+        }
         check_needed(served.server()?, &contracts, consent)?;
         let demands = served.server()?.lacking(&contracts, consent);
         if !demands.is_empty() {
@@ -123,9 +133,8 @@ impl App {
     fn try_change(&self, call: &Call, edit: &Edit, consent: &Consent) -> Result<Tried> {
         let mut served = self.turn()?;
         let before = self.current(&served, call)?;
-        let after = before.edited(edit)?;
-        confine::check_change(&before, &after)?;
-        if after.text() == before.text() {
+        let after = edited(served.server()?, &before, edit, consent)?;
+        if after.text() == before.text() && consent.delete.is_empty() {
             return Ok(Tried::Done(served.revision.clone(), None));
         }
         check_needed(served.server()?, &after, consent)?;
@@ -174,21 +183,16 @@ impl App {
         edit: Option<&Edit>,
         consent: &Consent,
     ) -> Result<ApiResponse> {
+        let read = edit.is_none().then(|| self.read_file()).transpose()?;
         let served = self.turn()?;
         let server = served.server()?;
-        let after = match edit {
-            Some(edit) => {
+        let after = match (edit, read) {
+            (Some(edit), _) => {
                 let before = self.current(&served, call)?;
-                let after = before.edited(edit)?;
-                confine::check_change(&before, &after)?;
-                after
+                edited(server, &before, edit, consent)?
             }
-            None => {
-                let text = self.file.read().map_err(self.system())?;
-                let now = server.contracts();
-                let table = now.drive.stack.table();
-                let after = Contracts::parse_with(table, now.path(), &text);
-                let after = after.map_err(ServeError::Config)?;
+            (None, read) => {
+                let after = read.expect("it was read, since there is no edit");
                 Gate::load(&after)?;
                 after
             }
@@ -200,8 +204,8 @@ impl App {
         let data = resources::GivenUp::data(server.contracts(), &after, &needs, &consent.delete);
         let gives_up = given_up.chain(data).collect();
         let view = self.view();
-        let grows = tried.volume_bytes().saturating_sub(view.server.volume_bytes());
-        let free = self.files.look(&view).free.map(|free| free.least(grows));
+        let growth = tried.growth(&view.server);
+        let free = self.files.look(&view).free.map(|free| free.least(growth));
         let effect = DryRun {
             dry_run: true,
             revision: served.revision.clone(),
@@ -215,6 +219,21 @@ impl App {
         };
         Ok(ApiResponse::json(200, Some(effect.revision.clone()), &effect))
     }
+}
+
+/// The contracts after a change; the same if it only deletes the data of a volume that was removed before.
+fn edited(
+    server: &Server,
+    before: &Contracts,
+    edit: &Edit,
+    consent: &Consent,
+) -> Result<Contracts> {
+    if !consent.delete.is_empty() && consent.delete.iter().all(|name| server.keeps(name)) {
+        return Ok(before.clone());
+    }
+    let after = before.edited(edit)?;
+    confine::check_change(before, &after)?;
+    Ok(after)
 }
 
 /// Refuses consent that a change does not need: the caller expects something else.
