@@ -11,6 +11,7 @@ pub(crate) mod kept;
 pub(crate) mod life;
 mod made;
 pub(crate) mod marker;
+mod own_file;
 pub(crate) mod owners;
 mod ranges;
 pub(crate) mod revocable;

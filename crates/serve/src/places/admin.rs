@@ -9,7 +9,7 @@ use iofair_config::contracts::Contracts;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::directory::refuse_link;
+use super::own_file::refuse_link;
 use super::owners::{Home, Owner, Owners};
 use crate::error::ServeError;
 use crate::file_system::FileSystem;

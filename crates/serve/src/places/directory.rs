@@ -20,6 +20,7 @@ use super::free::Free;
 use super::kept::Kept;
 use super::life::{self, Location, VolumeStore};
 use super::made::Made;
+use super::own_file::{create, cut_off, refuse_link};
 use super::owners::{Files, Home, Owner, Owners};
 use super::{Consent, Damaged, Need, Needs, check, ctl};
 use crate::back::Back;
@@ -30,7 +31,6 @@ use crate::error::ServeError;
 use crate::file_system::{FileSystem, allocated, has_data};
 use crate::layout::sync_parent;
 use crate::log;
-use crate::pool::medium::{FileMedium, Medium};
 use crate::pool::zeroing::Zeroing;
 use crate::reactor::handle::ReactorHandle;
 use crate::reserve::{Room, is_full};
@@ -549,28 +549,6 @@ impl VolumeStore for Directory {
     }
 }
 
-/// Takes the end off a volume that had so many bytes. What is behind it in a longer file stays, and a device stays as it is.
-fn cut_off(storage: &Storage, bytes: u64, had: u64) -> io::Result<()> {
-    if storage.is_device() || storage.length()? <= had {
-        return storage.shorten(bytes);
-    }
-    let mut file = FileMedium::new(storage.file().try_clone()?, false);
-    file.zero(bytes, had - bytes)?;
-    file.sync()
-}
-
-/// Refuses a link in the place of a volume's own file: what it leads to may be anybody's, and would not be deleted with it.
-pub(super) fn refuse_link(name: &str, path: &Path) -> Result<(), ServeError> {
-    if !fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink()) {
-        return Ok(());
-    }
-    let message = format!(
-        "{} is a symbolic link; allowed: a regular file. For a file elsewhere, the volume has a `path`",
-        path.display()
-    );
-    Err(ServeError::volume(name, message))
-}
-
 /// Whether a volume's file already belongs to another volume, under any path.
 fn refuse_twin(own: &Own, identities: &BTreeMap<(u64, u64), String>) -> Result<(), ServeError> {
     let Ok(metadata) = fs::metadata(&own.path) else { return Ok(()) };
@@ -591,21 +569,4 @@ fn is_twin(own: &Own, twin: &str) -> ServeError {
     let path = own.path.display();
     let message = format!("{path} is volume \"{twin}\" already, which may still have clients");
     ServeError::volume(&own.name, message)
-}
-
-/// Opens a volume's file, made if it was not there.
-fn create(
-    path: &Path,
-    volume: &Volume,
-    mode: &Mode,
-    created: &mut Vec<PathBuf>,
-) -> io::Result<Storage> {
-    let is_new = !fs::exists(path)?;
-    let opened = Storage::within(path, volume.size_bytes, mode);
-    // One that another server has made meanwhile is not removed with what this change made.
-    let is_other = opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy);
-    if is_new && !is_other && !mode.is_check() {
-        created.push(path.to_path_buf());
-    }
-    opened
 }

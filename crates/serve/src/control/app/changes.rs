@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use iofair_config::ConfigError;
 use iofair_config::contracts::Contracts;
-use iofair_config::contracts::edit::Edit;
+use iofair_config::contracts::edit::{Edit, Kind};
 
 use serde::Serialize;
 
@@ -228,7 +228,10 @@ fn edited(
     edit: &Edit,
     consent: &Consent,
 ) -> Result<Contracts> {
-    if !consent.delete.is_empty() && consent.delete.iter().all(|name| server.keeps(name)) {
+    if let Edit::Remove { kind: Kind::Volume, name } = edit
+        && consent.delete.contains(name)
+        && server.keeps(name)
+    {
         return Ok(before.clone());
     }
     let after = before.edited(edit)?;
