@@ -1,7 +1,8 @@
 //! All errors of a file at once: of its parser, and of the checks after it.
 //!
 //! The parser stops at its first error. What that is about is then taken out of the file's tables, a missing key is filled in, and the
-//! rest is read again. A file whose syntax is wrong has no tables, so it gets one error.
+//! rest is read again, without what a list has before the error: that was read, so all errors of a long list take one pass over it. A
+//! file whose syntax is wrong has no tables, so it gets one error.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -124,7 +125,9 @@ fn fill_in(value: &mut DeValue<'_>, own: &Range<usize>, at: &Range<usize>, key: 
             table.insert(key, Spanned::new(FILLED, value)).is_none()
         }
         DeValue::Table(table) => table.iter_mut().any(|(_, value)| inside(value)),
-        DeValue::Array(items) => items.iter_mut().any(inside),
+        DeValue::Array(items) => {
+            items.iter_mut().position(inside).map(|index| keep_from(items, index)).is_some()
+        }
         _ => false,
     }
 }
@@ -151,16 +154,65 @@ fn take_out(
             })
         }
         DeValue::Array(items) => {
-            let Some(index) = items.iter().position(|item| item.span() == *at) else {
-                return items.iter_mut().find_map(|item| {
-                    let own = item.span();
-                    take_out(item.get_mut(), &own, at)
-                });
+            let find = |(index, item): (usize, &mut Spanned<DeValue<'_>>)| {
+                let place = item.span();
+                match place == *at {
+                    true => Some((index + 1, own.clone())),
+                    false => Some((index, take_out(item.get_mut(), &place, at)?)),
+                }
             };
-            let all = std::mem::replace(items, DeArray::new()).into_iter().enumerate();
-            *items = all.filter(|(other, _)| *other != index).map(|(_, item)| item).collect();
-            Some(own.clone())
+            let (index, from) = items.iter_mut().enumerate().find_map(find)?;
+            keep_from(items, index);
+            Some(from)
         }
         _ => None,
+    }
+}
+
+/// Drops what a list has before an index.
+fn keep_from(items: &mut DeArray<'_>, index: usize) {
+    *items = std::mem::replace(items, DeArray::new()).into_iter().skip(index).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use serde::Deserialize;
+
+    use crate::parse;
+
+    thread_local! {
+        static READ: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[derive(Deserialize, Debug)]
+    struct List {
+        #[expect(dead_code)]
+        item: Vec<Item>,
+    }
+    #[derive(Deserialize, Debug)]
+    #[serde(deny_unknown_fields)]
+    struct Item {
+        #[expect(dead_code)]
+        #[serde(deserialize_with = "counted")]
+        name: String,
+    }
+    fn counted<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+        READ.set(READ.get() + 1);
+        String::deserialize(deserializer)
+    }
+
+    /// Goal: what is right in a long list is read once for all of its errors, after the reading that found the first one. Method:
+    /// names are counted; behind the right ones are wrong values, keys that nobody knows, or tables without a key.
+    #[test]
+    fn long_lists_are_read_once() {
+        for wrong in ["name = 1", "name = 'x'\nnane = 'x'", ""] {
+            let item = |keys: &str, count| format!("[[item]]\n{keys}\n").repeat(count);
+            READ.set(0);
+            let error = parse::<List>("a.toml", &(item("name = 'x'", 1000) + &item(wrong, 30)));
+            assert_eq!(error.expect_err("errors").to_string().matches("a.toml:").count(), 30);
+            assert!(READ.get() < 2200, "{wrong}: {}", READ.get());
+        }
     }
 }
