@@ -2,8 +2,9 @@
 //!
 //! A check runs the code of a start. Where a start would make or change something on disk, the check uses a *stand-in*
 //! instead: a file without a name in the directory where the real one would be, so that the kernel applies the same rules
-//! (permissions, read-only file systems, largest sizes) and nothing is left behind. Files that exist are opened and locked
-//! as by a start, but not changed.
+//! (permissions, read-only file systems, largest sizes) and nothing is left behind. Files that exist are locked as by a start,
+//! and opened for reading: the end of a writer is told to whoever watches a file, udev reads a device again then, and an overlay
+//! copies a file that is opened for writing.
 //!
 //! A check may run beside the server that it is about: before a restart, and as the first step of a reload. What that
 //! server uses (sockets, locks, mounts, devices) counts as free, and so do sockets that systemd holds for a start.
@@ -80,6 +81,20 @@ impl Mode {
         trial.seen().notes.push(note);
         true
     }
+    /// Opens a file that is there as a server does: with these options, which are for writing. A check only finds out whether it may
+    /// be written.
+    pub(crate) fn open(&self, path: &Path, options: &OpenOptions) -> io::Result<File> {
+        if !self.is_check() {
+            return options.open(path);
+        }
+        let mut options = options.clone();
+        let file = options.read(true).write(false).append(false).create(false).open(path)?;
+        may(path, libc::W_OK)?;
+        match file.metadata()?.is_dir() {
+            true => Err(io::Error::from_raw_os_error(libc::EISDIR)),
+            false => Ok(file),
+        }
+    }
     /// Tells the operator something: a check in its result, a start in the log.
     pub(crate) fn note(&self, note: String) {
         match self {
@@ -114,7 +129,7 @@ impl Trial {
         match options.open(&directory) {
             // Its file system has no files without names.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
-                writable(&directory)?;
+                may(&directory, libc::W_OK | libc::X_OK)?;
                 memory()
             }
             file => file,
@@ -159,10 +174,9 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether files may be made in this directory.
-fn writable(directory: &Path) -> io::Result<()> {
-    let path = CString::new(directory.as_os_str().as_bytes())?;
-    let (mode, flags) = (libc::W_OK | libc::X_OK, libc::AT_EACCESS);
+/// Whether this user may do this: `W_OK` and the like.
+fn may(path: &Path, mode: libc::c_int) -> io::Result<()> {
+    let (path, flags) = (CString::new(path.as_os_str().as_bytes())?, libc::AT_EACCESS);
     // SAFETY: a plain system call with a path that outlives it.
     match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, flags) } {
         0 => Ok(()),

@@ -76,7 +76,7 @@ impl FileDevice {
         let mut locks = [None, None];
         if writes {
             lock(&file, &Mode::Serve)?;
-            refuse_looped(identity_of(&metadata))?;
+            refuse_looped(identity_of(&metadata), &Mode::Serve)?;
             let below = if is_device { lock_below(&file, &Mode::Serve)? } else { None };
             locks = [lock_around(path, &Mode::Serve)?, below];
         }

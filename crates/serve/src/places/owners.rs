@@ -356,7 +356,7 @@ fn lock_file(path: &Path, mode: &Mode) -> Result<Option<File>, ServeError> {
     let mut options = OpenOptions::new();
     // NFS wants to be able to write what is locked.
     options.read(true).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let opened = match options.open(path) {
+    let opened = match mode.open(path, &options) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => match mode.is_check() {
             true => return Ok(None),
             false => options.create(true).open(path),

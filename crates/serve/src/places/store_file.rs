@@ -107,9 +107,9 @@ impl StoreFile {
 
 /// Opens a file that is there; a check gets one that it may change.
 fn open(path: &Path, mode: &Mode) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let file = mode.open(path, OpenOptions::new().read(true).write(true))?;
     lock(&file, mode)?;
-    refuse_looped(identity_of(&file.metadata()?))?;
+    refuse_looped(identity_of(&file.metadata()?), mode)?;
     let Some(trial) = mode.trial() else { return Ok(file) };
     let growth = trial.growth(path)?;
     growth.set_len(file.metadata()?.len())?;

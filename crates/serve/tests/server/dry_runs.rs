@@ -1,10 +1,19 @@
-//! Dry runs tell what the change itself tells.
+//! Dry runs tell what the change itself tells, and a check opens nothing for writing.
+#![allow(unsafe_code)]
 
-use std::fs;
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::Path;
 
 use crate::rig::controlled::{Controlled, file};
 use crate::rig::{Directory, run};
+use iofair_config::contracts::Contracts;
+use iofair_serve::Consent;
+use iofair_serve::control::Control;
 use iofair_serve::control::client::Call;
+use iofair_serve::supervisor::Passed;
 use serde_json::{Value as Json, json};
 
 /// Goal: a dry run of any change has the notes that the change has, above all where the data of removed volumes stays and how it is
@@ -88,5 +97,53 @@ fn needs_root_room_is_that_of_the_file_system() {
         control.stop().unwrap();
         run("umount", &[&small]);
         drop(directory);
+    }
+}
+
+/// Goal: a check opens no file for writing that is there: programs that watch the file would be told, and an overlay would copy it.
+/// Method: the kernel tells the end of every writer of any file in the directory; every kind of back end, with an audit log. The tool is
+/// proved with a writer who writes nothing.
+#[test]
+fn a_check_opens_nothing_for_writing() {
+    for back in ["directory:", "file:", "emulated:plextor-px256m5s@"] {
+        let directory = Directory::new();
+        let path = directory.path("contracts.toml");
+        let elsewhere =
+            if back == "directory:" { directory.path("elsewhere") } else { String::new() };
+        let audit = format!("[control]\naudit = '{}'\n", directory.path("audit"));
+        let text = file(&directory, &format!("{back}{}", directory.path("pool")));
+        let mut text = text.replace("[control]\n", &audit);
+        if !elsewhere.is_empty() {
+            text += &format!("path = '{elsewhere}'\n");
+            text = text
+                .replace("[drive]\n", &format!("[drive]\npaths = ['{}']\n", directory.path("")));
+        }
+        fs::write(&path, text).unwrap();
+        let Controlled { control, directory } = Controlled::over(directory);
+        control.stop().unwrap();
+        // SAFETY: makes a descriptor, which nobody else has.
+        let mut ended = unsafe { File::from_raw_fd(libc::inotify_init1(libc::IN_NONBLOCK)) };
+        let mut walk = vec![directory.0.clone()];
+        while let Some(here) = walk.pop() {
+            for entry in fs::read_dir(here).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk.push(path.clone());
+                }
+                let name = CString::new(path.to_str().unwrap()).unwrap();
+                let what = libc::IN_CLOSE_WRITE | libc::IN_MODIFY | libc::IN_ATTRIB;
+                // SAFETY: a plain system call with a path that outlives it.
+                let watch =
+                    unsafe { libc::inotify_add_watch(ended.as_raw_fd(), name.as_ptr(), what) };
+                assert!(watch >= 0, "{}", path.display());
+            }
+        }
+        let mut has_ended = || ended.read(&mut [0; 4096]).map(|bytes| bytes > 0);
+        let contracts = Contracts::open_with(&iofair_baselines::TABLE, Path::new(&path)).unwrap();
+        let (passed, consent) = (Passed::default(), Consent::default());
+        Control::check(Path::new(&path), contracts, passed, &consent).unwrap();
+        assert_eq!(has_ended().unwrap_err().kind(), ErrorKind::WouldBlock, "{back}");
+        drop(OpenOptions::new().append(true).open(directory.path("audit")).unwrap());
+        assert!(has_ended().unwrap());
     }
 }

@@ -36,15 +36,16 @@ pub(crate) fn lock(file: &File, mode: &Mode) -> io::Result<bool> {
     if !lock_as(file, libc::LOCK_EX, mode)? {
         return Ok(false);
     }
-    lock_bytes(file).map(|()| true)
+    lock_bytes(file, mode).map(|()| true)
 }
 
 /// Locks all bytes of a file for this process alone, as long as the descriptor is open: QEMU locks some of a disk image, and finds this.
-/// Not on network file systems, where it may be the same lock as the other.
-fn lock_bytes(file: &File) -> io::Result<()> {
+/// Not on network file systems, where it may be the same lock as the other. A check, whose file is open for reading, looks whether it
+/// could.
+fn lock_bytes(file: &File, mode: &Mode) -> io::Result<()> {
     const SHARED: [u32; 4] = [0x6969, 0xFF53_4D42, 0xFE53_4D42, 0x0102_1997];
     // SAFETY: both structures are plain numbers; the calls fill one and read the other.
-    let locked = unsafe {
+    let (done, lock) = unsafe {
         let (mut system, mut lock): (libc::statfs, libc::flock) = mem::zeroed();
         let is_known = libc::fstatfs(file.as_raw_fd(), &raw mut system) == 0;
         // NFS, two of SMB, 9P.
@@ -52,14 +53,17 @@ fn lock_bytes(file: &File) -> io::Result<()> {
             return Ok(());
         }
         lock.l_type = libc::F_WRLCK as libc::c_short;
-        libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock)
+        let command = if mode.is_check() { libc::F_OFD_GETLK } else { libc::F_OFD_SETLK };
+        (libc::fcntl(file.as_raw_fd(), command, &raw mut lock), lock)
     };
-    match io::Error::last_os_error().raw_os_error() {
-        Some(libc::EAGAIN | libc::EACCES) if locked != 0 => {
-            Err(busy("another program has locked it, as QEMU does with disk images"))
-        }
+    let is_locked = match io::Error::last_os_error().raw_os_error() {
+        _ if done == 0 => mode.is_check() && lock.l_type != libc::F_UNLCK as libc::c_short,
         // Directories, files that may only be read, and file systems without locks have none.
-        _ => Ok(()),
+        error => matches!(error, Some(libc::EAGAIN | libc::EACCES)),
+    };
+    match is_locked {
+        true => Err(busy("another program has locked it, as QEMU does with disk images")),
+        false => Ok(()),
     }
 }
 
@@ -205,7 +209,7 @@ pub(crate) fn identity_of(metadata: &fs::Metadata) -> (u64, u64) {
 }
 
 /// Refuses a file or device of this identity below a loop device that somebody uses, a file system for example, under any name.
-pub(crate) fn refuse_looped(identity: (u64, u64)) -> io::Result<()> {
+pub(crate) fn refuse_looped(identity: (u64, u64), mode: &Mode) -> io::Result<()> {
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         // In another container, its path leads to nothing here.
         let below = fs::read_to_string(entry.path().join("loop/backing_file"))
@@ -216,7 +220,7 @@ pub(crate) fn refuse_looped(identity: (u64, u64)) -> io::Result<()> {
         let device = Path::new("/dev").join(entry.file_name());
         let claimed = match why_busy(&device) {
             Some(why) => Err(busy(&why)),
-            None => claim(&device).map(drop),
+            None => claim(&device, mode).map(drop),
         };
         if let Err(error) = claimed
             && error.kind() == io::ErrorKind::ResourceBusy
@@ -229,7 +233,12 @@ pub(crate) fn refuse_looped(identity: (u64, u64)) -> io::Result<()> {
 }
 
 fn lock_as(file: &File, how: i32, mode: &Mode) -> io::Result<bool> {
-    let Err(error) = flock(file, how | libc::LOCK_NB) else { return Ok(true) };
+    let locked = match flock(file, how | libc::LOCK_NB) {
+        // NFS lets who only reads have no other.
+        Err(error) if mode.is_check() && error.raw_os_error() == Some(libc::EBADF) => share(file),
+        locked => locked,
+    };
+    let Err(error) = locked else { return Ok(true) };
     if error.raw_os_error() != Some(libc::EWOULDBLOCK) {
         // Its file system knows no locks.
         return Ok(true);
@@ -267,10 +276,10 @@ fn flock(file: &File, how: i32) -> io::Result<()> {
 }
 
 /// Claims a block device, which is free again when the result is dropped.
-pub(super) fn claim(path: &Path) -> io::Result<File> {
+pub(super) fn claim(path: &Path, mode: &Mode) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_EXCL);
-    let open = || options.open(path);
+    let open = || mode.open(path, &options);
     let is_busy = |result: &io::Result<File>| {
         result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
     };

@@ -90,10 +90,10 @@ impl Storage {
         let device = kind.is_ok_and(|kind| kind.is_block_device());
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(make && !device).truncate(false).mode(0o600);
-        let buffered = options.open(path)?;
-        let direct = options.create(false).custom_flags(libc::O_DIRECT).open(path);
+        let buffered = mode.open(path, &options)?;
+        let direct = mode.open(path, options.create(false).custom_flags(libc::O_DIRECT));
         let is_direct = direct.is_ok();
-        let direct = direct.or_else(|_| options.custom_flags(0).open(path))?;
+        let direct = direct.or_else(|_| mode.open(path, options.custom_flags(0)))?;
         let block = if is_direct { direct_border(&direct) } else { 1 };
         let sector = if device { sector_of(&buffered)? } else { 1 };
         let metadata = buffered.metadata()?;
@@ -113,9 +113,9 @@ impl Storage {
             identity: identity_of(&metadata),
         };
         let locked = this.lock(mode)?;
-        refuse_looped(this.identity)?;
+        refuse_looped(this.identity, mode)?;
         if device && locked {
-            this.claim = Some(claim(path)?);
+            this.claim = Some(claim(path, mode)?);
             this.locks.extend(lock_below(&this.buffered, mode)?.map(Arc::new));
         }
         this.lengthen(bytes)?;

@@ -145,9 +145,8 @@ fn open(path: &Path, mode: &Mode) -> io::Result<File> {
         return trial.stand_in(path);
     }
     let mut options = OpenOptions::new();
-    let make = !mode.is_check();
-    options.read(true).append(true).create(make).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let file = options.open(path)?;
+    options.read(true).append(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = mode.open(path, &options)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
