@@ -140,6 +140,27 @@ fn writes_that_an_end_leaves_are_logged() {
     );
 }
 
+/// Goal: a client that reads no replies is named at the end, which it does not delay for longer than `drain`. Method: more replies than the
+/// socket holds; that they are finished is seen in the usage of its group.
+#[test]
+fn clients_that_read_nothing_are_logged_at_the_end() {
+    let directory = Directory::new();
+    let log = File::create(directory.path("log")).unwrap();
+    let contracts = CONTRACTS.replace("'prop-bfq'", "'none-none'\ndrain = '100ms'");
+    let served = Served::ready(&directory, &contracts, log.into());
+    let mut wire = Wire::connect(&directory.path("pool.sock"));
+    for _ in 0..16 {
+        wire.send_read(0, 1 << 20).unwrap();
+    }
+    let is_waiting =
+        |usage: String| usage.contains("read 0,") || !usage.contains(" 0 requests in flight");
+    while is_waiting(served.does("group usage g")) {}
+    served.ends_well();
+    let log = fs::read_to_string(directory.path("log")).unwrap();
+    let told = "server: ending: replies that 1 client did not read yet, for which 100ms are left (`drain`): 1 of volume \"v\"\n";
+    assert!(log.contains(told), "{log}");
+}
+
 /// Goal: a server whose standard error fails reloads, changes and ends as if it worked, and counts what it lost. Method:
 /// /dev/full, a reload that fails and one that works, changes.
 #[test]

@@ -166,6 +166,7 @@ impl Reactor {
     /// Stops receiving; requests in flight are completed.
     fn drain(&mut self, now: Instant) -> io::Result<()> {
         self.draining.get_or_insert(now + self.parts.drain);
+        self.tell_unread();
         self.turn_away();
         for (index, listener) in self.listeners.iter().enumerate() {
             if listener.stays {
