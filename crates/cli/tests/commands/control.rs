@@ -201,6 +201,15 @@ fn a_stopped_server_holds_up_nobody() {
     assert!(served.run(&["ctl", "status"]).status.success());
 }
 
+/// Goal: a single frame shows how busy drive and reactor are, which is known between two looks. Method: a server with nothing to do.
+#[test]
+fn a_single_frame_is_of_two_looks() {
+    let page = fs::read_to_string(PAGE).unwrap();
+    let served = Served::start("control-frame", contracts(&page));
+    let frame = String::from_utf8(served.run(&["top", "--once"]).stdout).unwrap();
+    assert!(frame.contains("reactor busy ") && !frame.contains("busy -"), "{frame}");
+}
+
 /// Goal: Prometheus' own checker has nothing to say about the metrics. Method: promtool reads them.
 #[test]
 #[ignore = "needs promtool, curl"]
