@@ -126,7 +126,8 @@ impl Uring {
             running.add(op, piece, block);
         }
         if running.operation == Operation::Discard && running.is_hole() {
-            running.operation = Operation::WriteZeroes;
+            // It is charged as a trim, which writes nothing.
+            (running.operation, running.fast) = (Operation::WriteZeroes, true);
         }
         if running.operation == Operation::Discard {
             running.trim_to(self.files.storage(running.file).sector());

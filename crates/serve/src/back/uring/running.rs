@@ -70,7 +70,7 @@ pub(super) struct Running {
     pub(super) whole: bool,
     /// Whether zeroes may be a hole, and whether they must be fast.
     hole: bool,
-    fast: bool,
+    pub(super) fast: bool,
     /// The next byte on the drive, and how many are left.
     pub(super) offset: u64,
     pub(super) left: u64,

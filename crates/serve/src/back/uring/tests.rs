@@ -132,6 +132,20 @@ fn fua_zeroes_are_completed_when_durable() {
     assert_eq!(scene.finished(), [(cookie, 0)]);
 }
 
+/// Goal: a hole, which is charged as a trim, makes nobody write zeroes of its length: where a drive has no command for it, it is refused.
+/// Method: the kernel refuses to allocate.
+#[test]
+fn holes_are_not_written() {
+    let mut scene = scene("holes");
+    let hole = Hints { hole: true, ..Hints::default() };
+    let cookie = scene.submit(Operation::Discard, 0, 1 << 20, hole);
+    let asked = only(scene.turn());
+    assert_eq!(asked.call, Call::Allocate);
+    scene.complete(asked, -libc::EOPNOTSUPP);
+    assert!(scene.turn().is_empty());
+    assert_eq!(scene.finished(), [(cookie, libc::EOPNOTSUPP)]);
+}
+
 /// Goal: a flush is completed after the writes before it and after `fdatasync`, in this order. Method:
 /// two writes that the kernel finishes in the wrong order, a flush between them and a later write; the
 /// sync must come after both, and its error is the flush's.
