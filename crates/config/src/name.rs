@@ -3,6 +3,8 @@
 //! Names appear in paths of files and URLs, as arguments of commands, and on terminals. So there is no `..`, no name
 //! that looks like an option, and no character that a terminal interprets.
 
+use iofair_core::bounds::DEPTH_MAX;
+
 /// Longest name of a group or volume, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Most names that an error about an unknown one lists.
@@ -15,8 +17,8 @@ const GROUP_PUNCTUATION: &str = "-_.:@+\\";
 /// The names that [`is_volume_name`] allows.
 pub(crate) const VOLUME_NAMES: &str = "1 to 255 ASCII letters, digits, dashes, dots and underscores, beginning with a letter, digit or underscore";
 /// The names that [`is_group_name`] allows.
-pub const GROUP_NAMES: &str = "words separated by single slashes, at most 255 bytes; a word has letters, digits and - _ . : @ + \\, beginning \
-     with a letter, digit or underscore";
+pub const GROUP_NAMES: &str = "at most 32 words separated by single slashes, at most 255 bytes; a word has letters, digits and - _ . : @ + \\, \
+     beginning with a letter, digit or underscore";
 
 /// Whether a volume may have this name.
 pub fn is_volume_name(name: &str) -> bool {
@@ -25,7 +27,8 @@ pub fn is_volume_name(name: &str) -> bool {
 
 /// Whether a group may have this name.
 pub fn is_group_name(name: &str) -> bool {
-    name.len() <= NAME_BYTES_MAX && name.split('/').all(|word| is_word(word, GROUP_PUNCTUATION))
+    let is_short = name.len() <= NAME_BYTES_MAX && name.split('/').count() <= DEPTH_MAX;
+    is_short && name.split('/').all(|word| is_word(word, GROUP_PUNCTUATION))
 }
 
 /// Names that an error allows; of many, only the first ones.
@@ -78,5 +81,11 @@ mod tests {
         for bad in odd.iter().chain(&hidden).copied().chain([&*(long.clone() + "x")]) {
             assert!(!is_volume_name(bad) && !is_group_name(bad), "{bad:?}");
         }
+        let deep = vec!["a"; DEPTH_MAX].join("/");
+        assert!(
+            is_group_name(&deep) && !is_group_name(&(deep + "/a")),
+            "deeper than the engine's tree"
+        );
+        assert!(GROUP_NAMES.contains(&format!("at most {DEPTH_MAX} words")));
     }
 }
