@@ -78,7 +78,8 @@ pub fn given_up(before: State<'_>, after: State<'_>, known: &Known) -> Vec<Effec
     };
     let text = enforced::given_up(before.contracts, stack, others);
     let unenforced = text.map(|text| Effect { about: About::Contract, group: None, text });
-    let mut found: Vec<Effect> = unenforced.into_iter().chain(lost(before, after)).collect();
+    let promised = unenforced.into_iter().chain(lost(before, after));
+    let mut found: Vec<Effect> = promised.chain(shut_out(before, after)).collect();
     let shared = |state: State<'_>| state.contracts.drive.stack.enforces(Key::Weight);
     match (shared(before), shared(after)) {
         (true, true) => found.extend(smaller_shares(before, after, known)),
@@ -144,6 +145,31 @@ fn lost(before: State<'_>, after: State<'_>) -> Vec<Effect> {
         }));
     }
     cut(found, "promises or limits are lost")
+}
+
+/// Groups whose volumes are no longer open to some clients. The first `clients` of a file closes the volumes of all other groups.
+fn shut_out(before: State<'_>, after: State<'_>) -> Vec<Effect> {
+    let volumes = |state: State<'_>| {
+        let all = state.contracts.volumes.iter();
+        all.map(|volume| (volume.group.clone(), volume.entry.names.clone())).collect()
+    };
+    let (old, new): (BTreeMap<_, _>, BTreeMap<_, _>) = (volumes(before), volumes(after));
+    let words = |names: &Option<Vec<String>>| match names.as_deref() {
+        None => "every client".to_string(),
+        Some([]) => "no client".to_string(),
+        Some(names) => format!("\"{}\"", names.join("\", \"")),
+    };
+    let fewer = |(group, names): (String, Option<Vec<String>>)| {
+        let (now, only) = (new.get(&group)?, new.get(&group)?.as_ref()?);
+        let lost = names.as_ref().is_none_or(|names| names.iter().any(|name| !only.contains(name)));
+        let text = format!(
+            "group \"{group}\" has its volumes open to {} instead of {}",
+            words(now),
+            words(&names)
+        );
+        lost.then_some(Effect { about: About::Contract, group: Some(group), text })
+    };
+    cut(old.into_iter().filter_map(fewer).collect(), "volumes are open to fewer clients")
 }
 
 /// What a group has no more of a key, if it has less.

@@ -47,6 +47,34 @@ fn shares_that_fall_are_named() {
     assert_eq!((told.len(), told[16].as_str()), (17, "shares are smaller: 4 more groups"));
 }
 
+/// Goal: whoever is shut out by `clients` is named, also in groups that the change does not touch. Method: the first `clients` of a
+/// file, others in their place, and back.
+#[test]
+fn clients_that_are_shut_out_are_named() {
+    let volume =
+        |group: &str| format!("[[volume]]\nname = '{group}'\ngroup = '{group}'\nsize = '1MiB'\n");
+    let file = |keys: &str| {
+        let groups = group("a", keys) + &group("b", "") + &volume("a") + &volume("b");
+        read("", &groups)
+    };
+    let (open, first, other) =
+        (file(""), file("clients = ['uid:1', 'uid:2']"), file("clients = ['uid:2', 'uid:3']"));
+    let told = |before, after| texts(before, after, &known(false));
+    let [a, b] = ["a", "b"].map(|name| format!("group \"{name}\" has its volumes open to "));
+    assert_eq!(
+        told(&open, &first),
+        [
+            format!("{a}\"uid:1\", \"uid:2\" instead of every client"),
+            format!("{b}no client instead of every client")
+        ]
+    );
+    assert_eq!(
+        told(&first, &other),
+        [format!("{a}\"uid:2\", \"uid:3\" instead of \"uid:1\", \"uid:2\"")]
+    );
+    assert!(told(&other, &open).is_empty());
+}
+
 /// Goal: every key that the new stack does not enforce is named. Method: a group with each key that `promise` enforces, and a stack
 /// that enforces none.
 #[test]
