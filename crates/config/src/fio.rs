@@ -199,7 +199,14 @@ impl JobFile {
                     continue;
                 }
                 Some(Err(bad)) => Err(bad),
-                None => options::apply(settings, &written.name, &written.value),
+                None => {
+                    // An argument replaces what the file says, also where a line in the file would have no effect.
+                    let is_argument = self.sources[written.source].path() == lines::ARGUMENT;
+                    if is_argument && options::canonical(&written.name) == "bs" {
+                        settings.spread = Default::default();
+                    }
+                    options::apply(settings, &written.name, &written.value)
+                }
             };
             let Err(bad) = applied else { continue };
             let unsupported = bad.is_unsupported().then(|| written.shown());

@@ -11,6 +11,8 @@ use crate::source::{Source, is_regular};
 
 /// Longest file. Job files have a few KiB.
 const FILE_MAX: u64 = 1 << 20;
+/// The source of options that are arguments.
+pub(super) const ARGUMENT: &str = "--set";
 /// Deepest include: fio's own limit, and the end of a file that includes itself.
 const INCLUDE_DEPTH_MAX: usize = 16;
 /// Most includes of a file: without it, files that include others twice grow with two to the power of their depth.
@@ -113,7 +115,7 @@ pub(super) fn read(
     let Lines { sections, .. } = &mut reader.lines;
     let sections = std::mem::take(sections);
     let first = reader.lines.sources.len();
-    reader.lines.sources.extend(options.iter().map(|option| Source::new("--set", option)));
+    reader.lines.sources.extend(options.iter().map(|option| Source::new(ARGUMENT, option)));
     for section in sections {
         let is_global = section.is_global();
         reader.lines.sections.push(section);

@@ -182,7 +182,7 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             to.identical = word(value, &[("sequential", false), ("identical", true)])?
         }
         "bs" if value.contains('-') && !value.contains('(') => {
-            if read_ranges(value, base, &mut to.blocks.clone()).is_err() {
+            if read_ranges(value, base, &mut to.spread.clone()).is_err() {
                 let bad = Bad::new(format!("`{value}` is neither a size nor a range"));
                 return Err(bad.allowed("a size, such as 4k, or bsrange=LOW-HIGH"));
             }
@@ -198,9 +198,10 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             let bad = Bad::new(format!("`{value}` is no range"));
             return Err(bad.allowed("LOW-HIGH, such as 4k-16k; `bs` has one size"));
         }
-        "bsrange" => read_ranges(value, base, &mut to.blocks)?,
+        "bsrange" => read_ranges(value, base, &mut to.spread)?,
         "bssplit" => {
-            for_directions(value, &mut to.blocks, |text| values::read_split(text, base))?;
+            let read = |text: &str| values::read_split(text, base).map(Some);
+            for_directions(value, &mut to.spread, read)?;
         }
         "ba" => to.align = Some(block(value, base)?),
         "ioengine" => engines::set(to, value)?,
@@ -222,10 +223,10 @@ fn percent(value: &str, base: u64) -> Result<u32, Bad> {
 }
 
 /// `bsrange`: a range for each direction.
-fn read_ranges(value: &str, base: u64, to: &mut [Blocks; 3]) -> Result<(), Bad> {
+fn read_ranges(value: &str, base: u64, to: &mut [Option<Blocks>; 3]) -> Result<(), Bad> {
     for_directions(value, to, |text| {
         let (low, high) = range(text, |end| block(end, base))?;
-        Ok(if low == high { Blocks::Fixed(low) } else { Blocks::Range(low, high) })
+        Ok(Some(if low == high { Blocks::Fixed(low) } else { Blocks::Range(low, high) }))
     })
 }
 

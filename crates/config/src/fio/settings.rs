@@ -187,6 +187,8 @@ pub struct Settings {
     pub identical: bool,
     /// `bs`, `bsrange`, `bssplit`, of reads, writes, trims.
     pub blocks: [Blocks; 3],
+    /// `bsrange` and `bssplit`, which go before `bs`, wherever they stand.
+    pub(super) spread: [Option<Blocks>; 3],
     /// `blockalign`: what places of calls are multiples of.
     pub align: Option<u64>,
     /// `iodepth`
@@ -319,6 +321,9 @@ impl Settings {
     /// What follows from several options together, in whatever order they stand; those without effect.
     pub(super) fn finish(&mut self, job: &str) -> Vec<&'static str> {
         self.direct |= self.hints.atomic;
+        for (blocks, spread) in self.blocks.iter_mut().zip(&mut self.spread) {
+            *blocks = spread.take().unwrap_or_else(|| blocks.clone());
+        }
         if self.hints.offload && self.engine == Engine::Synchronous {
             self.engine = Engine::Asynchronous;
         }
@@ -487,6 +492,7 @@ impl Default for Settings {
             modifier: None,
             identical: false,
             blocks: [const { Blocks::Fixed(4096) }; 3],
+            spread: [const { None }; 3],
             align: None,
             depth: 1,
             batches: Batches::default(),

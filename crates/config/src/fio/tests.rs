@@ -204,6 +204,12 @@ fn directions_share_values() {
     assert_eq!(split("bssplit=4k/50:1k/:32k/"), wanted);
     let both = job("bssplit=2k/50:4k/50,4k/90:8k/10").blocks;
     assert_eq!(both[1], Blocks::Split(vec![(4096, 90), (8192, 10)]));
+    assert_eq!(
+        both,
+        job("bssplit=2k/50:4k/50,4k/90:8k/10 / bs=64k").blocks,
+        "bs is for directions without sizes"
+    );
+    assert_eq!(blocks("bsrange=,4k-8k, / bs=64k"), [64, 8, 64]);
     assert_eq!(job("rwmixread=10 / rwmixwrite=30").reads, 70, "the latter counts");
     assert_eq!(job("rw=randrw:8").modifier, Some(8));
     let zones = vec![(60, 10), (30, 20), (8, 30), (2, 40)];
@@ -421,7 +427,7 @@ fn all_problems_are_told_at_once() {
 fn options_come_from_the_command_line() {
     let parse = |options: &[&str]| {
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        parse("job.fio", "[global]\nbs=4k\n[a]\n[b]\nbs=8k\n", &variables(), &options)
+        parse("job.fio", "[global]\nbs=4k\n[a]\n[b]\nbsrange=1k-8k\n", &variables(), &options)
     };
     let file = parse(&["size=1m", "bs=16k"]).and_then(JobFile::checked).expect("good options");
     for job in &file.jobs {
