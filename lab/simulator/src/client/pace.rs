@@ -192,11 +192,12 @@ impl Pacer {
         }
     }
 
-    /// Starts as many of `plan`'s calls as may start in this phase of work, maybe none.
+    /// Starts as many of `plan`'s calls as may start in this phase of work and before it stops, maybe none.
     pub(crate) fn start_batch(&mut self, plan: Plan) -> Batch {
         let mut batch = Batch { plan, rate: self.rate };
-        if self.on_until < Instant::MAX {
-            batch.plan.calls = batch.started_before(self.on_until);
+        let until = self.on_until.min(self.stop);
+        if until < Instant::MAX {
+            batch.plan.calls = batch.started_before(until);
         }
         if self.rate.is_some_and(|rate| rate.drawn.is_some()) {
             batch.plan.calls = batch.plan.calls.min(1);
@@ -352,13 +353,16 @@ mod tests {
         assert_eq!(pacer.next_start(late), late + Nanos(quarter), "no catching up after the ramp");
     }
 
-    /// Goal: a stopped pace makes no calls. Method: asked before and after.
+    /// Goal: a stopped pace makes no calls, also none of a batch that began before. Method: asked before and after.
     #[test]
     fn a_stopped_pace_makes_no_calls() {
         let mut pacer = pacer(None, None);
         pacer.stop = Instant(1_000);
         assert_eq!(pacer.next_start(Instant(999)), Instant(999));
         assert_eq!(pacer.next_start(Instant(1_000)), Instant::MAX);
+        let (ready, cost, think) = (Instant(700), Nanos(10), Nanos(90));
+        let batch = pacer.start_batch(Plan { ready, calls: 64, block: 4096, cost, think });
+        assert_eq!(batch.calls(), 3, "calls of a batch that would begin later");
     }
 
     /// Goal: a limit ends a process, whether its calls are made one by one or as a batch. Method: ten calls, four by hand and the
