@@ -78,7 +78,7 @@ fn row_of(variant: &Variant, outcome: &Outcome, client: &str) -> Row {
         })
     };
     let own = |group: &&GroupSpec| processes().any(|one| one.group == group.name);
-    let bounds = variant.groups.iter().filter(own).filter_map(|group| group.contract.latency);
+    let bounds = variant.groups.iter().filter(own).filter_map(|group| group.contract.latency.read);
     let latency = merged(outcome, |name| is_process_of(name, client)).quantile(990_000);
     Row {
         client: client.to_owned(),

@@ -194,14 +194,18 @@ struct iofair_contract {
   uint64_t max_burst_bytes;
   // Requests that may pass each of the ceilings in requests per second at once; 0 means what the ceiling gives in 100 ms.
   uint64_t max_burst_ios;
-  // Target latency in nanoseconds.
+  // Time in which 99 of 100 reads are to be completed, in nanoseconds.
   uint64_t latency_ns;
   // Share of the spare bandwidth relative to sibling groups, 1 to 1000; 0 means 100.
   uint32_t weight;
   // IOFAIR_CLASS_...
   uint32_t sched_class;
+  // Time in which 99 of 100 writes are to be completed, in nanoseconds. Only the stack "promise" enforces it.
+  uint64_t write_latency_ns;
+  // Time in which 99 of 100 flushes are to be completed, in nanoseconds. Only the stack "promise" enforces it.
+  uint64_t sync_latency_ns;
   // Must be zero.
-  uint64_t reserved[4];
+  uint64_t reserved[2];
 };
 
 // Properties of the drive, and limits of the engine. Initialise it with zeroes, then set the fields that you need.

@@ -42,14 +42,18 @@ pub struct Contract {
     pub max_burst_bytes: u64,
     /// Requests that may pass each of the ceilings in requests per second at once; 0 means what the ceiling gives in 100 ms.
     pub max_burst_ios: u64,
-    /// Target latency in nanoseconds.
+    /// Time in which 99 of 100 reads are to be completed, in nanoseconds.
     pub latency_ns: u64,
     /// Share of the spare bandwidth relative to sibling groups, 1 to 1000; 0 means 100.
     pub weight: u32,
     /// IOFAIR_CLASS_...
     pub sched_class: u32,
+    /// Time in which 99 of 100 writes are to be completed, in nanoseconds. Only the stack "promise" enforces it.
+    pub write_latency_ns: u64,
+    /// Time in which 99 of 100 flushes are to be completed, in nanoseconds. Only the stack "promise" enforces it.
+    pub sync_latency_ns: u64,
     /// Must be zero.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 2],
 }
 
 pub(crate) fn class(number: u32) -> Result<Class, Failure> {
@@ -63,7 +67,7 @@ pub(crate) fn class(number: u32) -> Result<Class, Failure> {
 
 /// The field of each key that is not `class` or `weight`.
 type Amount = fn(&mut Contract) -> &mut u64;
-const AMOUNTS: [(&str, Amount); 12] = [
+const AMOUNTS: [(&str, Amount); 14] = [
     ("min", |contract| &mut contract.min_bytes_per_s),
     ("min_iops", |contract| &mut contract.min_ios_per_s),
     ("alone", |contract| &mut contract.alone_bytes_per_s),
@@ -75,7 +79,9 @@ const AMOUNTS: [(&str, Amount); 12] = [
     ("max.total_iops", |contract| &mut contract.max_total_ios_per_s),
     ("max.burst", |contract| &mut contract.max_burst_bytes),
     ("max.burst_requests", |contract| &mut contract.max_burst_ios),
-    ("latency", |contract| &mut contract.latency_ns),
+    ("latency.read", |contract| &mut contract.latency_ns),
+    ("latency.write", |contract| &mut contract.write_latency_ns),
+    ("latency.sync", |contract| &mut contract.sync_latency_ns),
 ];
 
 /// Each field with its key.
@@ -85,7 +91,7 @@ fn amounts() -> impl Iterator<Item = (&'static Field, Amount)> {
 
 impl Contract {
     pub(crate) fn check(&self) -> Result<contract::Contract, Failure> {
-        if self.reserved != [0; 4] {
+        if self.reserved != [0; 2] {
             return Err(Failure::argument("a reserved field of the contract is not zero"));
         }
         let weight = if self.weight == 0 { WEIGHT_DEFAULT } else { self.weight };

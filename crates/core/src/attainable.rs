@@ -23,7 +23,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::contract::{Contract, Rate, RateBeside};
+use crate::contract::{Contract, Latency, Rate, RateBeside};
+use crate::key::Key;
 use crate::time::Nanos;
 
 /// Part of the drive's time that may be promised, in millionths. With the rest the scheduler catches up on delays.
@@ -50,8 +51,8 @@ pub struct Attainable {
     /// Bytes a second of random 4 KiB requests with a large queue depth, reads or writes, whichever is less; `None` if
     /// unknown, which counts as no limit.
     pub small: Option<u64>,
-    /// 99th percentile of the time of one small read, on flash beside bounded writes; `None` if unknown.
-    pub latency: Option<Nanos>,
+    /// 99th percentiles of the times of one small read, write and flush, on flash beside bounded writes, as far as they are known.
+    pub latency: Latency,
 }
 
 impl Attainable {
@@ -97,8 +98,8 @@ pub struct Claimant {
     pub in_ios: bool,
     /// The rate that it reaches alone, if its contract says so.
     pub alone: Option<u64>,
-    /// Its latency.
-    pub latency: Option<Nanos>,
+    /// Its latencies.
+    pub latency: Latency,
     /// Whether its contract is new. A refusal then asks for a lower minimum of this group rather than of others.
     pub is_new: bool,
 }
@@ -153,6 +154,8 @@ pub enum Unattainable {
     Latency {
         /// The group.
         group: String,
+        /// The key of the latency.
+        key: Key,
         /// Its latency.
         asked: Nanos,
         /// The lowest latency that the drive reaches.
@@ -199,11 +202,18 @@ impl fmt::Display for Unattainable {
                     "group \"{group}\": {asked} cannot be kept inside \"{parent}\", which has {has} for all in it"
                 )
             }
-            Self::Latency { group, asked, reaches } => write!(
-                f,
-                "group \"{group}\": a latency of {asked} cannot be kept, since beside writes one read in a hundred \
-                 takes {reaches}"
-            ),
+            Self::Latency { group, key, asked, reaches } => {
+                let request = match key {
+                    Key::LatencyWrite => "write",
+                    Key::LatencySync => "flush",
+                    _ => "read",
+                };
+                write!(
+                    f,
+                    "group \"{group}\": a latency of {asked} cannot be kept, since beside writes one {request} in a hundred \
+                     takes {reaches}"
+                )
+            }
         }
     }
 }
@@ -273,11 +283,20 @@ impl fmt::Display for Fitting<'_> {
 ///
 /// The first minimum or latency that the drive cannot keep beside the others, and the value that it can keep.
 pub fn check(drive: &Attainable, groups: &[Claimant]) -> Result<(), Unattainable> {
-    if let Some(reaches) = drive.latency {
-        let wanted = |group: &Claimant| group.latency.filter(|wanted| *wanted < reaches);
-        if let Some((group, asked)) = groups.iter().find_map(|group| Some((group, wanted(group)?)))
-        {
-            return Err(Unattainable::Latency { group: group.name.clone(), asked, reaches });
+    for group in groups {
+        let times = group.latency.times().into_iter().zip(drive.latency.times());
+        let keys = [Key::Latency, Key::LatencyWrite, Key::LatencySync];
+        for (key, times) in keys.into_iter().zip(times) {
+            if let (Some(asked), Some(reaches)) = times
+                && asked < reaches
+            {
+                return Err(Unattainable::Latency {
+                    group: group.name.clone(),
+                    key,
+                    asked,
+                    reaches,
+                });
+            }
         }
     }
     let minimums: Vec<Option<u64>> = groups.iter().map(|group| group.min).collect();

@@ -123,6 +123,43 @@ pub struct Low {
     pub idle: Option<Nanos>,
 }
 
+/// Completion times that 99 of 100 requests of a group keep.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Latency {
+    /// Of reads.
+    pub read: Option<Nanos>,
+    /// Of writes that a program waits for.
+    pub write: Option<Nanos>,
+    /// Of flushes: what `fsync` sends after its writes.
+    pub sync: Option<Nanos>,
+}
+
+impl Latency {
+    /// No latency.
+    pub const NONE: Self = Self { read: None, write: None, sync: None };
+    /// Of reads, and none of others.
+    #[must_use]
+    pub const fn of_reads(time: Nanos) -> Self {
+        Self { read: Some(time), ..Self::NONE }
+    }
+    /// Those of reads, writes and flushes.
+    pub fn times(self) -> [Option<Nanos>; 3] {
+        [self.read, self.write, self.sync]
+    }
+    /// These, and those of `known` where there is none.
+    #[must_use]
+    pub fn or(self, known: Self) -> Self {
+        let (read, write, sync) =
+            (self.read.or(known.read), self.write.or(known.write), self.sync.or(known.sync));
+        Self { read, write, sync }
+    }
+    /// Whether there is one.
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+}
+
 /// One group's contract.
 ///
 /// ```
@@ -147,8 +184,8 @@ pub struct Contract {
     pub weight: u32,
     /// Ceilings.
     pub max: Limits,
-    /// Target for the completion time of reads.
-    pub latency: Option<Nanos>,
+    /// Completion times.
+    pub latency: Latency,
     /// Scheduling class of the group among its siblings.
     pub class: Class,
 }
@@ -162,7 +199,7 @@ impl Default for Contract {
             low: Low::default(),
             weight: WEIGHT_DEFAULT,
             max: Limits::default(),
-            latency: None,
+            latency: Latency::NONE,
             class: Class::default(),
         }
     }
@@ -181,7 +218,7 @@ impl Contract {
         if self.max.byte_rates().chain(self.max.request_rates()).any(|rate| rate == 0) {
             return Err(EngineError::Zero("a ceiling"));
         }
-        if self.latency == Some(Nanos::ZERO) {
+        if self.latency.times().contains(&Some(Nanos::ZERO)) {
             return Err(EngineError::Zero("a latency"));
         }
         Ok(())

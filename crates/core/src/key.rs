@@ -27,13 +27,17 @@ pub enum Key {
     Low,
     /// A latency of reads.
     Latency,
+    /// A latency of writes.
+    LatencyWrite,
+    /// A latency of flushes.
+    LatencySync,
     /// Which minimums are broken first.
     Class,
 }
 
 impl Key {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Min,
         Self::MinIops,
         Self::Weight,
@@ -42,6 +46,8 @@ impl Key {
         Self::MaxBurst,
         Self::Low,
         Self::Latency,
+        Self::LatencyWrite,
+        Self::LatencySync,
         Self::Class,
     ];
     /// As files and errors spell it.
@@ -56,6 +62,8 @@ impl Key {
             Self::MaxBurst => "max.burst",
             Self::Low => "low",
             Self::Latency => "latency",
+            Self::LatencyWrite => "latency.write",
+            Self::LatencySync => "latency.sync",
             Self::Class => "class",
         }
     }
@@ -262,12 +270,28 @@ pub const FIELDS: &[Field] = &[
         place: Place::Time(|contract| &mut contract.low.idle),
     },
     Field {
-        name: "latency",
+        name: "latency.read",
         unit: Unit::Time,
         enforced_as: Some(Key::Latency),
-        shown: "{}",
-        doc: "time within which reads are to be completed",
-        place: Place::Time(|contract| &mut contract.latency),
+        shown: "reads completed within {}",
+        doc: "time within which 99 of 100 reads are to be completed",
+        place: Place::Time(|contract| &mut contract.latency.read),
+    },
+    Field {
+        name: "latency.write",
+        unit: Unit::Time,
+        enforced_as: Some(Key::LatencyWrite),
+        shown: "writes completed within {}",
+        doc: "time within which 99 of 100 writes are to be completed",
+        place: Place::Time(|contract| &mut contract.latency.write),
+    },
+    Field {
+        name: "latency.sync",
+        unit: Unit::Time,
+        enforced_as: Some(Key::LatencySync),
+        shown: "flushes completed within {}",
+        doc: "time within which 99 of 100 flushes are to be completed: what fsync sends after its writes",
+        place: Place::Time(|contract| &mut contract.latency.sync),
     },
     Field {
         name: "class",
@@ -332,6 +356,15 @@ impl Field {
 /// The keys of a contract itself, each once: `min`, `max`.
 pub fn tops() -> impl Iterator<Item = &'static str> {
     FIELDS.chunk_by(|a, b| a.top() == b.top()).map(|fields| fields[0].top())
+}
+
+/// The values that one value in place of a table stands for: both rates of `max` and `low`, and the latency of reads.
+pub fn shorthand(table: &str) -> impl Iterator<Item = &'static Field> {
+    inside(table).filter(|field| match field.inner() {
+        Some("read") => true,
+        Some("write") => field.unit == Unit::Rate,
+        _ => false,
+    })
 }
 
 /// The values in a table of a contract.

@@ -6,8 +6,9 @@
 //! - many small reads at once, and many small writes at once;
 //! - large reads at the end of the drive (the slow end of a disk), many at once;
 //! - large writes with a full cache;
-//! - small reads, each after a millisecond's worth of writes that have just completed, which is what a scheduler that
-//!   limits writes sends. On a disk, without these writes, because their time depends on the cache's contents.
+//! - small reads, small writes, and flushes of a small write, each after a millisecond's worth of writes that have just completed,
+//!   which is what a scheduler that limits writes sends. On a disk, without these writes, because their time depends on the cache's
+//!   contents.
 //!
 //! A drive with flash translation is measured after random overwriting, in whatever state it is now: a minimum has to be kept
 //! then, too.
@@ -15,6 +16,7 @@
 //! The same profile always gives the same result.
 
 use iofair_core::attainable::{Attainable, SMALL_READ};
+use iofair_core::contract::Latency;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
@@ -30,9 +32,9 @@ const DEPTH: u32 = 32;
 /// Length of a small request, and how many are sent at once.
 const SMALL: u64 = 4096;
 const DEPTH_SMALL: u32 = 256;
-/// Number of small reads that are timed: for a mean, and for a 99th percentile beside writes.
+/// Number of small reads that are timed for a mean, and of requests for a 99th percentile beside writes.
 const READS_ALONE: u64 = 1024;
-const READS_BESIDE: u64 = 128;
+const BESIDE: u64 = 128;
 /// A write of this many times its size fills a write cache that is emptied at nine tenths of the rate at which it is
 /// filled.
 const FILLS: u64 = 12;
@@ -48,19 +50,25 @@ impl Profile {
         let even = steady.sustained();
         let (reads, writes) = (even.streams(Operation::Read), even.streams(Operation::Write));
         let turnaround = self.host.turnaround * READS_ALONE;
-        let times = even.small_reads(READS_ALONE, 0);
+        let times = even.small_times(Operation::Read, READS_ALONE, 0);
         let time = times.iter().fold(turnaround, |sum, took| sum + *took);
         let alone = rate(READS_ALONE * SMALL_READ, time);
         let [small_reads, small_writes] =
             [Operation::Read, Operation::Write].map(|operation| even.small(operation));
         let small = Some(small_reads.min(small_writes));
-        let found = Attainable { reads, writes, alone, small, latency: None };
-        let mut times = match found.has_head() {
-            true => times,
-            false => steady.small_reads(READS_BESIDE, BURST.units_floor(writes)),
+        let found = Attainable { reads, writes, alone, small, latency: Latency::NONE };
+        let burst = if found.has_head() { 0 } else { BURST.units_floor(writes) };
+        let latency = |operation| {
+            let mut times = match operation {
+                Operation::Read if burst == 0 => times.clone(),
+                _ => steady.small_times(operation, BESIDE, burst),
+            };
+            times.sort_unstable();
+            Some(times[times.len() * 99 / 100])
         };
-        times.sort_unstable();
-        Attainable { latency: Some(times[times.len() * 99 / 100]), ..found }
+        let [read, write, sync] =
+            [Operation::Read, Operation::Write, Operation::Flush].map(latency);
+        Attainable { latency: Latency { read, write, sync }, ..found }
     }
     /// Whether writes cost more once the drive was overwritten.
     pub fn has_flash_translation(&self) -> bool {
@@ -133,13 +141,16 @@ impl Profile {
         let begun = bench.small(operation, first.max(u64::from(bench.depth)));
         rate(SMALL * SMALL_READ, bench.small(operation, SMALL).since(begun))
     }
-    /// The times of random small reads, each after this many bytes of writes.
-    fn small_reads(&self, count: u64, burst: u64) -> Vec<Nanos> {
+    /// The times of random small requests, or of flushes of a small write, each after this many bytes of writes.
+    fn small_times(&self, operation: Operation, count: u64, burst: u64) -> Vec<Nanos> {
         let mut bench = self.bench(DEPTH);
         let times = (0..count).map(|_| {
             bench.long(Operation::Write, burst);
+            if operation == Operation::Flush {
+                bench.small(Operation::Write, 1);
+            }
             let sent = bench.now;
-            bench.small(Operation::Read, 1).since(sent)
+            bench.small(operation, 1).since(sent)
         });
         times.collect()
     }
@@ -206,7 +217,8 @@ impl Bench {
         while left > 0 || self.free.len() < self.depth as usize {
             if left > 0 && !self.free.is_empty() {
                 let place = self.random.below(self.capacity / SMALL_READ) * SMALL_READ;
-                self.submit(operation, place, SMALL_READ);
+                let length = if operation == Operation::Flush { 0 } else { SMALL_READ };
+                self.submit(operation, place, length);
                 left -= 1;
             } else {
                 self.wait();
@@ -238,7 +250,7 @@ mod tests {
             {
                 assert!(found.abs_diff(known) <= known / 10, "{name}: {found} of {known}");
             }
-            let latency = found.latency.unwrap().as_micros();
+            let latency = found.latency.read.expect("it is measured").as_micros();
             assert!((micros / 2..micros * 2).contains(&latency), "{name}: {latency} us");
             assert!(!found.has_head());
             assert_eq!(found, profile.reaches(), "no chance in it");

@@ -100,7 +100,7 @@ fn drop_in(
     for (name, limit) in names.into_iter().zip(limits) {
         lines.extend(limit.map(|limit| format!("{name}={device} {limit}")));
     }
-    if let Some(latency) = contract.latency {
+    if let Some(latency) = contract.latency.read {
         for queue in &facts.device.queues {
             let us = latency.0.div_ceil(1000);
             lines.push(format!("IODeviceLatencyTargetSec=/dev/{} {us}us", queue.name));

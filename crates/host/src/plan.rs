@@ -319,7 +319,7 @@ impl Planner<'_> {
         Ok(())
     }
     fn latency(&mut self, group: &Planned, directory: &str) -> Result<(), HostError> {
-        let Some(latency) = group.contract.latency else { return Ok(()) };
+        let Some(latency) = group.contract.latency.read else { return Ok(()) };
         let (name, us) = (&group.name, latency.0.div_ceil(1000));
         if !self.is_cgroup_v2() {
             self.note(format!("latency of {name}: blkio of cgroup v1 has no latency targets"));

@@ -160,7 +160,7 @@ impl Watch {
 /// Whether the mean time that a request kept a process waiting exceeds the target. With several processes at once this is
 /// less than the latency of each.
 fn is_slow(group: &Planned, got: &Counters) -> bool {
-    match (group.contract.latency, got.waited_us) {
+    match (group.contract.latency.read, got.waited_us) {
         (Some(target), Some(us)) if got.requests > 0 => us / got.requests > target.0 / 1000,
         _ => false,
     }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use iofair_core::contract::{Contract, Limits};
+use iofair_core::contract::{Contract, Latency, Limits};
 use iofair_core::controller::{Controller, Dispatch, FlushRule, Plug, Setup, Submission, TIME_MAX};
 use iofair_core::error::EngineError;
 use iofair_core::id::{ClientId, CommandId, GroupId};
@@ -97,7 +97,7 @@ fn bad_contracts_are_refused() {
         (Contract { weight: 1001, ..Contract::default() }, EngineError::BadWeight(1001)),
         (Contract { max: zero, ..Contract::default() }, EngineError::Zero("a ceiling")),
         (
-            Contract { latency: Some(Nanos::ZERO), ..Contract::default() },
+            Contract { latency: Latency::of_reads(Nanos::ZERO), ..Contract::default() },
             EngineError::Zero("a latency"),
         ),
     ];

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use iofair_core::contract::{Burst, Contract, Limits, Low, Total};
+use iofair_core::contract::{Burst, Contract, Latency, Limits, Low, Total};
 use iofair_core::controller::{
     CAPACITY_MAX, Completion, Controller, DATALESS_MAX, FlushRule, MAX_REQUEST_MAX, Setup,
     Submission,
@@ -52,8 +52,10 @@ fn contracts() -> Vec<Contract> {
         all.push(Contract { min: some, min_iops: some, alone: Some(1), ..base.clone() });
         all.push(Contract { min: some, alone: Some(u64::MAX), ..base.clone() });
         let low = Low { limits, latency: Some(Nanos(rate)), idle: Some(Nanos(rate)) };
-        all.push(Contract { low, latency: Some(Nanos(rate)), ..base.clone() });
-        all.push(Contract { class: Class::Idle, latency: Some(Nanos(rate)), ..base.clone() });
+        let latency =
+            Latency { read: Some(Nanos(rate)), write: Some(Nanos(rate)), sync: Some(Nanos(rate)) };
+        all.push(Contract { low, latency, ..base.clone() });
+        all.push(Contract { class: Class::Idle, latency, ..base.clone() });
         all.push(Contract { class: Class::RealTime, min: some, ..base.clone() });
         // A ceiling of one byte a second would hold a request for years, and does.
         let (bytes, requests) = (Some(rate.max(1 << 30)), Some(rate.max(1000)));

@@ -79,7 +79,7 @@ impl Promised {
         Self {
             alone,
             minimum: least / MINIMUM_PART,
-            latency: latency.unwrap_or_default() * LATENCY_TIMES,
+            latency: latency.read.unwrap_or_default() * LATENCY_TIMES,
         }
     }
 }

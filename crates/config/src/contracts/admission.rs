@@ -237,7 +237,7 @@ impl Contracts {
         let group = self.groups.iter().find(|group| group.name == error.group());
         let group = group.expect("only groups of the file ask for something");
         let key = match error {
-            Unattainable::Latency { .. } => Key::Latency,
+            Unattainable::Latency { key, .. } => super::enforced::whole(*key),
             Unattainable::Minimum { in_ios: true, .. }
             | Unattainable::Inside { in_ios: true, .. } => Key::MinIops,
             _ => Key::Min,

@@ -332,11 +332,12 @@ pub(super) fn contract(source: &Source, keys: &Keys) -> Result<Contract, ConfigE
     }
     errors.end()?;
     let mut errors = Errors::default();
-    let checks: [(&str, Check); 4] = [
+    let checks: [(&str, Check); 5] = [
         ("alone", check_alone),
         ("max", check_max),
         ("max", check_max_requests),
         ("low", check_low),
+        ("latency", check_latency),
     ];
     for (top, check) in checks.into_iter().filter(|(top, _)| keys.span(top).is_some()) {
         errors.or_default(check(&contract).map_err(|refused| refuse(top, refused)));
@@ -373,7 +374,9 @@ fn nothing(field: &Field) -> Refused {
         (Some(Key::MaxBurst), _) => ("a burst of nothing", "1 or more; 1 spaces requests evenly"),
         (Some(Key::Low), Unit::Time) => ("a threshold of nothing", "more than 0us"),
         (Some(Key::Low), _) => ("a guarantee of nothing", "more than 0"),
-        (Some(Key::Latency), _) => ("a latency of nothing", "more than 0ms"),
+        (Some(Key::Latency | Key::LatencyWrite | Key::LatencySync), _) => {
+            ("a latency of nothing", "more than 0ms")
+        }
         _ => ("a rate of nothing", "more than 0B/s"),
     };
     Refused::new(message, allowed)
@@ -393,6 +396,15 @@ pub fn check_alone(contract: &Contract) -> Result<(), Refused> {
             Err(Refused::new(message, format!("at least {}", Rate(min))))
         }
         _ => Ok(()),
+    }
+}
+
+/// Checks that there is a latency in the table.
+fn check_latency(contract: &Contract) -> Result<(), Refused> {
+    let keys: Vec<&str> = inside("latency").filter_map(Field::inner).collect();
+    match contract.latency.is_some() {
+        true => Ok(()),
+        false => Err(Refused::new("no latency in it", keys.join(", "))),
     }
 }
 

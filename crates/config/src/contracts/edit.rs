@@ -4,7 +4,7 @@
 //! A change gives a new text, and the text is checked like any other. So a change is refused with the
 //! same words as a file that a person got wrong: the place it would have, and what is allowed.
 
-use iofair_core::key::{Field, Key, inside};
+use iofair_core::key::{Field, Key, inside, shorthand};
 use iofair_core::policy::Table as Policies;
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
@@ -272,8 +272,8 @@ fn forget(document: &mut DocumentMut, unenforced: &[Unenforced]) {
                 let gone = inside(top).filter(|field| field.enforced_as == Some(*key));
                 gone.filter_map(Field::inner).for_each(|inner| drop(written.remove(inner)));
                 // A burst of ceilings that are gone, or a table without any.
-                let limits = inside(top).filter(|field| field.is_limit());
-                if !limits.filter_map(Field::inner).any(|inner| written.contains_key(inner)) {
+                let rest = inside(top).filter(|field| field.enforced_as != Some(Key::MaxBurst));
+                if !rest.filter_map(Field::inner).any(|inner| written.contains_key(inner)) {
                     table.remove(top);
                 }
             }
@@ -297,7 +297,7 @@ fn put(table: &mut dyn TableLike, key: &str, json: &Json, merge: bool) {
     };
     if let Json::Object(inner) = json {
         if merge && item.is_str() {
-            split(item);
+            split(item, key);
         }
         if let Some(written) = item.as_table_like_mut() {
             if !merge {
@@ -324,12 +324,11 @@ fn put(table: &mut dyn TableLike, key: &str, json: &Json, merge: bool) {
     }
 }
 
-/// One rate for both directions becomes one rate each, so that one of them can change.
-fn split(item: &mut Item) {
-    let rate = item.as_str().unwrap_or_default().to_string();
-    let mut table = InlineTable::new();
-    table.insert("read", rate.clone().into());
-    table.insert("write", rate.into());
+/// One value in place of a table becomes the values that it stands for, so that one of them can change.
+fn split(item: &mut Item, top: &str) {
+    let value = item.as_str().unwrap_or_default().to_string();
+    let inner = shorthand(top).filter_map(Field::inner);
+    let table: InlineTable = inner.map(|inner| (inner, value.as_str())).collect();
     let decor = item.as_value().map(|value| value.decor().clone());
     *item = Item::Value(table.into());
     if let (Some(value), Some(decor)) = (item.as_value_mut(), decor) {

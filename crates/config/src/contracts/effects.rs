@@ -181,9 +181,11 @@ fn lost_value(field: &Field, old: &Contract, new: &Contract) -> Option<String> {
         (Key::Min | Key::MinIops, Some(new)) if new < old => {
             Some(format!("is guaranteed {} instead of {}", text(new), text(old)))
         }
-        (Key::Latency, None) => Some(format!("no longer has reads completed within {}", text(old))),
-        (Key::Latency, Some(new)) if new > old => {
-            Some(format!("has reads completed within {} instead of {}", text(new), text(old)))
+        (Key::Latency | Key::LatencyWrite | Key::LatencySync, None) => {
+            Some(format!("no longer has {}", text(old)))
+        }
+        (Key::Latency | Key::LatencyWrite | Key::LatencySync, Some(new)) if new > old => {
+            Some(format!("has {} instead of {}", text(new), amount(field.unit, old)))
         }
         (Key::Low, None) if field.is_limit() => {
             Some(format!("no longer has a low limit of {}", text(old)))

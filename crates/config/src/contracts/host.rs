@@ -270,6 +270,12 @@ fn supported(source: &Source, group: &raw::Group) -> Result<(), ConfigError> {
                 let allowed: Vec<&str> = allowed.filter_map(Field::inner).collect();
                 return Err(source.error(span(), message).allowed(allowed.join(", ")));
             }
+            Some(Key::LatencyWrite | Key::LatencySync) => {
+                let message = "Linux has one latency for all requests of a group";
+                return Err(source
+                    .error(span(), message)
+                    .allowed("a time, as in \"10ms\", or read"));
+            }
             _ => {}
         }
     }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use iofair_core::contract::Contract;
-use iofair_core::key::{FIELDS, Field, Unit, inside, tops};
+use iofair_core::contract::{Contract, Latency};
+use iofair_core::key::{FIELDS, Field, Unit, inside, shorthand, tops};
 use iofair_core::priority::Class;
-use iofair_core::unit::parse_rate;
+use iofair_core::unit::{parse_rate, parse_time};
 use serde::de::{
     self, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, Visitor,
 };
@@ -73,7 +73,8 @@ impl Keys {
                 amount.span()
             }
             (None, Some(0)) => self.table(map.next_value::<Spanned<Inside<0>>>()?),
-            (None, _) => self.table(map.next_value::<Spanned<Inside<1>>>()?),
+            (None, Some(1)) => self.table(map.next_value::<Spanned<Inside<1>>>()?),
+            (None, _) => self.table(map.next_value::<Spanned<Inside<2>>>()?),
         };
         self.spans.insert(top, span);
         Ok(())
@@ -204,14 +205,27 @@ impl<T, F: FnOnce(&str) -> Result<T, Vec<&'static str>>> Visitor<'_> for Name<F>
 }
 
 /// The tables of keys.
-const TABLES: [&str; 2] = ["max", "low"];
+const TABLES: [&str; 3] = ["max", "low", "latency"];
 
-/// What a table has, or one rate for both directions in place of the table.
+/// What a table has, or one value in place of the table.
 struct Inside<const TABLE: usize>(Values);
 
 impl<'de, const TABLE: usize> Deserialize<'de> for Inside<TABLE> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TableVisitor(TABLES[TABLE])).map(Self)
+    }
+}
+
+/// The completion times of the table `latency`, or of reads in place of the table.
+pub(super) struct Times(pub(super) Latency);
+
+impl<'de> Deserialize<'de> for Times {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let values = Inside::<2>::deserialize(deserializer)?.0;
+        let mut contract = Contract::default();
+        let fields = inside(TABLES[2]).filter_map(|field| Some((field, *values.get(field.name)?)));
+        fields.for_each(|(field, value)| field.set(&mut contract, Some(value)));
+        Ok(Self(contract.latency))
     }
 }
 
@@ -222,15 +236,25 @@ impl<'de> Visitor<'de> for TableVisitor {
     type Value = Values;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<&str> = inside(self.0).filter_map(Field::inner).collect();
-        write!(f, "a rate such as \"10MB/s\", or a table {{ {} }}", keys.join(", "))
+        let value = match shorthand(self.0).next().map(|field| field.unit) {
+            Some(Unit::Time) => "a time such as \"2ms\"",
+            _ => "a rate such as \"10MB/s\"",
+        };
+        write!(f, "{value}, or a table {{ {} }}", keys.join(", "))
     }
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Values, E> {
-        let rate = parse_rate(text).map_err(|_| {
+        let read = |field: &'static Field| {
+            let value = match field.unit {
+                Unit::Time => parse_time(text).map(|time| time.0),
+                _ => parse_rate(text),
+            };
+            value.map(|value| (field.name, value))
+        };
+        shorthand(self.0).map(read).collect::<Result<_, _>>().map_err(|error| {
+            let wrong = if error.is_too_large { "is too large" } else { "cannot be read" };
             let expected: &dyn Expected = &self;
-            E::custom(format_args!("\"{text}\" cannot be read, expected {expected}"))
-        })?;
-        let both = inside(self.0).filter(|field| matches!(field.inner(), Some("read" | "write")));
-        Ok(both.map(|field| (field.name, rate)).collect())
+            E::custom(format_args!("\"{text}\" {wrong}, expected {expected}"))
+        })
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Values, A::Error> {
         let find = |name: &str| {

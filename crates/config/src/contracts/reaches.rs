@@ -2,20 +2,22 @@
 //!
 //! ```toml
 //! [drive]
-//! reaches = { read = "535MB/s", write = "386MB/s", random = "23.5MB/s", iops = 70000, latency = "1.5ms" }
+//! reaches = { read = "535MB/s", write = "386MB/s", random = "23.5MB/s", iops = 70000, latency = { read = "1.5ms", write = "0.9ms", sync = "5ms" } }
 //! ```
 //!
 //! `random` is one client that reads 4 KiB at random places, one read after the other; `iops` many such requests at once, reads
-//! or writes, whichever is less (optional); `latency` what such a read takes beside writes in 99 of 100 cases (optional). An emulated drive is measured on its model, and what is written counts instead.
+//! or writes, whichever is less (optional); `latency` what such a read, a small write, or a flush takes beside writes in 99 of 100 cases
+//! (optional; a time in place of the table: reads). An emulated drive is measured on its model, and what is written counts instead.
 
 use iofair_core::attainable::{Attainable, SMALL_READ};
-use iofair_core::contract::Rate as Shown;
+use iofair_core::contract::{Latency, Rate as Shown};
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
+use super::keys::Times;
 use super::table::Table;
 use crate::errors::Errors;
-use crate::units::{Rate, Time};
+use crate::units::Rate;
 use crate::{ConfigError, Source, Spanned};
 
 /// The rates and latency that the file states; the rest is `None`.
@@ -29,8 +31,8 @@ pub struct Reaches {
     pub random: Option<u64>,
     /// Small requests a second, many at once.
     pub iops: Option<u64>,
-    /// What such a read takes beside writes.
-    pub latency: Option<Nanos>,
+    /// What a small read, write or flush takes beside writes.
+    pub latency: Latency,
 }
 
 impl Reaches {
@@ -41,7 +43,7 @@ impl Reaches {
         let alone = self.random.or(known.map(|known| known.alone))?;
         let small = self.iops.map(|iops| iops.saturating_mul(SMALL_READ));
         let small = small.or(known.and_then(|known| known.small));
-        let latency = self.latency.or(known.and_then(|known| known.latency));
+        let latency = self.latency.or(known.map_or(Latency::NONE, |known| known.latency));
         Some(Attainable { reads, writes, alone, small, latency })
     }
 }
@@ -53,7 +55,7 @@ pub(super) struct RawReaches {
     write: Option<Spanned<Rate>>,
     random: Option<Spanned<Rate>>,
     iops: Option<Spanned<u64>>,
-    latency: Option<Spanned<Time>>,
+    latency: Option<Spanned<Times>>,
 }
 
 pub(super) fn check(
@@ -70,7 +72,8 @@ pub(super) fn check(
     if let Some(iops) = iops.as_ref().filter(|iops| *iops.get_ref() == 0) {
         errors.add(source.error(iops.span(), "no requests at all").allowed("more than 0"));
     }
-    if let Some(time) = latency.as_ref().filter(|time| time.get_ref().nanos().0 == 0) {
+    let has_zero = |times: &&Spanned<Times>| times.get_ref().0.times().contains(&Some(Nanos::ZERO));
+    if let Some(time) = latency.as_ref().filter(has_zero) {
         errors.add(source.error(time.span(), "a latency of nothing").allowed("more than 0ms"));
     }
     if let (Some(read), Some(random)) = (read, random)
@@ -91,7 +94,7 @@ pub(super) fn check(
     }
     errors.end()?;
     let rate = |written: &Option<Spanned<Rate>>| written.as_ref().map(|rate| rate.get_ref().0);
-    let latency = latency.as_ref().map(|time| time.get_ref().nanos());
+    let latency = latency.as_ref().map_or(Latency::NONE, |times| times.get_ref().0);
     let iops = iops.as_ref().map(|iops| *iops.get_ref());
     Ok(Reaches { read: rate(read), write: rate(write), random: rate(random), iops, latency })
 }
@@ -116,7 +119,7 @@ mod tests {
         let rates = [drive.reads, drive.writes, drive.alone];
         assert_eq!(rates, [535_000_000, 386_000_000, 23_500_000]);
         assert_eq!(drive.small, Some(70_000 * 4096));
-        assert_eq!(drive.latency, Some(Nanos::from_micros(1500)));
+        assert_eq!(drive.latency, Latency::of_reads(Nanos::from_micros(1500)));
         let part = parse("emulated:plextor-px256m5s", "{ random = '20MB/s' }").expect("one key");
         assert_eq!(part.over(None), None);
         assert_eq!(part.over(Some(drive)), Some(Attainable { alone: 20_000_000, ..drive }));

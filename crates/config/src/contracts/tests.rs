@@ -5,7 +5,7 @@ mod errors;
 use std::path::PathBuf;
 
 use super::*;
-use iofair_core::contract::{Burst, Contract, Limits, Total};
+use iofair_core::contract::{Burst, Contract, Latency, Limits, Total};
 use iofair_core::priority::Class;
 use iofair_core::time::Nanos;
 
@@ -65,7 +65,10 @@ fn a_good_file_is_read() {
     assert_eq!(alice.max.iops, [Some(5000), None]);
     assert_eq!(alice.max.total, Total { bytes_per_s: Some(30_000_000), iops: None });
     assert_eq!(alice.max.burst, Burst { bytes: Some(1 << 20), requests: None });
-    assert_eq!((alice.latency, alice.class), (Some(Nanos::from_millis(2)), Class::RealTime));
+    assert_eq!(
+        (alice.latency, alice.class),
+        (Latency::of_reads(Nanos::from_millis(2)), Class::RealTime)
+    );
     assert_eq!(contracts.groups[1].contract.max, Limits::both(15_000_000));
     assert!(contracts.volumes[1].read_only && !contracts.volumes[0].read_only);
     assert_eq!(contracts.volumes[0].size_bytes, 512 << 20);
@@ -262,7 +265,15 @@ const BAD: &[Bad] = &[
         "burst of nothing",
         "spaces requests evenly",
     ),
-    Bad("latency = \"2ms\"", "latency = \"2\"", 0, "\"2\"", "8ms"),
+    Bad(
+        "latency = \"2ms\"",
+        "latency = \"2\"",
+        0,
+        "\"2\"",
+        "\"2ms\", or a table { read, write, sync }",
+    ),
+    Bad("latency = \"2ms\"", "latency = {}", 0, "no latency in it", "read, write, sync"),
+    Bad("latency = \"2ms\"", "latency = { sync = \"0ms\" }", 0, "latency of nothing", "more than"),
     Bad("latency = \"2ms\"", "latency = \"0s\"", 0, "latency of nothing", "more than"),
     Bad("class = \"realtime\"", "class = \"real\"", 0, "`real`", "realtime, best-effort, idle"),
     Bad("name = \"batch\"", "name = \"tenants/alice\"", 0, "in line 12", "one [[group]]"),
@@ -338,6 +349,25 @@ const BAD: &[Bad] = &[
     Bad("ublk = 3", "ublk = 1048576", 0, "no /dev/ublkb1048576", "0 to 1048575"),
     Bad("ublk = true", "ublk = 3", 35, "\"alice-root\" is this block device", "one volume"),
 ];
+
+/// Goal: a latency is one time for reads, or a table, which only `promise` keeps. Method: both, and stacks that keep nothing or only
+/// reads.
+#[test]
+fn latencies_are_read() {
+    let read = |stack: &str, latency: &str| {
+        let text = format!(
+            "[drive]\nback = 'memory:1GiB'\nstack = '{stack}'\n[listen]\nunix = 's'\n[[group]]\nname = 'a'\nlatency = {latency}\n"
+        );
+        parse("c.toml", &text).map(|contracts| contracts.groups[0].contract.latency.times())
+    };
+    let [two, five, twenty] = [2, 5, 20].map(|ms| Some(Nanos::from_millis(ms)));
+    assert_eq!(read("promise", "'2ms'").expect("reads"), [two, None, None]);
+    let all = "{ read = '2ms', write = '5ms', sync = '20ms' }";
+    assert_eq!(read("promise", all).expect("a table"), [two, five, twenty]);
+    assert!(read("lat-none", "'2ms'").is_ok());
+    let error = read("lat-none", all).expect_err("reads only").message;
+    assert!(error.contains("`latency.write`") && error.contains("`latency.sync`"), "{error}");
+}
 
 /// Goal: each rule blames the right line and says what is allowed. Method: one bad file a rule.
 #[test]

@@ -12,7 +12,13 @@ const NVME: Attainable = drive(2500 * MB, 1400 * MB, 42_700_000, 300);
 const HITACHI: Attainable = drive(60 * MB, 60 * MB, 483_000, 12_000);
 
 const fn drive(reads: u64, writes: u64, alone: u64, micros: u64) -> Attainable {
-    Attainable { reads, writes, alone, small: None, latency: Some(Nanos::from_micros(micros)) }
+    Attainable {
+        reads,
+        writes,
+        alone,
+        small: None,
+        latency: Latency::of_reads(Nanos::from_micros(micros)),
+    }
 }
 fn group(name: &str, min: u64) -> Claimant {
     Claimant { name: name.into(), min: Some(min), ..Claimant::default() }
@@ -174,7 +180,7 @@ fn minimums_in_ios() {
 fn latencies() {
     let wants = |micros| Claimant {
         name: "g".into(),
-        latency: Some(Nanos::from_micros(micros)),
+        latency: Latency::of_reads(Nanos::from_micros(micros)),
         ..Claimant::default()
     };
     assert_eq!(check(&PLEXTOR, &[wants(1_400)]), Ok(()));
@@ -182,7 +188,7 @@ fn latencies() {
     assert!(refusal.to_string().contains("latency of 1ms cannot be kept"), "{refusal}");
     assert_eq!(refusal.fitting().to_string(), "at least 1.400ms");
     check(&HITACHI, &[wants(11_000)]).expect_err("below 12 ms");
-    assert_eq!(check(&Attainable { latency: None, ..PLEXTOR }, &[wants(1)]), Ok(()));
+    assert_eq!(check(&Attainable { latency: Latency::NONE, ..PLEXTOR }, &[wants(1)]), Ok(()));
 }
 
 /// Goal: extreme numbers neither overflow nor pass. Method: the largest of each.
@@ -230,7 +236,15 @@ impl Random {
             let alone = (self.below(3) == 0).then(|| self.scale(100_000, 1_000 * MB));
             let is_new = self.below(3) == 0;
             let in_ios = self.below(2) == 0;
-            groups.push(Claimant { name, parent, min, in_ios, alone, latency: None, is_new });
+            groups.push(Claimant {
+                name,
+                parent,
+                min,
+                in_ios,
+                alone,
+                latency: Latency::NONE,
+                is_new,
+            });
         }
         groups
     }

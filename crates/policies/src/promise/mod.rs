@@ -29,8 +29,10 @@ pub static ROW: Row = Row {
     name: "promise",
     short: "promise",
     role: Role::Scheduler { groups: true, tags: Tags::Unlimited, flushes: true },
-    enforces: |key, _| {
-        matches!(key, Key::Min | Key::MinIops | Key::Weight | Key::Latency | Key::Class)
+    enforces: |key, _| match key {
+        Key::Min | Key::MinIops | Key::Weight | Key::Class => true,
+        Key::Latency | Key::LatencyWrite | Key::LatencySync => true,
+        Key::Max | Key::MaxTotal | Key::MaxBurst | Key::Low => false,
     },
     summary: "keeps every feasible minimum, shares spare bandwidth by weight, keeps the drive busy",
     file: "promise/mod.rs",
@@ -50,6 +52,10 @@ pub static ROW: Row = Row {
             Claim {
                 says: "A latency of reads, also beside writers, which are slowed down as far as necessary.",
                 shown_by: "isolation/latency",
+            },
+            Claim {
+                says: "A latency of writes and of flushes: commits (fsync) stay short beside others' writes.",
+                shown_by: "isolation/commits",
             },
         ],
         needs: "Minimums that the drive can keep; an infeasible one is lowered to what its group reaches.",

@@ -5,7 +5,7 @@ mod limited;
 
 use alloc::vec::Vec;
 
-use iofair_core::contract::Contract;
+use iofair_core::contract::{Contract, Latency};
 use iofair_core::controller::{FlushRule, Submission};
 use iofair_core::id::ClientId;
 use iofair_core::request::{Flags, Operation};
@@ -128,12 +128,7 @@ fn a_loop_of_flushes_does_not_get_the_drive() {
     rig.controller.update_group(rig.now, group, contract).expect("it is there");
     rig.now = at(10);
     let (mut flushes, mut reads) = (0, 0);
-    let flush = |rig: &mut Rig| {
-        let (operation, flags) = (Operation::Flush, Flags::NONE);
-        let (start, length) = (Sectors::ZERO, Sectors::ZERO);
-        let flush = Submission { tag: 1, client: flusher, operation, flags, start, length };
-        rig.controller.submit(rig.now, flush).expect("within the limit");
-    };
+    let flush = |rig: &mut Rig| submit(rig, flusher, Operation::Flush, 0);
     flush(&mut rig);
     rig.read(reader, 5_000);
     while rig.now < at(1010) {
@@ -156,13 +151,24 @@ fn a_loop_of_flushes_does_not_get_the_drive() {
     assert!(flushes > 20 && reads > 4000, "{flushes} flushes, {reads} reads");
 }
 
-/// A rig on flash with a client whose group has a latency contract of 300 us, and another client.
+/// A flush, or an awaited write of 4 KiB.
+fn submit(rig: &mut Rig, client: ClientId, operation: Operation, start: u64) {
+    let length = if operation == Operation::Flush { 0 } else { 8 };
+    let (start, length, flags) = (Sectors(start), Sectors(length), Flags::SYNC);
+    let submission = Submission { tag: start.0, client, operation, flags, start, length };
+    rig.controller.submit(rig.now, submission).expect("within the limit");
+}
+
+/// A rig on flash with a client whose group has latency contracts of 300 us, and another client.
 fn urgent_and_other() -> (Rig, ClientId, ClientId) {
-    let mut rig =
-        Rig::with(&crate::TABLE, "prop-promise", &[], |setup| setup.facts.rotational = false);
+    let mut rig = Rig::with(&crate::TABLE, "prop-promise", &[], |setup| {
+        setup.facts.rotational = false;
+        setup.flushes = FlushRule::Scheduled;
+    });
     let (urgent, other) = (rig.client(), rig.client());
     let group = rig.controller.groups().client(urgent).group;
-    let contract = Contract { latency: Some(Nanos::from_micros(300)), ..Contract::default() };
+    let [read, write, sync] = [Some(Nanos::from_micros(300)); 3];
+    let contract = Contract { latency: Latency { read, write, sync }, ..Contract::default() };
     rig.controller.update_group(rig.now, group, contract).expect("it is there");
     rig.now = at(10);
     (rig, urgent, other)
@@ -180,6 +186,25 @@ fn a_burst_goes_before_its_turn() {
     let served = rig.served();
     assert_eq!(served[..8], places(1_000, 8), "{served:?}");
     assert_eq!(served.len(), 39);
+}
+
+/// Goal: a commit of a group with latency contracts passes earlier writes of others; a flush waits for the writes in flight, and they
+/// for it. Method: 32 writes of another client, one of which is dispatched; then a write and a flush.
+#[test]
+fn a_commit_goes_before_its_turn() {
+    let (mut rig, urgent, other) = urgent_and_other();
+    (0..32).for_each(|n| submit(&mut rig, other, Operation::Write, 50_000 + 100 * n));
+    let (first, _) = rig.dispatch().expect("one of them");
+    submit(&mut rig, urgent, Operation::Write, 1_000);
+    let (write, start) = rig.dispatch().expect("the write");
+    assert_eq!(start, 1_000);
+    submit(&mut rig, urgent, Operation::Flush, 0);
+    rig.complete(write);
+    assert_eq!(rig.dispatch(), None, "a write is in flight");
+    rig.complete(first);
+    // The engine looks at the next command, which may be a flush too, and sends it before the flush.
+    let starts: Vec<u64> = (0..2).filter_map(|_| rig.dispatch()).map(|(_, start)| start).collect();
+    assert_eq!(starts, [50_100, 0]);
 }
 
 /// Goal: a latency contract does not enlarge the share of a client that always asks for more. Method: two clients that

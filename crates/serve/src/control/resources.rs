@@ -97,16 +97,24 @@ pub(super) struct Reaches {
     small_requests_per_second: Option<u64>,
     /// 99th percentile of the time of such a read beside writes.
     latency_seconds: Option<f64>,
+    /// The same of a small write.
+    write_latency_seconds: Option<f64>,
+    /// The same of a flush.
+    sync_latency_seconds: Option<f64>,
 }
 
 impl From<Attainable> for Reaches {
     fn from(drive: Attainable) -> Self {
+        let times = drive.latency.times().map(|time| time.map(|time| time.0 as f64 / 1e9));
+        let [latency_seconds, write_latency_seconds, sync_latency_seconds] = times;
         Self {
             read_bytes_per_second: drive.reads,
             write_bytes_per_second: drive.writes,
             random_bytes_per_second: drive.alone,
             small_requests_per_second: drive.small.map(|small| small / SMALL_READ),
-            latency_seconds: drive.latency.map(|latency| latency.0 as f64 / 1e9),
+            latency_seconds,
+            write_latency_seconds,
+            sync_latency_seconds,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! fails. Clients, groups and commands are named by numbers that the runner folds onto those that
 //! exist, so that a list stays runnable whatever is cut out of it.
 
-use iofair_core::contract::{Burst, Contract, Limits, Low, Total};
+use iofair_core::contract::{Burst, Contract, Latency, Limits, Low, Total};
 use iofair_core::controller::{FlushRule, PLUG_MAX, Setup};
 use iofair_core::policy::DriveFacts;
 use iofair_core::priority::{Class, Priority};
@@ -223,7 +223,8 @@ impl<'a> Generator<'a> {
         };
         let min = rate(50_000, 50_000_000);
         let min_iops = rate(10, 50_000);
-        let latency = rate(10_000, 50_000_000).map(Nanos);
+        let [read, write, sync] = [(); 3].map(|()| rate(10_000, 50_000_000).map(Nanos));
+        let latency = Latency { read, write, sync };
         let low = Low {
             limits: Limits {
                 bytes_per_s: [rate(50_000, 50_000_000), rate(50_000, 50_000_000)],

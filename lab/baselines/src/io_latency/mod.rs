@@ -212,7 +212,7 @@ impl Policy for IoLatency {
         match change {
             Change::GroupAdded(id) => self.add(cx, id),
             Change::GroupUpdated(id) => {
-                let target = cx.groups.group(id).contract.latency;
+                let target = cx.groups.group(id).contract.latency.read;
                 self.set_target(cx, id, target);
             }
             Change::GroupRemoved(id) => {
@@ -245,7 +245,7 @@ impl IoLatency {
         }
         let cookie = self.levels[parent.index()].children.cookie;
         self.levels[id.index()] = Level::new(cx.now, parent, cookie, self.rule);
-        let target = group.contract.latency;
+        let target = group.contract.latency.read;
         self.set_target(cx, id, target);
     }
     fn set_target(&mut self, cx: &mut Context<'_>, id: GroupId, target: Option<Nanos>) {

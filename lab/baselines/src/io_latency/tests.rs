@@ -6,7 +6,7 @@ use std::vec::Vec;
 use super::delay::Delay;
 use super::level::Children;
 use super::*;
-use iofair_core::contract::Contract;
+use iofair_core::contract::{Contract, Latency};
 use iofair_core::controller::{Controller, Submission};
 use iofair_core::id::{ClientId, CommandId};
 use iofair_core::priority::Priority;
@@ -269,7 +269,8 @@ impl Rig {
     }
     fn client(&mut self, path: &str, target: Nanos) -> ClientId {
         let latency = (target > Nanos::ZERO).then_some(target);
-        let contract = Contract { latency, ..Contract::default() };
+        let contract =
+            Contract { latency: Latency { read: latency, ..Latency::NONE }, ..Contract::default() };
         let group = self.controller.add_group(self.now, path, contract).expect("new");
         self.controller.add_client(self.now, group, Priority::default()).expect("is there")
     }

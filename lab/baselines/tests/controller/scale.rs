@@ -1,7 +1,7 @@
 //! Work that does not grow with the number of groups, counted in groups and clients looked at.
 
 use iofair_core::bounds::DEPTH_MAX;
-use iofair_core::contract::{Contract, Limits};
+use iofair_core::contract::{Contract, Latency, Limits};
 use iofair_core::controller::{Controller, FlushRule, Setup, Submission};
 use iofair_core::error::EngineError;
 use iofair_core::id::{ClientId, GroupId};
@@ -51,7 +51,13 @@ impl Scale {
         // Every other one has token buckets of its own.
         max.total.bytes_per_s = (number % 2 == 1).then_some(1 << 31);
         let (min, latency) = (Some(1 << 20), Some(Nanos::from_millis(5 + number % 7)));
-        Contract { max, min, latency, weight: 1 + number as u32 % 1000, ..Contract::default() }
+        Contract {
+            max,
+            min,
+            latency: Latency { read: latency, ..Latency::NONE },
+            weight: 1 + number as u32 % 1000,
+            ..Contract::default()
+        }
     }
     fn add(&mut self, number: usize) {
         let (name, now) = (format!("tenants/group-{number}"), Instant::ZERO);

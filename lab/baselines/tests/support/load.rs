@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use iofair_core::contract::{Burst, Contract, Limits, Low, Total};
+use iofair_core::contract::{Burst, Contract, Latency, Limits, Low, Total};
 use iofair_core::controller::{Completion, Controller, FlushRule, Setup, Stack, Submission};
 use iofair_core::id::{ClientId, CommandId, GroupId};
 use iofair_core::policy::DriveFacts;
@@ -93,7 +93,7 @@ impl Load {
             let group = self.engine.groups().client(client).group;
             self.contract.weight = 100 + (turn & 1) as u32;
             self.contract.max.bytes_per_s[0] = Some((1 << 40) + turn);
-            self.contract.latency = Some(Nanos::from_millis(100 + (turn & 1)));
+            self.contract.latency = Latency::of_reads(Nanos::from_millis(100 + (turn & 1)));
             let updated = self.engine.update_group(self.now, group, self.contract.clone());
             updated.expect("the group is there");
         }

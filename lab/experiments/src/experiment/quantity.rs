@@ -75,6 +75,8 @@ pub enum Metric {
     P999,
     /// Largest latency.
     Max,
+    /// Time of an `fdatasync` that 99 % do not exceed; of a client only.
+    SyncP99,
     /// Bytes a second in the worst of the file's intervals, in the experiment's unit; of a client only.
     Least,
     /// Bytes a second of the fastest of the client's processes; of a client only.
@@ -87,7 +89,7 @@ pub enum Metric {
     Fairness,
 }
 
-const METRICS: [(&str, Metric); 13] = [
+const METRICS: [(&str, Metric); 14] = [
     ("rate", Metric::Rate),
     ("drive", Metric::Drive),
     ("iops", Metric::Iops),
@@ -96,6 +98,7 @@ const METRICS: [(&str, Metric); 13] = [
     ("p99", Metric::P99),
     ("p999", Metric::P999),
     ("max", Metric::Max),
+    ("sync_p99", Metric::SyncP99),
     ("least", Metric::Least),
     ("fastest", Metric::Fastest),
     ("slowest", Metric::Slowest),
@@ -132,6 +135,7 @@ impl Quantity {
             Metric::Fairness => "",
             Metric::Busy => "%",
             Metric::Mean | Metric::P50 | Metric::P99 | Metric::P999 | Metric::Max => "ms",
+            Metric::SyncP99 => "ms",
         }
     }
     /// The rates of a client, or of the total, in each interval of a run that kept them.
@@ -187,6 +191,11 @@ impl Quantity {
                 let bytes = |at: usize| mine().map(|c| bytes_at(&c.series, at)).sum::<u64>();
                 let least = (0..intervals).map(bytes).min().unwrap_or_default() as f64;
                 least * intervals as f64 / seconds / units.bytes(&self.subject)
+            }
+            Metric::SyncP99 => {
+                let mut all = Histogram::new();
+                mine().for_each(|client| all.merge(&client.sync_latency));
+                latency_ms(Metric::P99, &all)
             }
             latency => latency_ms(latency, &merged(outcome, |c| is_process_of(c, name))),
         }

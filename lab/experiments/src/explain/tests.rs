@@ -1,7 +1,7 @@
 //! Small worlds in which it is known why a request waits, on a drive whose completions all take 100 us.
 
 use iofair_baselines::TABLE;
-use iofair_core::contract::{Contract, Limits};
+use iofair_core::contract::{Contract, Latency, Limits};
 use iofair_core::policy::Role;
 use iofair_simulator::observe::{Nobody, Observer};
 use iofair_simulator::scenario::{ClientSpec, GroupSpec, Job, Pattern, Scenario, Writeback};
@@ -211,7 +211,7 @@ fn throttles_explain_what_they_hold() {
             group.contract.low.limits = Limits { iops: [Some(1_000), None], ..Limits::default() };
             group.contract.weight = 50;
         }
-        run.groups[2].contract.latency = Some(us(150));
+        run.groups[2].contract.latency = Latency::of_reads(us(150));
         let summary = survey(&run, 2);
         let waits: u64 = summary.slowest.iter().map(|slow| slow.waits_ns[0]).sum();
         let at = |rule: &&RuleCount| rule.place.as_deref() == Some(row.short);

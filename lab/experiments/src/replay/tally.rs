@@ -48,7 +48,11 @@ pub struct GroupResult {
     pub broken_seconds: Option<u64>,
     /// Reads that missed the latency of the contract; `None` without one.
     pub late_reads: Option<u64>,
-    /// Whether 99 % of the reads met the latency of the contract; `None` without one.
+    /// The same of writes.
+    pub late_writes: Option<u64>,
+    /// The same of flushes.
+    pub late_syncs: Option<u64>,
+    /// Whether 99 % of the reads, writes and flushes met their latencies of the contract; `None` without one.
     pub latency_kept: Option<bool>,
 }
 
@@ -160,8 +164,9 @@ struct Group {
     chain: Vec<usize>,
     amounts: Amounts,
     latency: Histogram,
-    reads: u64,
-    late_reads: u64,
+    /// Reads, writes and flushes, and how many of them missed their latency.
+    timed: [u64; 3],
+    late: [u64; 3],
     meter: MinimumMeter,
     broken_seconds: u64,
 }
@@ -193,8 +198,8 @@ impl Tally {
             chain,
             amounts: Amounts::default(),
             latency: Histogram::new(),
-            reads: 0,
-            late_reads: 0,
+            timed: [0; 3],
+            late: [0; 3],
             meter: MinimumMeter::default(),
             broken_seconds: 0,
         });
@@ -280,13 +285,17 @@ impl Tally {
         let Some(latency) = latency else { return };
         self.all.record(latency.0);
         group.latency.record(latency.0);
-        if request.operation == Operation::Read {
-            group.reads += 1;
-            // A ceiling of the group, or one around it, breaks no promise.
-            let own = Nanos(latency.0.saturating_sub(held.0));
-            let late = group.contract.latency.is_some_and(|target| own > target);
-            group.late_reads += u64::from(late);
-        }
+        let kind = match request.operation {
+            Operation::Read => 0,
+            Operation::Write => 1,
+            Operation::Flush => 2,
+            _ => return,
+        };
+        group.timed[kind] += 1;
+        // A ceiling of the group, or one around it, breaks no promise.
+        let own = Nanos(latency.0.saturating_sub(held.0));
+        let is_late = group.contract.latency.times()[kind].is_some_and(|target| own > target);
+        group.late[kind] += u64::from(is_late);
     }
     /// The results.
     pub(super) fn finish(self, stack: &str, streams: usize, late: u64) -> Played {
@@ -296,15 +305,22 @@ impl Tally {
         for group in &self.groups {
             amounts.merge(&group.amounts);
             let minimum = group.contract.minimum().is_some();
-            if group.amounts.requests == 0 && !minimum && group.contract.latency.is_none() {
+            if group.amounts.requests == 0 && !minimum && !group.contract.latency.is_some() {
                 continue;
             }
-            let kept = group.late_reads * 1_000_000 <= group.reads * (1_000_000 - LATENCY_QUANTILE);
+            let times = group.contract.latency.times();
+            let late = |kind: usize| times[kind].map(|_| group.late[kind]);
+            let is_kept = |kind: usize| {
+                let most = group.timed[kind] * (1_000_000 - LATENCY_QUANTILE);
+                late(kind).map(|late| late * 1_000_000 <= most)
+            };
             let name = if group.name.is_empty() { "(root)" } else { group.name.as_str() };
             groups.push(GroupResult {
                 broken_seconds: minimum.then_some(group.broken_seconds),
-                late_reads: group.contract.latency.map(|_| group.late_reads),
-                latency_kept: group.contract.latency.map(|_| kept),
+                late_reads: late(0),
+                late_writes: late(1),
+                late_syncs: late(2),
+                latency_kept: (0..3).filter_map(is_kept).reduce(|a, b| a && b),
                 ..group.amounts.result(name.to_owned(), seconds, &group.latency)
             });
         }
@@ -316,6 +332,8 @@ impl Tally {
         let all = GroupResult {
             broken_seconds: sum(|group| group.broken_seconds),
             late_reads: sum(|group| group.late_reads),
+            late_writes: sum(|group| group.late_writes),
+            late_syncs: sum(|group| group.late_syncs),
             latency_kept,
             ..amounts.result("all".into(), seconds, &self.all)
         };

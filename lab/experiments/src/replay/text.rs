@@ -44,12 +44,16 @@ pub(super) fn promises(group: &GroupResult) -> String {
         Some(1) => words.push("minimum broken in 1 s".to_owned()),
         Some(count) => words.push(format!("minimum broken in {count} s")),
     }
-    match (group.latency_kept, group.late_reads) {
-        (Some(true), _) => words.push("latency kept".to_owned()),
-        (Some(false), Some(late)) => {
-            words.push(format!("latency broken by {}", counted(late, "read")))
+    let late = [group.late_reads, group.late_writes, group.late_syncs];
+    let late = late.into_iter().zip(["read", "write", "flush"]);
+    match group.latency_kept {
+        None => {}
+        Some(true) => words.push("latency kept".to_owned()),
+        Some(false) => {
+            let late = late.filter_map(|(late, what)| Some((late.filter(|late| *late > 0)?, what)));
+            let late: Vec<String> = late.map(|(late, what)| counted(late, what)).collect();
+            words.push(format!("latency broken by {}", late.join(" and ")));
         }
-        _ => {}
     }
     if words.is_empty() { "-".to_owned() } else { words.join(", ") }
 }

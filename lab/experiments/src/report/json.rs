@@ -74,6 +74,9 @@ struct Client<'a> {
     drive_bytes_per_s: Option<u64>,
     iops: u64,
     latency_ns: Latency,
+    /// Of `fdatasync`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync_latency_ns: Option<Latency>,
     /// Time of which its rates are means, if it is not that of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
@@ -178,6 +181,8 @@ fn client<'a>(client: &'a ClientOutcome, run: &Outcome) -> Client<'a> {
         drive_bytes_per_s: client.drive_bytes.map(|bytes| per_second(bytes, nanos)),
         iops: per_second(client.calls, nanos),
         latency_ns: Latency::from_histogram(&client.latency),
+        sync_latency_ns: (client.sync_latency.count() > 0)
+            .then(|| Latency::from_histogram(&client.sync_latency)),
         seconds: own.then_some(nanos as f64 / 1e9),
         directions: used.map(|(name, direction)| (name, side(direction))).collect(),
         too_slow: client.too_slow,

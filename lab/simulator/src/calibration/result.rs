@@ -178,8 +178,12 @@ fn reaches(found: &Attainable) -> String {
     if let Some(small) = found.small {
         text += &format!(", iops = {}", small / SMALL_READ);
     }
-    if let Some(latency) = found.latency {
-        text += &format!(", latency = \"{}us\"", latency.0.div_ceil(1000));
+    let names = ["read", "write", "sync"].into_iter().zip(found.latency.times());
+    let times =
+        names.filter_map(|(name, time)| Some(format!("{name} = \"{}us\"", time?.0.div_ceil(1000))));
+    let times: Vec<String> = times.collect();
+    if !times.is_empty() {
+        text += &format!(", latency = {{ {} }}", times.join(", "));
     }
     text + " }"
 }

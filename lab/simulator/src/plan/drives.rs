@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use iofair_config::contracts::Contracts;
-use iofair_core::contract::{Contract, Limits, Total};
+use iofair_core::contract::{Contract, Latency, Limits, Total};
 use iofair_core::controller::Stack;
 use iofair_core::minimum::IO_BYTES;
 use iofair_policies::TABLE;
@@ -198,7 +198,9 @@ impl Packer<'_> {
 fn alone_in(set: &Set) -> Set {
     set.with_contracts(|group| match set.clients.iter().any(|client| client.group == group.name) {
         true => group.contract.clone(),
-        false => Contract { min: None, min_iops: None, latency: None, ..group.contract.clone() },
+        false => {
+            Contract { min: None, min_iops: None, latency: Latency::NONE, ..group.contract.clone() }
+        }
     })
 }
 

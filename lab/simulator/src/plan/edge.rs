@@ -1,6 +1,6 @@
 //! Which promise breaks first: all minimums are scaled by one factor until the mixes break one of them.
 
-use iofair_core::contract::Contract;
+use iofair_core::contract::{Contract, Latency};
 use iofair_core::time::Nanos;
 use serde::Serialize;
 
@@ -97,7 +97,10 @@ pub(super) fn edge(set: &Set, bench: &Bench<'_>, mixes: &[Mix]) -> Result<Option
 fn scale(group: &GroupSpec, factor: u64, of_latencies: bool) -> Contract {
     let mut contract = group.contract.clone();
     if of_latencies {
-        contract.latency = contract.latency.map(|time| (time * ONE / factor).max(Nanos(1)));
+        let times = contract.latency.times();
+        let [read, write, sync] =
+            times.map(|time| time.map(|time| (time * ONE / factor).max(Nanos(1))));
+        contract.latency = Latency { read, write, sync };
         return contract;
     }
     let times = |value: u64| (value.saturating_mul(factor) / ONE).max(1);

@@ -26,8 +26,12 @@ pub struct Row {
     pub guaranteed: Option<Found>,
     /// Its lowest rate with the slowest load that its minimum covers, if that is another one.
     pub slowest: Option<Found>,
-    /// What 99 of 100 of its reads take at worst while it asks for little, in nanoseconds, if it has a latency.
+    /// What 99 of 100 of its reads take at worst while it asks for little, in nanoseconds, if it has a latency of reads.
     pub latency: Option<Found>,
+    /// The same of writes.
+    pub write_latency: Option<Found>,
+    /// The same of flushes.
+    pub sync_latency: Option<Found>,
     /// Bytes a second in the expected mix.
     pub expected: u64,
     /// What 99 of 100 of its reads take in the expected mix, in nanoseconds.
@@ -189,10 +193,11 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
         (_, None) => (slowest, None),
         (_, stated) => (stated, slowest),
     };
-    let latency = group
-        .contract
-        .latency
-        .and_then(|_| worst(Some(Kind::Probe), &|measured| measured.p99.map(|time| time.0), false));
+    let latency = |place: usize| {
+        group.contract.latency.times()[place]?;
+        let p99 = |measured: &Measured| measured.p99[place].map(|time| time.0);
+        worst(Some(Kind::Probe(place)), &p99, false)
+    };
     let expected = tried.iter().filter(|(mix, _)| mix.own.is_none()).flat_map(|(_, ran)| ran);
     let expected: Vec<&Measured> = expected.filter_map(|ran| group_of(ran, &group.name)).collect();
     let mean = expected.iter().map(|got| got.rate).sum::<u64>() / expected.len().max(1) as u64;
@@ -204,9 +209,11 @@ fn row(set: &Set, group: &GroupSpec, tried: &[Tried<'_>], maxima: &[u64]) -> Row
         load_is_stated: client.is_some_and(|client| client.is_stated),
         guaranteed,
         slowest,
-        latency,
+        latency: latency(0),
+        write_latency: latency(1),
+        sync_latency: latency(2),
         expected: mean,
-        expected_p99_ns: expected.iter().filter_map(|got| got.p99).max().map(|time| time.0),
+        expected_p99_ns: expected.iter().filter_map(|got| got.p99[0]).max().map(|time| time.0),
         maximum: place.map(|place| maxima[place]),
         breach: None,
     }
@@ -217,6 +224,7 @@ fn promised(group: &GroupSpec) -> Vec<String> {
     let contract = &group.contract;
     let bytes = contract.min.filter(|min| *min > 0).map(rate);
     let ios = contract.min_iops.filter(|min| *min > 0).map(iops);
-    let latency = contract.latency.map(|latency| format!("reads in {}", time(latency)));
-    [bytes, ios, latency].into_iter().flatten().collect()
+    let latencies = ["reads", "writes", "flushes"].into_iter().zip(contract.latency.times());
+    let latencies = latencies.map(|(what, latency)| Some(format!("{what} in {}", time(latency?))));
+    [bytes, ios].into_iter().chain(latencies).flatten().collect()
 }

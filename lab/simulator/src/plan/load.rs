@@ -20,6 +20,9 @@ const ALLOWED: &str = "group, count, job, block, buffered, depth, rate, fdatasyn
                        sync_writes, metadata, interleaved, guest";
 /// Load that admission assumes of a client of which nothing is known.
 const SLOWEST: &str = "job = 'randread'";
+/// Loads that a latency of reads, of writes, or of flushes is tested with.
+pub(super) const PROBES: [&str; 3] =
+    [SLOWEST, "job = 'randwrite'\nbuffered = false", "job = 'randwrite'\nfdatasync = 1"];
 
 /// Load of a client's neighbours in one worst mix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -7,7 +7,7 @@ use iofair_core::contract::Limits;
 use iofair_core::controller::{Completion, Controller, Setup, Submission};
 use iofair_core::id::{ClientId, GroupId};
 use iofair_core::minimum::{Amount, Minimum};
-use iofair_core::request::{Direction, Operation};
+use iofair_core::request::Operation;
 use iofair_core::stats::histogram::Histogram;
 use iofair_core::stats::minimum::{MinimumMeter, Passage};
 use iofair_core::time::{Instant, Nanos};
@@ -26,8 +26,8 @@ pub(super) struct Measured {
     pub(super) rate: u64,
     /// I/Os a second, as minimums count them.
     pub(super) ios: u64,
-    /// Time that 99 of 100 of its reads took, from submission, or behind ceilings, to completion.
-    pub(super) p99: Option<Nanos>,
+    /// Time that 99 of 100 of its reads, writes and flushes took, from submission, or behind ceilings, to completion.
+    pub(super) p99: [Option<Nanos>; 3],
     /// Intervals in which its minimum was broken.
     pub(super) broken: u32,
     /// Intervals that were judged.
@@ -42,7 +42,8 @@ struct Group {
     max: Limits,
     meter: MinimumMeter,
     done: Amount,
-    reads: Histogram,
+    /// Of reads, writes and flushes.
+    times: [Histogram; 3],
     broken: u32,
 }
 
@@ -82,7 +83,9 @@ impl Meter {
             Measured {
                 rate,
                 ios,
-                p99: (group.reads.count() > 0).then(|| Nanos(group.reads.quantile(990_000))),
+                p99: group
+                    .times
+                    .map(|times| (times.count() > 0).then(|| Nanos(times.quantile(990_000)))),
                 // What a group gets after a break on a disk makes up for it.
                 broken: if self.by_seconds || short { group.broken } else { 0 },
                 group: group.name,
@@ -166,20 +169,23 @@ impl Observer for Meter {
     }
     fn on_completion(&mut self, now: Instant, completion: &Completion) {
         self.turn(now);
-        if !carries_data(completion.operation) {
-            return;
-        }
+        let kind = match completion.operation {
+            Operation::Read => 0,
+            Operation::Write => 1,
+            Operation::Flush => 2,
+            _ => return,
+        };
         let (part, bytes) = (completion.part, completion.part.length.bytes());
         let is_limited = self.passage(part.client, completion.operation).is_limited();
         let begun = if is_limited { completion.released } else { part.submitted };
         for id in self.above(part.client).collect::<Vec<_>>() {
             let group = &mut self.groups[id.index()];
-            group.meter.complete(now, group.minimum, bytes);
             if now > self.from {
-                group.done += Amount::of(bytes);
-                if completion.operation.direction() == Direction::Read {
-                    group.reads.record(now.since(begun).0);
-                }
+                group.times[kind].record(now.since(begun).0);
+            }
+            if carries_data(completion.operation) {
+                group.meter.complete(now, group.minimum, bytes);
+                group.done += if now > self.from { Amount::of(bytes) } else { Amount::default() };
             }
         }
     }

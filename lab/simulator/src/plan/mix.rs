@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::alone::Alone;
 use super::bench::{Bench, Ran, Run};
-use super::load::{LADDER, Load, Neighbours};
+use super::load::{Load, Neighbours, PROBES};
 use super::meter::Measured;
 use super::question::PlanError;
 use super::set::{Client, Set, is_within};
@@ -32,8 +32,8 @@ pub(super) struct Own {
 pub(super) enum Kind {
     /// It is the slowest that its minimum covers.
     Slowest,
-    /// A light load, as a latency target requires.
-    Probe,
+    /// A light load, as a latency of reads (0), writes (1) or flushes (2) requires.
+    Probe(usize),
     /// It is expected.
     Expected,
 }
@@ -92,11 +92,12 @@ fn own_loads(set: &Set, alone: &Alone, index: usize, client: &Client) -> Vec<Own
     if owns.is_empty() || set.groups.iter().any(minimum) {
         owns.push(own(slowest, Kind::Slowest));
     }
-    if let Some(latency) = contract.latency {
-        let mut load = Load::from_keys(LADDER[0]);
+    for (place, latency) in contract.latency.times().into_iter().enumerate() {
+        let Some(latency) = latency else { continue };
+        let mut load = Load::from_keys(PROBES[place]);
         let pause = PAUSE.max(latency * PAUSE_LATENCIES);
         load.set_think(pause);
-        owns.push(own(load, Kind::Probe));
+        owns.push(own(load, Kind::Probe(place)));
     }
     owns
 }
@@ -126,14 +127,18 @@ fn worst(set: &Set, alone: &Alone, own: Own, neighbours: Option<usize>) -> Mix {
         let clients = set.clients.iter().enumerate();
         let mut inside = clients.filter(|(_, client)| is_within(&client.group, &group.name));
         inside.any(|(index, _)| match does(index) {
-            None => own.kind != Kind::Probe,
+            None => !matches!(own.kind, Kind::Probe(_)),
             Some(rate) => alone.covers(group.contract.alone, rate),
         })
     };
     let minimums = set.groups.iter().filter(|group| group.contract.minimum().is_some());
     let minimums = minimums.filter(tested).map(|group| group.name.clone()).collect();
     let group = &set.clients[own.client].group;
-    let paced = own.kind == Kind::Probe || (own.kind == Kind::Expected && own.load.is_paced());
+    let paced = match own.kind {
+        Kind::Probe(_) => true,
+        Kind::Expected => own.load.is_paced(),
+        Kind::Slowest => false,
+    };
     let wanted = paced && set.contract(group).latency.is_some();
     let latencies = wanted.then(|| group.clone()).into_iter().collect();
     let name = match neighbours {
@@ -194,9 +199,12 @@ impl Mix {
             if got.broken > 0 && self.minimums.contains(&group.name) {
                 found.push(Breach::minimum(self, group, got));
             }
-            let missed = group.contract.latency.zip(got.p99).filter(|(wanted, p99)| p99 > wanted);
-            if let Some((wanted, p99)) = missed.filter(|_| self.latencies.contains(&group.name)) {
-                found.push(Breach::latency(self, &group.name, wanted, p99));
+            let times = group.contract.latency.times().into_iter().zip(got.p99);
+            let missed = times.filter_map(|(wanted, p99)| wanted.zip(p99));
+            for (wanted, p99) in missed.filter(|(wanted, p99)| p99 > wanted) {
+                if self.latencies.contains(&group.name) {
+                    found.push(Breach::latency(self, &group.name, wanted, p99));
+                }
             }
         }
         found

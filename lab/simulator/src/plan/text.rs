@@ -60,13 +60,22 @@ pub(super) fn conditions(plan: &Plan) -> String {
     )
 }
 
+/// Columns of latencies.
+const LATENCIES: [(&str, fn(&Row) -> &Option<Found>); 3] = [
+    ("99 % of reads", |row| &row.latency),
+    ("99 % of writes", |row| &row.write_latency),
+    ("99 % of flushes", |row| &row.sync_latency),
+];
+
 /// The table of clients.
 pub(super) fn clients(plan: &Plan) -> Cells {
     let slowest = plan.rows.iter().any(|row| row.slowest.is_some());
-    let latency = plan.rows.iter().any(|row| row.latency.is_some());
+    let latencies = LATENCIES.map(|(header, value)| {
+        plan.rows.iter().any(|row| value(row).is_some()).then_some((header, value))
+    });
     let mut header = vec!["client", "promised", "load", "guaranteed"];
     header.extend(slowest.then_some("with the slowest load"));
-    header.extend(latency.then_some("99 % of reads"));
+    header.extend(latencies.into_iter().flatten().map(|(header, _)| header));
     header.extend(["expected", "maximum", "promise"]);
     let right = vec![header.len() - 3, header.len() - 2];
     let row = |row: &Row| {
@@ -89,8 +98,8 @@ pub(super) fn clients(plan: &Plan) -> Cells {
         if slowest {
             cells.push(found(&row.slowest, &rate));
         }
-        if latency {
-            cells.push(found(&row.latency, &|ns| time(Nanos(ns))));
+        for (_, value) in latencies.into_iter().flatten() {
+            cells.push(found(value(row), &|ns| time(Nanos(ns))));
         }
         let maximum = row.maximum.map_or("-".to_owned(), rate);
         cells.extend([rate(row.expected), maximum, verdict(row).to_owned()]);
@@ -119,8 +128,9 @@ pub(super) fn notes(plan: &Plan) -> Vec<String> {
         .rows
         .iter()
         .flat_map(|row| {
-            [&row.guaranteed, &row.slowest, &row.latency]
+            [&row.guaranteed, &row.slowest]
                 .into_iter()
+                .chain(LATENCIES.iter().map(|(_, value)| value(row)))
                 .flatten()
                 .map(|found| found.mix.as_str())
         })

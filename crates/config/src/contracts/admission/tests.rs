@@ -1,5 +1,6 @@
 //! Admission by what a drive reaches, as the contract file has it.
 
+use iofair_core::contract::Latency;
 use iofair_core::time::Nanos;
 
 use super::*;
@@ -9,7 +10,7 @@ const PLEXTOR: Attainable = Attainable {
     writes: 386_000_000,
     alone: 23_550_000,
     small: None,
-    latency: Some(Nanos::from_micros(1_500)),
+    latency: Latency::of_reads(Nanos::from_micros(1_500)),
 };
 const KNOWN: Known = Known { worst_case: Some(160_000_000), reaches: Some(PLEXTOR) };
 

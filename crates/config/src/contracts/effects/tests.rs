@@ -1,13 +1,19 @@
 //! What changes give up, by worked examples.
 
 use iofair_core::attainable::Attainable;
+use iofair_core::contract::Latency;
 
 use super::*;
 
 const MB: u64 = 1_000_000;
 /// A drive on which the arithmetic is easy.
-const DRIVE: Attainable =
-    Attainable { reads: 500 * MB, writes: 400 * MB, alone: 25 * MB, small: None, latency: None };
+const DRIVE: Attainable = Attainable {
+    reads: 500 * MB,
+    writes: 400 * MB,
+    alone: 25 * MB,
+    small: None,
+    latency: Latency::NONE,
+};
 
 fn read(drive: &str, groups: &str) -> Contracts {
     let text = format!("[drive]\nback = 'memory:1GiB'\n{drive}\n{groups}");

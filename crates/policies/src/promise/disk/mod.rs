@@ -8,7 +8,7 @@
 //! minimum  clock += worth; due: clock < end of the frame; its turn ends when clock >= end of the frame     clock.rs
 //! turn     one client, 200 ms, or 2 ms without a request; charged with the time that it took               turn.rs
 //! cache    no more scattered writes than the disk can write out before the frame ends                     cached.rs
-//! latency  the turn of a client whose read has a near deadline, within its share and a burst   parts/deadlines.rs
+//! latency  the turn of a client whose request has a near deadline, within its share and a burst   parts/deadlines.rs
 //! share    the smallest start tag in drive time                                                   parts/shares.rs
 //! order    class and clock of minimums; deadlines; share
 //! ```
@@ -120,15 +120,15 @@ impl Disk {
     fn front(&self, client: EntityId, side: Side) -> Option<RequestId> {
         self.clients[client.member()].queues[side as usize].front()
     }
-    /// The deadline of a client's first queued read, if it has one.
-    fn deadline(&self, cx: &Context<'_>, client: EntityId) -> Option<Instant> {
-        let read = &cx.requests[self.front(client, Side::Read)?];
-        Some(read.submitted + deadlines::latency(cx.groups, read.group)?)
-    }
     /// The first request of a client on one side has changed.
     fn on_front(&mut self, cx: &Context<'_>, client: EntityId, side: Side) {
-        if side == Side::Read && self.latencies {
-            self.deadlines.set(client, self.deadline(cx, client));
+        if self.latencies {
+            let front = self.front(client, side).map(|id| &cx.requests[id]);
+            self.deadlines.set(
+                client,
+                side,
+                front.and_then(|front| deadlines::deadline(cx.groups, front)),
+            );
         }
     }
     /// Dispatches the first request of a client on one side.

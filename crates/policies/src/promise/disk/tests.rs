@@ -3,7 +3,7 @@
 use super::cached::Cached;
 use super::clock::{Clocks, FRAME, frame_end};
 use crate::parts::shares::{EntityId, Side};
-use iofair_core::contract::Contract;
+use iofair_core::contract::{Contract, Latency};
 use iofair_core::id::{ClientId, GroupId};
 use iofair_core::minimum::{Amount, Minimum};
 use iofair_core::priority::Class;
@@ -159,7 +159,11 @@ fn a_lifted_minimum_leaves_no_debt() {
 #[test]
 fn a_deadline_ends_a_turn() {
     for (latency, least, most) in [(Some(MS(50)), 0, 60), (None, 150, 500)] {
-        let mut disk = Disk::new(&[Contract { latency, ..weight(100) }, weight(100), weight(100)]);
+        let mut disk = Disk::new(&[
+            Contract { latency: Latency { read: latency, ..Latency::NONE }, ..weight(100) },
+            weight(100),
+            weight(100),
+        ]);
         (1..3).for_each(|client| disk.send(client, false, false));
         let mut longest = Nanos::ZERO;
         for _ in 0..100 {
@@ -188,7 +192,7 @@ fn a_deadline_ends_a_turn() {
 #[test]
 fn scattered_writes_leave_time_to_write_them_out() {
     let minimum = Contract { min_iops: Some(20), ..Contract::default() };
-    let latency = Contract { latency: Some(MS(30)), ..Contract::default() };
+    let latency = Contract { latency: Latency::of_reads(MS(30)), ..Contract::default() };
     let mut disk = Disk::new(&[minimum, weight(100), latency]);
     disk.send(0, false, true);
     (0..16).for_each(|_| disk.send(1, true, true));
@@ -220,7 +224,7 @@ fn near_deadlines_do_not_wait_for_the_cache() {
     for writes in [false, true] {
         let mut rig = Rig::new(&crate::TABLE, "prop-promise", &[]);
         let minimum = Contract { min_iops: Some(250), ..Contract::default() };
-        let latency = Contract { latency: Some(MS(30)), ..Contract::default() };
+        let latency = Contract { latency: Latency::of_reads(MS(30)), ..Contract::default() };
         let [promised, urgent, writer] = [minimum, latency, Contract::default()].map(|contract| {
             let client = rig.client();
             let group = rig.controller.groups().client(client).group;

@@ -29,7 +29,7 @@ const SLICE: Nanos = Nanos::from_millis(200);
 const SLICE_DUE: Nanos = Nanos::from_millis(400);
 /// How long a turn waits for the next request of its client: less than the seek that another client would cost.
 const IDLE: Nanos = Nanos::from_millis(2);
-/// A turn ends this long before the deadline of another client's read, because commands in flight complete first. If there are
+/// A turn ends this long before the deadline of another client's request, because commands in flight complete first. If there are
 /// deadlines, no more are in flight than the disk completes in this time.
 const DEADLINE_NEAR: Nanos = Nanos::from_millis(25);
 /// A client has deadlines while it is at most this far ahead of its turn: two slices.
@@ -65,7 +65,7 @@ impl Disk {
             };
             let is_over = self.is_over(now, &turn);
             let oldest = self.oldest(cx, turn.client);
-            if oldest.is_some() && !is_over && !self.gives_way(cx, &turn) {
+            if oldest.is_some() && !is_over && !self.gives_way(now, &turn) {
                 let side = if turn.due.is_some() { oldest } else { self.fitting(cx, turn.client) };
                 if let Some(side) = side {
                     let waits = side == Side::Flush && self.writes > 0 || !self.fits(now, &turn);
@@ -104,25 +104,24 @@ impl Disk {
         own > 0 && own == self.queued as usize
     }
     /// Whether a turn by weight ends for a deadline of another client.
-    fn gives_way(&mut self, cx: &Context<'_>, turn: &Turn) -> bool {
-        turn.due.is_none() && self.urgent(cx).is_some_and(|client| client != turn.client)
+    fn gives_way(&mut self, now: Instant, turn: &Turn) -> bool {
+        turn.due.is_none() && self.urgent(now).is_some_and(|client| client != turn.client)
     }
     /// The earliest deadline. A client that is far ahead of its turn loses its deadline until it is served again, so that it does
     /// not hide the deadlines of others.
-    fn first_deadline(&mut self, cx: &Context<'_>) -> Option<(Instant, EntityId)> {
+    fn first_deadline(&mut self) -> Option<(Instant, EntityId)> {
         loop {
-            let client = self.deadlines.first()?;
-            let is_within = self.shares.is_within(client, BURST);
-            if let Some(deadline) = self.deadline(cx, client).filter(|_| is_within) {
+            let (deadline, client, side) = self.deadlines.first()?;
+            if self.shares.is_within(client, BURST) {
                 return Some((deadline, client));
             }
-            self.deadlines.set(client, None);
+            self.deadlines.set(client, side, None);
         }
     }
-    /// A client whose read has a near deadline.
-    fn urgent(&mut self, cx: &Context<'_>) -> Option<EntityId> {
-        let (deadline, client) = self.first_deadline(cx)?;
-        (deadline <= cx.now + DEADLINE_NEAR).then_some(client)
+    /// A client whose request has a near deadline.
+    fn urgent(&mut self, now: Instant) -> Option<EntityId> {
+        let (deadline, client) = self.first_deadline()?;
+        (deadline <= now + DEADLINE_NEAR).then_some(client)
     }
     /// Whether the disk will complete all commands in flight before the turn ends, and soon enough for a deadline that may come. A
     /// command takes the mean of those completed in this turn, or as long as a distant read before one was.
@@ -196,7 +195,7 @@ impl Disk {
     fn next_turn(&mut self, cx: &Context<'_>) -> Option<Turn> {
         let (now, frame_end) = (cx.now, frame_end(cx.now));
         let due = self.clocks.due(now).map(|(group, _)| group);
-        let urgent = if due.is_none() { self.urgent(cx) } else { None };
+        let urgent = if due.is_none() { self.urgent(now) } else { None };
         let top = due.unwrap_or(EntityId::ROOT);
         let next = Side::ALL.into_iter().filter_map(|side| self.shares.pick(top, side)).min();
         let client = urgent.or(next.map(|(_, client)| client))?;
@@ -214,7 +213,7 @@ impl Disk {
     }
     /// Sets wake-ups for everything that ends a time in which the disk writes out its cache.
     fn wake_for_changes(&mut self, cx: &Context<'_>, frame_end: Instant) {
-        let (now, deadline) = (cx.now, self.first_deadline(cx));
+        let (now, deadline) = (cx.now, self.first_deadline());
         let deadline = deadline.map(|(deadline, _)| deadline.saturating_sub(DEADLINE_NEAR));
         let (due, unused) = (self.clocks.next_due(), Some(self.clocks.used_until()));
         let settled = Some(frame_end.min(now + self.settles_in(now)));

@@ -10,7 +10,7 @@ use iofair_core::time::Nanos;
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 
-/// A read with a deadline goes before its turn while its client is at most this far ahead of its turn: the burst of a latency
+/// A request with a deadline goes before its turn while its client is at most this far ahead of its turn: the burst of a latency
 /// contract.
 const BURST: Nanos = Nanos::from_millis(50);
 /// Why a request is dispatched.
@@ -42,11 +42,16 @@ impl Flash {
                 let (_, client) = self.shares.pick(group, Side::Flush)?;
                 self.send(cx, client, Side::Flush, Basis::Minimum)
             }
-            Gate::Open => self.send_deadline(cx).or_else(|| self.send_open(cx)),
+            Gate::Open => match self.first_deadline() {
+                // A flush waits for the writes in flight, and new ones for it.
+                Some((_, Side::Flush)) if self.writes > 0 => self.send_open(cx, true),
+                Some((client, side)) => self.send(cx, client, side, Basis::Deadline),
+                None => self.send_open(cx, false),
+            },
         }
     }
-    /// No minimum is behind.
-    fn send_open(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+    /// No minimum is behind, and nothing with a deadline can go; `holds_writes`: only reads may.
+    fn send_open(&mut self, cx: &mut Context<'_>, holds_writes: bool) -> Option<RequestId> {
         if cx.now >= self.floors_from {
             let gate = self.clocks.gate_of_floors(cx.now);
             self.floors_hold = gate != Gate::Open;
@@ -59,7 +64,7 @@ impl Flash {
         if self.windowed >= self.window.limit() && self.is_shared(cx.now) {
             return None;
         }
-        match self.floors_hold {
+        match self.floors_hold || holds_writes {
             false => self.send_first(cx, EntityId::ROOT, Basis::Share),
             true => {
                 let (_, client) = self.shares.pick(EntityId::ROOT, Side::Read)?;
@@ -100,14 +105,14 @@ impl Flash {
         let (client, side) = self.pick(cx, top, basis)?;
         self.send(cx, client, side, basis)
     }
-    /// Dispatches a read with a deadline whose client is within its share and a burst.
-    fn send_deadline(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        while let Some(client) = self.deadlines.first() {
+    /// The client with the earliest deadline that is within its share and a burst, and which of its requests.
+    fn first_deadline(&mut self) -> Option<(EntityId, Side)> {
+        while let Some((_, client, side)) = self.deadlines.first() {
             if self.shares.is_within(client, BURST) {
-                return self.send(cx, client, Side::Read, Basis::Deadline);
+                return Some((client, side));
             }
             // It has no deadline until it is served again, so that it does not hide the deadlines of others.
-            self.deadlines.set(client, None);
+            self.deadlines.set(client, side, None);
         }
         None
     }
@@ -131,9 +136,7 @@ impl Flash {
             own.queues[side as usize].pop_front(cx.requests);
             self.shares.dispatch(client, side);
             self.queued -= 1;
-            if side == Side::Read && self.latencies {
-                self.set_deadline(cx, client);
-            }
+            self.on_front(cx, client, side);
         }
         let cost = self.costs.cost(side, length);
         let worth = match self.clocks.floors {
@@ -148,7 +151,7 @@ impl Flash {
         self.each_clock(client, |clocks, id| clocks.dispatch(now, id, command));
         self.shares.charge(client, cost, basis == Basis::Share);
         self.writes += u32::from(side == Side::Write && basis != Basis::Minimum);
-        if side != Side::Read && basis != Basis::Minimum {
+        if side != Side::Read && basis == Basis::Share {
             self.pace.on_write(now, if side == Side::Write { length } else { 0 }, cost);
         }
         let counts = basis == Basis::Share && side != Side::Flush;

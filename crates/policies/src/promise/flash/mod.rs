@@ -9,7 +9,7 @@
 //! reserve  R = min(R + worth, now + max(5 ms, worth in flight)); due: R <= now                                  clock.rs
 //! floor    the same for each client that reads beside writes, with worth = time alone / (a quarter of an equal share, and all of
 //!          what its weight gives it beyond that)                                                         parts/shares.rs
-//! latency  reads of groups with a latency go by deadline, while they are within their share and a burst  parts/deadlines.rs
+//! latency  requests of groups with a latency go by deadline, while they are within their share and a burst  parts/deadlines.rs
 //! share    the smallest start tag in drive time                                                          parts/shares.rs
 //! window   drive time of reads and writes in flight by share < W; the smallest W with the best total that keeps latencies    window.rs
 //! pace     rate of writes without a reservation: halved for each 20 ms that a reservation is late               pace.rs
@@ -182,13 +182,16 @@ impl Flash {
     fn front(&self, client: EntityId, side: Side) -> Option<RequestId> {
         self.clients[client.member()].queues[side as usize].front()
     }
-    /// Updates the deadline of a client after its first queued read has changed.
-    fn set_deadline(&mut self, cx: &Context<'_>, client: EntityId) {
-        let deadline = self.front(client, Side::Read).and_then(|id| {
-            let read = &cx.requests[id];
-            Some(read.submitted + deadlines::latency(cx.groups, read.group)?)
-        });
-        self.deadlines.set(client, deadline);
+    /// The first request of a client on one side has changed.
+    fn on_front(&mut self, cx: &Context<'_>, client: EntityId, side: Side) {
+        if self.latencies {
+            let front = self.front(client, side).map(|id| &cx.requests[id]);
+            self.deadlines.set(
+                client,
+                side,
+                front.and_then(|front| deadlines::deadline(cx.groups, front)),
+            );
+        }
     }
     fn sent_mut(&mut self, id: RequestId) -> &mut Sent {
         let place = id.0 as usize;
@@ -207,8 +210,8 @@ impl Flash {
     /// Tells the window and the pace whether a completed request with a reservation was late.
     fn watch(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {
         let (now, side) = (cx.now, Side::of_request(&cx.requests[id]));
-        let wanted = match self.latencies && side == Side::Read {
-            true => deadlines::latency(cx.groups, cx.requests[id].group),
+        let wanted = match self.latencies {
+            true => deadlines::latency(cx.groups, &cx.requests[id]),
             false => None,
         };
         let age = now.since(cx.requests[cx.requests.whole(id)].submitted);
@@ -295,8 +298,8 @@ impl Policy for Flash {
         if self.shares.arrive(client, side) {
             self.active += 1;
         }
-        if side == Side::Read && is_front && self.latencies {
-            self.set_deadline(cx, client);
+        if is_front {
+            self.on_front(cx, client, side);
         }
         self.clocks.floors = self.has_writes(now);
         self.each_clock(client, |clocks, id| clocks.arrive(now, id, kind));
@@ -362,9 +365,7 @@ impl Policy for Flash {
             self.on_leave(cx.now);
         }
         self.queued -= 1;
-        if side == Side::Read && self.latencies {
-            self.set_deadline(cx, client);
-        }
+        self.on_front(cx, client, side);
         self.each_clock(client, |clocks, id| clocks.cancel(id, kind));
         true
     }

@@ -4,10 +4,10 @@
 //! While a reservation is late, writes therefore have a limit in bytes a second:
 //!
 //! ```text
-//! late                 a minimum is more than 20 ms behind, or a read of a group with a latency took longer
+//! late                 a minimum is more than 20 ms behind, or a request of a group with a latency took longer
 //! limit = limit / 2^n  n: how many times 20 ms the late request took, at least once, and at most once in 20 ms
 //! limit >= full / 512  full: what the drive writes; for latencies, full / 16
-//! latency given up     for 5 s, if more than one read in 32 misses it although limit <= full / 2
+//! latency given up     for 5 s, if more than one request in 32 misses it although limit <= full / 2
 //! limit = limit * (257/256 + time since the last request / 4 s)    with each request in time; up to half of what the limit was
 //!                                                                  before, sixteen times as quickly
 //! ```
@@ -36,9 +36,9 @@ const TOGETHER: Nanos = super::clock::LATE;
 /// there.
 const ABSENT: Nanos = Nanos::from_secs(1);
 
-/// A latency that more than one in [`LATE_PART`] of so many reads miss at half of the rate or less cannot be kept, and does not count for
+/// A latency that more than one in [`LATE_PART`] of so many requests miss at half of the rate or less cannot be kept, and does not count for
 /// some time.
-const TRIAL: u32 = 1024;
+const TRIAL: u32 = 256;
 const LATE_PART: u32 = 32;
 const GIVEN_UP: Nanos = Nanos::from_secs(5);
 
@@ -47,7 +47,7 @@ const GIVEN_UP: Nanos = Nanos::from_secs(5);
 pub(super) enum Late {
     /// It took this time, and its group is behind its minimum.
     Minimum(Nanos),
-    /// It is a read that took longer than its latency.
+    /// It took longer than its latency.
     Latency,
 }
 
@@ -68,8 +68,8 @@ pub(super) struct Pace {
     cut: Instant,
     /// The last request that was late or in time.
     last: Instant,
-    /// Reads with a latency at half of the rate or less, how many were late, and until when latencies do not count.
-    reads: u32,
+    /// Requests with a latency at half of the rate or less, how many were late, and until when latencies do not count.
+    timed: u32,
     late: u32,
     given_up: Instant,
 }
@@ -77,7 +77,7 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn new() -> Self {
         let [next, cut, last, given_up] = [Instant::ZERO; 4];
-        let (reads, late) = (0, 0);
+        let (timed, late) = (0, 0);
         Self {
             limit: UNLIMITED,
             full: 0,
@@ -86,7 +86,7 @@ impl Pace {
             next,
             cut,
             last,
-            reads,
+            timed,
             late,
             given_up,
         }
@@ -95,20 +95,20 @@ impl Pace {
     pub(super) fn next(&self) -> Instant {
         self.next
     }
-    /// A read with a latency was completed. Returns whether its latency counts.
+    /// A request with a latency was completed. Returns whether its latency counts.
     pub(super) fn on_latency(&mut self, now: Instant, is_late: bool) -> bool {
         if now < self.given_up {
             return false;
         }
         if self.limit <= self.full / 2 {
-            self.reads += 1;
+            self.timed += 1;
             self.late += u32::from(is_late);
         }
-        if self.reads >= TRIAL {
-            if self.late > self.reads / LATE_PART {
+        if self.timed >= TRIAL {
+            if self.late > self.timed / LATE_PART {
                 (self.limit, self.given_up) = (UNLIMITED, now + GIVEN_UP);
             }
-            (self.reads, self.late) = (0, 0);
+            (self.timed, self.late) = (0, 0);
         }
         now >= self.given_up
     }

@@ -67,7 +67,7 @@ pub(super) trait Window: Send {
     fn on_complete(&mut self, waits: bool);
     /// A command is dispatched by share; this much drive time is in flight now. `shared`: several clients are active.
     fn on_dispatch(&mut self, now: Instant, costs: &Costs, in_flight: Nanos, shared: bool);
-    /// A read with a latency was completed.
+    /// A request with a latency was completed.
     fn on_latency(&mut self, is_late: bool);
     /// A request goes in pieces.
     fn on_cut(&mut self);
@@ -109,7 +109,7 @@ struct Shown {
     /// Completions, and those with requests waiting.
     completed: u32,
     waited: u32,
-    /// Reads with a latency, and those that took longer.
+    /// Requests with a latency, and those that took longer.
     promised: u32,
     late: u32,
 }
