@@ -207,6 +207,61 @@ fn a_commit_goes_before_its_turn() {
     assert_eq!(starts, [50_100, 0]);
 }
 
+/// Goal: the reads of a client that starts go first and alone, and others wait for the next one for a moment. Method: a client with
+/// reads queued, and one that reads for the first time after a second.
+#[test]
+fn a_start_goes_first_and_alone() {
+    let (mut rig, _, other) = urgent_and_other();
+    let starter = rig.client();
+    rig.reads(other, &(0..40).map(|n| 50_000 + 100 * n).collect::<Vec<_>>());
+    let (first, _) = rig.dispatch().expect("one of them");
+    rig.now = at(1_100);
+    rig.read(starter, 1_000);
+    let (read, start) = rig.dispatch().expect("the start");
+    assert_eq!((start, rig.dispatch()), (1_000, None), "it is alone");
+    [first, read].into_iter().for_each(|id| rig.complete(id));
+    assert_eq!(rig.dispatch(), None, "the next read of the start may come");
+    assert_eq!(rig.controller.next_wakeup(), Some(at(1_101)));
+    rig.now = at(1_101);
+    assert!(rig.dispatch().is_some_and(|(_, start)| start >= 50_000));
+}
+
+/// Goal: nobody lives on starts. Method: a client that reads for one second and pauses for one and a half, again and again, beside one
+/// that always reads: it has a quarter of the time, and what a start has at once.
+#[test]
+fn starts_are_bounded() {
+    const READ: Nanos = Nanos::from_micros(100);
+    let (mut rig, _, other) = urgent_and_other();
+    let starter = rig.client();
+    (0..8).for_each(|n| rig.read(other, 50_000 + 100 * n));
+    let (mut time, mut next, mut ends) = (Nanos::ZERO, at(1_100), at(2_100));
+    let mut has_read = false;
+    while rig.now < at(30_000) {
+        if !has_read && rig.now >= next && rig.now < ends {
+            rig.read(starter, 1_000);
+            has_read = true;
+        } else if rig.now >= ends {
+            (next, ends) =
+                (rig.now + Nanos::from_millis(1_500), rig.now + Nanos::from_millis(2_500));
+        }
+        let sent = rig.dispatch();
+        rig.now += READ;
+        match sent {
+            Some((id, 1_000)) => {
+                (time, has_read) = (time + READ, false);
+                rig.complete(id);
+            }
+            Some((id, start)) => {
+                rig.complete(id);
+                rig.read(other, start);
+            }
+            None => {}
+        }
+    }
+    let range = Nanos::from_millis(6_000)..Nanos::from_millis(30_000 / 4 + 500);
+    assert!(range.contains(&time), "{time}");
+}
+
 /// Goal: a latency contract does not enlarge the share of a client that always asks for more. Method: two clients that
 /// always have reads queued get half each, apart from what a burst may take ahead.
 #[test]

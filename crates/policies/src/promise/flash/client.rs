@@ -5,6 +5,7 @@ use iofair_core::request::{Operation, Request};
 
 use super::clock::Kind;
 use super::shares::SIDES;
+use super::start::Start;
 use crate::parts::counted::Counted;
 
 /// Queues of a client, in order of arrival.
@@ -13,6 +14,7 @@ pub(super) struct Client {
     pub(super) queues: [Fifo; SIDES],
     /// How its commands count for minimums.
     pub(super) counted: Counted,
+    pub(super) start: Start,
 }
 
 /// How clocks count a request.

@@ -1,4 +1,4 @@
-//! Which request goes next: reservations that are behind, deadlines, floors, then shares.
+//! Which request goes next: reservations that are behind, deadlines, starts, floors, then shares.
 
 use super::clock::{Command, Gate};
 use super::shares::{EntityId, Key, Side};
@@ -22,6 +22,8 @@ pub(super) enum Basis {
     Floor,
     /// It has a deadline.
     Deadline,
+    /// Its client starts.
+    Start,
     /// It is its client's turn.
     Share,
 }
@@ -46,8 +48,25 @@ impl Flash {
                 // A flush waits for the writes in flight, and new ones for it.
                 Some((_, Side::Flush)) if self.writes > 0 => self.send_open(cx, true),
                 Some((client, side)) => self.send(cx, client, side, Basis::Deadline),
-                None => self.send_open(cx, false),
+                None => self.send_start(cx),
             },
+        }
+    }
+    /// No minimum is behind, and nothing with a deadline can go. Clients that start go before all others.
+    fn send_start(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        while let Some((_, client, side)) = self.starting.first() {
+            if self.starts.is_starting(cx.now, &self.clients[client.member()].start) {
+                self.starts.dispatch();
+                return self.send(cx, client, side, Basis::Start);
+            }
+            self.starting.set(client, side, None);
+        }
+        match self.starts.holds(cx.now) {
+            Some(until) => {
+                self.wakeup = until;
+                None
+            }
+            None => self.send_open(cx, false),
         }
     }
     /// No minimum is behind, and nothing with a deadline can go; `holds_writes`: only reads may.

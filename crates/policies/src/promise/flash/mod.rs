@@ -10,10 +10,11 @@
 //! floor    the same for each client that reads beside writes, with worth = time alone / (a quarter of an equal share, and all of
 //!          what its weight gives it beyond that)                                                         parts/shares.rs
 //! latency  requests of groups with a latency go by deadline, while they are within their share and a burst  parts/deadlines.rs
+//! start    reads of clients that begin go first and alone, for at most 1/4 of the time                     start.rs
 //! share    the smallest start tag in drive time                                                          parts/shares.rs
 //! window   drive time of reads and writes in flight by share < W; the smallest W with the best total that keeps latencies    window.rs
 //! pace     rate of writes without a reservation: halved for each 20 ms that a reservation is late               pace.rs
-//! order    class and clock of minimums; deadlines; floors; share
+//! order    class and clock of minimums; deadlines; starts; floors; share
 //! ```
 //!
 //! A flush waits for the writes in flight that are not for minimums, and new ones of these wait for the flush. Floors hold only writes.
@@ -28,6 +29,7 @@ mod clock;
 mod cost;
 mod dispatch;
 mod pace;
+mod start;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -51,6 +53,7 @@ use clock::{Clocks, Command, Kind, Reservation};
 use cost::Costs;
 use dispatch::Basis;
 use pace::{Late, Pace};
+use start::Starts;
 use window::{Adaptive, Fixed, Window};
 
 /// Clients share the drive while at least two have requests, and for this time afterwards: longer than the pause of a client that
@@ -79,6 +82,8 @@ pub(super) fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         clocks: Clocks::default(),
         deadlines: Deadlines::default(),
         latencies: false,
+        starts: Starts::default(),
+        starting: Deadlines::default(),
         costs: Costs::default(),
         window,
         windowed: Nanos::ZERO,
@@ -128,6 +133,9 @@ struct Flash {
     deadlines: Deadlines,
     /// Whether any group has had a latency contract so far.
     latencies: bool,
+    starts: Starts,
+    /// The first reads of clients that start, by their arrival.
+    starting: Deadlines,
     costs: Costs,
     window: Box<dyn Window>,
     /// Drive time in flight that counts for the window.
@@ -184,6 +192,12 @@ impl Flash {
     }
     /// The first request of a client on one side has changed.
     fn on_front(&mut self, cx: &Context<'_>, client: EntityId, side: Side) {
+        if side == Side::Read {
+            let start = &self.clients[client.member()].start;
+            let front = self.front(client, side);
+            let front = front.filter(|_| self.starts.is_starting(cx.now, start));
+            self.starting.set(client, side, front.map(|id| cx.requests[id].submitted));
+        }
         if self.latencies {
             let front = self.front(client, side).map(|id| &cx.requests[id]);
             self.deadlines.set(
@@ -288,6 +302,8 @@ impl Policy for Flash {
             kind = Kind::Gathered;
         }
         self.sent_mut(id).kind = kind;
+        let others = self.clocks.outstanding(client);
+        self.clients[client.member()].start.arrive(now, others);
         let own = &mut self.clients[index.index()];
         let queue = &mut own.queues[side as usize];
         let is_front = queue.is_empty();
@@ -325,6 +341,11 @@ impl Policy for Flash {
             (EntityId::client(index), Side::of_request(&cx.requests[id]), cx.now);
         let Sent { kind, amount, windowed, basis } = self.sent[id.0 as usize];
         let took = now.since(dispatched);
+        let start = &mut self.clients[client.member()].start;
+        start.rest(now);
+        if basis == Basis::Start {
+            self.starts.complete(now, start, took);
+        }
         self.windowed -= windowed;
         let command = Command { amount, kind, worth: Nanos::ZERO, is_last: false };
         self.each_clock(client, |clocks, id| clocks.complete(now, id, command, took));
