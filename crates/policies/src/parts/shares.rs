@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 pub(crate) use super::entity::{EntityId, Key, SIDES, Side};
 use super::scale::scale;
 use super::tree::{Arena, NodeId, Tree};
-use iofair_core::bounds::WEIGHT_DEFAULT;
-use iofair_core::priority::Class;
+use iofair_core::bounds::{LEVEL_MAX, WEIGHT_DEFAULT};
+use iofair_core::priority::{Class, Priority};
 use iofair_core::time::Nanos;
 
 /// A floor is a quarter of the share of what a client reaches with the drive to itself.
@@ -69,6 +69,12 @@ pub(crate) struct Shares {
     /// By group and side: children that have requests queued.
     trees: Vec<[Tree; SIDES]>,
     arena: Arena<Key, EntityId>,
+}
+
+/// The weight of a client of this I/O priority in its group: as in BFQ, 8 less the level, relative to the default level of 4.
+pub(crate) fn weight_of(priority: Priority) -> u32 {
+    let level = u32::from(priority.level.min(LEVEL_MAX));
+    WEIGHT_DEFAULT * (8 - level) / 4
 }
 
 impl Shares {

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use iofair_core::contract::{Contract, Latency};
 use iofair_core::controller::{FlushRule, Submission};
 use iofair_core::id::ClientId;
+use iofair_core::priority::Priority;
 use iofair_core::request::{Flags, Operation};
 use iofair_core::testing::{Rig, rule_name};
 use iofair_core::time::{Instant, Nanos};
@@ -260,6 +261,43 @@ fn starts_are_bounded() {
     }
     let range = Nanos::from_millis(6_000)..Nanos::from_millis(30_000 / 4 + 500);
     assert!(range.contains(&time), "{time}");
+}
+
+/// Goal: the level of an I/O priority weighs within the group, and a change counts at once. Method: two clients of one group that always
+/// have reads queued, with levels 0 and 7 (8 to 1), then with equal ones.
+#[test]
+fn levels_weigh_within_a_group() {
+    const READ: Nanos = Nanos::from_micros(8);
+    let (mut rig, _, other) = urgent_and_other();
+    let group = rig.controller.groups().client(other).group;
+    let best_effort = |level| Priority { level, ..Priority::default() };
+    let clients = [0, 7].map(|level| {
+        let added = rig.controller.add_client(rig.now, group, best_effort(level));
+        added.expect("the group is there")
+    });
+    clients.iter().for_each(|client| {
+        (0..8).for_each(|n| rig.read(*client, client.to_bits() * 1_000_000 + 100 * n))
+    });
+    let served = |rig: &mut Rig| {
+        let mut served = [0u32; 2];
+        while served[0] + served[1] < 18_000 {
+            let sent = rig.dispatch();
+            rig.now += READ;
+            let Some((id, start)) = sent else { continue };
+            rig.complete(id);
+            let index = clients.iter().position(|client| start / 1_000_000 == client.to_bits());
+            served[index.expect("one of the two")] += 1;
+            rig.read(clients[index.expect("one of the two")], start);
+        }
+        served
+    };
+    let [most, least] = served(&mut rig);
+    assert!(most.abs_diff(16_000) < 1_500, "{most} {least}");
+    for client in clients {
+        rig.controller.update_client(rig.now, client, group, best_effort(4)).expect("it is there");
+    }
+    let [one, other] = served(&mut rig);
+    assert!(one.abs_diff(other) < 2_000, "{one} {other}");
 }
 
 /// Goal: a latency contract does not enlarge the share of a client that always asks for more. Method: two clients that

@@ -27,7 +27,6 @@ mod turn;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::{ClientId, GroupId, RequestId};
 use iofair_core::minimum::Minimum;
@@ -40,7 +39,7 @@ use iofair_core::unit::Sectors;
 
 use crate::parts::counted::Counted;
 use crate::parts::deadlines::{self, Deadlines};
-use crate::parts::shares::{EntityId, SIDES, Shares, Side};
+use crate::parts::shares::{self, EntityId, SIDES, Shares, Side};
 use cached::Cached;
 use clock::Clocks;
 use turn::Turn;
@@ -183,7 +182,8 @@ impl Disk {
         let group = if self.groups { client.group } else { GroupId::ROOT };
         let before = self.shares.parent(entity);
         let class = client.priority.class;
-        self.shares.set(entity, EntityId::group(group), WEIGHT_DEFAULT, class);
+        let weight = shares::weight_of(client.priority);
+        self.shares.set(entity, EntityId::group(group), weight, class);
         for group in [before, Some(EntityId::group(group))].into_iter().flatten() {
             let path = core::iter::successors(Some(group), |id| self.shares.parent(*id));
             for id in path.filter(|id| *id != EntityId::ROOT) {

@@ -37,7 +37,6 @@ mod window;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use iofair_core::bounds::WEIGHT_DEFAULT;
 use iofair_core::group::{Change, Groups};
 use iofair_core::id::{ClientId, GroupId, RequestId};
 use iofair_core::minimum::Amount;
@@ -281,7 +280,8 @@ impl Flash {
         let floor = if class == Class::Idle { Reservation::None } else { Reservation::Floor };
         self.clocks.set(cx.now, entity, floor);
         self.move_requests(entity, false);
-        self.shares.set(entity, EntityId::group(group), WEIGHT_DEFAULT, class);
+        let weight = shares::weight_of(client.priority);
+        self.shares.set(entity, EntityId::group(group), weight, class);
         self.move_requests(entity, true);
     }
     fn move_requests(&mut self, client: EntityId, comes: bool) {
