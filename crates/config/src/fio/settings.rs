@@ -188,7 +188,7 @@ pub struct Settings {
     /// `bs`, `bsrange`, `bssplit`, of reads, writes, trims.
     pub blocks: [Blocks; 3],
     /// `bsrange` and `bssplit`, which go before `bs`, wherever they stand.
-    pub(super) spread: [Option<Blocks>; 3],
+    pub spread: [Option<Blocks>; 3],
     /// `blockalign`: what places of calls are multiples of.
     pub align: Option<u64>,
     /// `iodepth`
