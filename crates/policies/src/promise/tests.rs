@@ -228,7 +228,7 @@ fn a_start_goes_first_and_alone() {
 }
 
 /// Goal: nobody lives on starts. Method: a client that reads for one second and pauses for one and a half, again and again, beside one
-/// that always reads: it has a quarter of the time, and what a start has at once.
+/// that always reads: half of the time in which both do, an eighth of all, and what starts have at once.
 #[test]
 fn starts_are_bounded() {
     const READ: Nanos = Nanos::from_micros(100);
@@ -259,7 +259,7 @@ fn starts_are_bounded() {
             None => {}
         }
     }
-    let range = Nanos::from_millis(6_000)..Nanos::from_millis(30_000 / 4 + 500);
+    let range = Nanos::from_millis(5_000)..Nanos::from_millis(12_000 / 2 + 30_000 / 8 + 500);
     assert!(range.contains(&time), "{time}");
 }
 

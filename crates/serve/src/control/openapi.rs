@@ -66,7 +66,7 @@ fn contract() -> Json {
                 inside(top).map(|field| (field.inner().unwrap_or_default().into(), key(field)));
             json!({
                 "type": ["object", "string", "null"],
-                "description": "One rate for reads and writes each, or a table",
+                "description": if top == "latency" { "A time for reads, or a table" } else { "One rate for reads and writes each, or a table" },
                 "properties": inner.collect::<Map<String, Json>>(),
                 "additionalProperties": false
             })

@@ -139,10 +139,15 @@ fn a_check_opens_nothing_for_writing() {
             }
         }
         let mut has_ended = || ended.read(&mut [0; 4096]).map(|bytes| bytes > 0);
-        let contracts = Contracts::open_with(&iofair_baselines::TABLE, Path::new(&path)).unwrap();
-        let (passed, consent) = (Passed::default(), Consent::default());
-        Control::check(Path::new(&path), contracts, passed, &consent).unwrap();
-        assert_eq!(has_ended().unwrap_err().kind(), ErrorKind::WouldBlock, "{back}");
+        // A child of another test may have had a file of the server that was stopped, until now.
+        let is_quiet = (0..10).any(|_| {
+            while has_ended().is_ok() {}
+            let contracts = Contracts::open_with(&iofair_baselines::TABLE, Path::new(&path));
+            let (passed, consent) = (Passed::default(), Consent::default());
+            Control::check(Path::new(&path), contracts.unwrap(), passed, &consent).unwrap();
+            has_ended().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        });
+        assert!(is_quiet, "{back}");
         drop(OpenOptions::new().append(true).open(directory.path("audit")).unwrap());
         assert!(has_ended().unwrap());
     }

@@ -60,8 +60,10 @@ pub(super) fn conditions(plan: &Plan) -> String {
     )
 }
 
+/// What a column of latencies shows of a row.
+type Shown = fn(&Row) -> &Option<Found>;
 /// Columns of latencies.
-const LATENCIES: [(&str, fn(&Row) -> &Option<Found>); 3] = [
+const LATENCIES: [(&str, Shown); 3] = [
     ("99 % of reads", |row| &row.latency),
     ("99 % of writes", |row| &row.write_latency),
     ("99 % of flushes", |row| &row.sync_latency),

@@ -6,7 +6,7 @@ use super::{Flash, Sent, window};
 use iofair_core::id::RequestId;
 use iofair_core::policy::Context;
 use iofair_core::request::{Operation, Request};
-use iofair_core::time::Nanos;
+use iofair_core::time::{Instant, Nanos};
 use iofair_core::trace::Subject;
 use iofair_core::unit::Sectors;
 
@@ -44,7 +44,7 @@ impl Flash {
                 let (_, client) = self.shares.pick(group, Side::Flush)?;
                 self.send(cx, client, Side::Flush, Basis::Minimum)
             }
-            Gate::Open => match self.first_deadline() {
+            Gate::Open => match self.first_deadline(cx.now) {
                 // A flush waits for the writes in flight, and new ones for it.
                 Some((_, Side::Flush)) if self.writes > 0 => self.send_open(cx, true),
                 Some((client, side)) => self.send(cx, client, side, Basis::Deadline),
@@ -125,9 +125,11 @@ impl Flash {
         self.send(cx, client, side, basis)
     }
     /// The client with the earliest deadline that is within its share and a burst, and which of its requests.
-    fn first_deadline(&mut self) -> Option<(EntityId, Side)> {
+    fn first_deadline(&mut self, now: Instant) -> Option<(EntityId, Side)> {
+        // In a start, the others get no share that a client could be ahead of.
+        let held = self.starts.holds(now).is_some();
         while let Some((_, client, side)) = self.deadlines.first() {
-            if self.shares.is_within(client, BURST) {
+            if held || self.shares.is_within(client, BURST) {
                 return Some((client, side));
             }
             // It has no deadline until it is served again, so that it does not hide the deadlines of others.
@@ -148,7 +150,7 @@ impl Flash {
         let id = self.take_piece(cx, head, basis);
         let is_last = id == head || cx.requests[head].length == Sectors::ZERO;
         let (operation, length) = (cx.requests[id].operation, cx.requests[id].length.bytes());
-        let kind = self.sent[head.0 as usize].kind;
+        let Sent { kind, arrived, .. } = self.sent[head.0 as usize];
         let own = &mut self.clients[client.member()];
         let amount = own.counted.amount(operation, length);
         if is_last {
@@ -168,7 +170,10 @@ impl Flash {
         };
         let command = Command { amount, kind, worth, is_last };
         self.each_clock(client, |clocks, id| clocks.dispatch(now, id, command));
-        self.shares.charge(client, cost, basis == Basis::Share);
+        // A start costs no more than a burst, or its client would wait for as long as all others take to catch up.
+        if basis != Basis::Start || self.shares.is_within(client, BURST) {
+            self.shares.charge(client, cost, basis == Basis::Share);
+        }
         self.writes += u32::from(side == Side::Write && basis != Basis::Minimum);
         if side != Side::Read && basis == Basis::Share {
             self.pace.on_write(now, if side == Side::Write { length } else { 0 }, cost);
@@ -180,7 +185,7 @@ impl Flash {
             self.window.on_dispatch(now, &self.costs, self.windowed, self.is_shared(now));
         }
         self.costs.on_dispatch(now, side);
-        *self.sent_mut(id) = Sent { kind, amount, windowed, basis };
+        *self.sent_mut(id) = Sent { kind, amount, windowed, basis, arrived };
         Some(id)
     }
     /// What of a request goes at once. Pieces are long while nobody has a minimum or a latency and would wait for them. Requests for

@@ -10,7 +10,7 @@
 //! floor    the same for each client that reads beside writes, with worth = time alone / (a quarter of an equal share, and all of
 //!          what its weight gives it beyond that)                                                         parts/shares.rs
 //! latency  requests of groups with a latency go by deadline, while they are within their share and a burst  parts/deadlines.rs
-//! start    reads of clients that begin go first and alone, for at most 1/4 of the time                     start.rs
+//! start    reads of clients that begin go first and alone, for at most 1/8 of the time                     start.rs
 //! share    the smallest start tag in drive time                                                          parts/shares.rs
 //! window   drive time of reads and writes in flight by share < W; the smallest W with the best total that keeps latencies    window.rs
 //! pace     rate of writes without a reservation: halved for each 20 ms that a reservation is late               pace.rs
@@ -112,6 +112,8 @@ struct Sent {
     /// Its part of the window.
     windowed: Nanos,
     basis: Basis,
+    /// When it came; a flush comes after the writes that it covers.
+    arrived: Instant,
 }
 
 impl Sent {
@@ -120,6 +122,7 @@ impl Sent {
         amount: Amount { bytes: 0, ios: 0 },
         windowed: Nanos::ZERO,
         basis: Basis::Share,
+        arrived: Instant::ZERO,
     };
 }
 
@@ -198,12 +201,11 @@ impl Flash {
             self.starting.set(client, side, front.map(|id| cx.requests[id].submitted));
         }
         if self.latencies {
-            let front = self.front(client, side).map(|id| &cx.requests[id]);
-            self.deadlines.set(
-                client,
-                side,
-                front.and_then(|front| deadlines::deadline(cx.groups, front)),
-            );
+            let deadline = self.front(client, side).and_then(|id| {
+                let latency = deadlines::latency(cx.groups, &cx.requests[id])?;
+                Some(self.sent[id.0 as usize].arrived + latency)
+            });
+            self.deadlines.set(client, side, deadline);
         }
     }
     fn sent_mut(&mut self, id: RequestId) -> &mut Sent {
@@ -221,13 +223,14 @@ impl Flash {
         }
     }
     /// Tells the window and the pace whether a completed request with a reservation was late.
-    fn watch(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId) {
+    fn watch(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId, basis: Basis) {
         let (now, side) = (cx.now, Side::of_request(&cx.requests[id]));
-        let wanted = match self.latencies {
+        // A request that did not go by its deadline belongs to a group that is ahead of its share, and gets that instead.
+        let wanted = match self.latencies && basis == Basis::Deadline {
             true => deadlines::latency(cx.groups, &cx.requests[id]),
             false => None,
         };
-        let age = now.since(cx.requests[cx.requests.whole(id)].submitted);
+        let age = now.since(self.sent[id.0 as usize].arrived);
         let is_late = wanted.is_some_and(|wanted| age > wanted);
         if wanted.is_some() {
             self.window.on_latency(is_late);
@@ -301,7 +304,7 @@ impl Policy for Flash {
         if side == Side::Write && kind == Kind::Urgent && now < self.gathers_until {
             kind = Kind::Gathered;
         }
-        self.sent_mut(id).kind = kind;
+        *self.sent_mut(id) = Sent { kind, arrived: now, ..Sent::NEW };
         let others = self.clocks.outstanding(client);
         self.clients[client.member()].start.arrive(now, others);
         let own = &mut self.clients[index.index()];
@@ -339,7 +342,7 @@ impl Policy for Flash {
         let Request { operation, client: index, length, dispatched, .. } = cx.requests[id];
         let (client, side, now) =
             (EntityId::client(index), Side::of_request(&cx.requests[id]), cx.now);
-        let Sent { kind, amount, windowed, basis } = self.sent[id.0 as usize];
+        let Sent { kind, amount, windowed, basis, .. } = self.sent[id.0 as usize];
         let took = now.since(dispatched);
         let start = &mut self.clients[client.member()].start;
         start.rest(now);
@@ -374,7 +377,7 @@ impl Policy for Flash {
         }
         self.window.on_complete(self.queued > 0);
         if is_last && (self.latencies || !self.clocks.are_none()) {
-            self.watch(cx, id, client);
+            self.watch(cx, id, client, basis);
         }
     }
     fn cancel(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {

@@ -3,9 +3,9 @@
 //! A client that had no request for a second *starts*. For a while its reads go before those of others, and alone:
 //!
 //! ```text
-//! starts   no request for 1 s; ends after 2 s, or with more than 32 requests at once
+//! starts   no request for 1 s; ends after 1 s, or with more than 32 requests at once
 //! alone    nothing goes by share while a read of a start is in flight, and for 1 ms after it
-//! in all   at most 1/4 of the time, and 500 ms at once; service for a start counts towards the share
+//! in all   at most 1/8 of the time, and 500 ms at once; counts towards the share, by which nobody is more than 50 ms ahead after it
 //! ```
 //!
 //! Source: the weight raising of BFQ (Valente and Andreolini, "Improving application responsiveness with the BFQ disk I/O scheduler",
@@ -16,13 +16,13 @@ use iofair_core::time::{Instant, Nanos};
 /// Pause before a start: longer than clients pause that share a drive all the time.
 const PAUSE: Nanos = Nanos::from_secs(1);
 /// Longest start: some times what an office program or a terminal takes on an idle SATA SSD.
-const LONGEST: Nanos = Nanos::from_secs(2);
+const LONGEST: Nanos = Nanos::from_secs(1);
 /// A client with more requests at once does not wait for each of them, nor reads ahead as a page cache does.
 const DEPTH: u64 = 32;
 /// How long the next read is waited for: as long as a program computes between two reads.
 const THINK: Nanos = Nanos::from_millis(1);
 /// All starts together hold others for at most this part of the time, and for this time at once: twice what such a program reads.
-const PART: u64 = 4;
+const PART: u64 = 8;
 const BURST: Nanos = Nanos::from_millis(500);
 
 /// The start of a client.
