@@ -56,8 +56,9 @@ impl Flash {
     fn send_start(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
         while let Some((_, client, side)) = self.starting.first() {
             if self.starts.is_starting(cx.now, &self.clients[client.member()].start) {
+                let id = self.send(cx, client, side, Basis::Start)?;
                 self.starts.dispatch();
-                return self.send(cx, client, side, Basis::Start);
+                return Some(id);
             }
             self.starting.set(client, side, None);
         }

@@ -15,13 +15,13 @@ use iofair_core::time::{Instant, Nanos};
 
 /// Pause before a start: longer than clients pause that share a drive all the time.
 const PAUSE: Nanos = Nanos::from_secs(1);
-/// Longest start: some times what an office program or a terminal takes on an idle SATA SSD.
+/// Longest start: twice what a terminal takes on an idle SATA SSD.
 const LONGEST: Nanos = Nanos::from_secs(1);
 /// A client with more requests at once does not wait for each of them, nor reads ahead as a page cache does.
 const DEPTH: u64 = 32;
 /// How long the next read is waited for: as long as a program computes between two reads.
 const THINK: Nanos = Nanos::from_millis(1);
-/// All starts together hold others for at most this part of the time, and for this time at once: twice what such a program reads.
+/// All starts together hold others for at most this part of the time, and for this time at once: twice what an office program reads.
 const PART: u64 = 8;
 const BURST: Nanos = Nanos::from_millis(500);
 
