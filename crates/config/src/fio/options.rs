@@ -224,10 +224,21 @@ fn percent(value: &str, base: u64) -> Result<u32, Bad> {
 
 /// `bsrange`: a range for each direction.
 fn read_ranges(value: &str, base: u64, to: &mut [Option<Blocks>; 3]) -> Result<(), Bad> {
+    let before = to.clone();
     for_directions(value, to, |text| {
         let (low, high) = range(text, |end| block(end, base))?;
         Ok(Some(if low == high { Blocks::Fixed(low) } else { Blocks::Range(low, high) }))
-    })
+    })?;
+    to.iter_mut().zip(before).for_each(|(range, split)| bound(range, split));
+    Ok(())
+}
+
+/// A range behind a split bounds its sizes, as in fio; one of a single size goes before it.
+fn bound(range: &mut Option<Blocks>, split: Option<Blocks>) {
+    if let (Some(Blocks::Range(low, high)), Some(Blocks::Split(sizes))) = (&range, split) {
+        let sizes = sizes.into_iter().map(|(size, share)| (size.clamp(*low, *high), share));
+        *range = Some(Blocks::Split(sizes.collect()));
+    }
 }
 
 /// What of the page cache and of a drive's cache a job waits for.
