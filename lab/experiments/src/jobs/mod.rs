@@ -261,9 +261,10 @@ fn fill(
             fio::Exit::Stonewall => Exit::Step,
             fio::Exit::All => Exit::All,
         });
-        let mut depth = 1;
+        let (mut depth, mut is_there) = (1, false);
         for clone in 0..settings.clones {
             let made = targets.region(job, clone).and_then(|region| {
+                is_there |= region.is_there;
                 let seed = experiment.seed;
                 let place = spec::Place { clone, step, after, group, exit, region, seed };
                 spec::client(file, job, &name, &place)
@@ -279,7 +280,7 @@ fn fill(
                 }
             }
         }
-        notes.extend(spec::note(&name, settings));
+        notes.extend(spec::note(&name, settings, is_there));
         infos.push(info(job, group, depth));
         names.push(name);
     }

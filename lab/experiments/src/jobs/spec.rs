@@ -30,8 +30,8 @@ pub(super) struct Place {
     pub(super) seed: u64,
 }
 
-/// Notes about a job that does something else than its file suggests.
-pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
+/// Notes about a job that does something else than its file suggests, with a file that is there before it or not.
+pub(super) fn note(name: &str, settings: &Settings, is_there: bool) -> Option<String> {
     let mut notes = Vec::new();
     if let Some((engine, nearest)) = settings.engine_note {
         notes.push(format!("{name}: ioengine={engine} runs as {nearest}."));
@@ -59,7 +59,8 @@ pub(super) fn note(name: &str, settings: &Settings) -> Option<String> {
     }
     let is_drive = settings.names_drives || files.iter().any(|name| fio::is_device(name));
     let is_part = |size| matches!(size, fio::Size::Percent(_));
-    if !is_drive && (is_part(settings.offset) || is_part(settings.offset_increment)) {
+    let is_new = !is_drive && !is_there;
+    if is_new && (is_part(settings.offset) || is_part(settings.offset_increment)) {
         notes.push(format!("{name}: percentages of `offset` are 0, as with fio and a new file."));
     }
     if settings.nr_files > 1 && (settings.random || !settings.takes_turns()) {

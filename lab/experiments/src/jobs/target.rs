@@ -23,14 +23,27 @@ pub(super) struct Region {
     pub(super) reach: u64,
     /// Bytes to the end of the file.
     pub(super) room: u64,
+    /// Whether the file is there before the job makes its own.
+    pub(super) is_there: bool,
+}
+
+/// A file that several jobs may use.
+struct Shared {
+    name: String,
+    /// Bytes that all jobs together need.
+    size: u64,
+    /// Bytes that it has before the next job, as jobs make their files one after the other, before the first one runs.
+    there: u64,
+    /// Where it begins on the drive.
+    place: u64,
 }
 
 /// The files of all jobs.
 pub(super) struct Targets<'a> {
     file: &'a JobFile,
     capacity: u64,
-    /// Names, sizes and places of shared files, in their order on the drive.
-    shared: Vec<(String, u64, u64)>,
+    /// Shared files, in their order on the drive.
+    shared: Vec<Shared>,
     /// Where each name is among them.
     index: BTreeMap<String, usize>,
 }
@@ -39,7 +52,7 @@ pub(super) struct Targets<'a> {
 const ALIGN: u64 = 4096;
 
 /// What a job needs that has no size.
-const SIZE_ALLOWED: &str = "a size, or a `filename` below /dev, which is the whole drive; also as --set size=1g or --set filename=/dev/sdx";
+const SIZE_ALLOWED: &str = "a size, or a `filename` of a job above, or below /dev, which is the whole drive; also as --set size=1g or --set filename=/dev/sdx";
 /// What a job needs that fills a drive.
 const DRIVE_ALLOWED: &str =
     "a `filename` below /dev, which is the whole drive, also as --set filename=/dev/sdx";
@@ -87,23 +100,25 @@ impl<'a> Targets<'a> {
             for clone in 0..job.settings.clones {
                 let named = name_of(job, clone).filter(|name| !is_device(job, name));
                 let Some(name) = named else { break };
-                let size = match this.file_end(job, clone) {
+                let known = this.index.get(&name).copied();
+                let there = known.map(|at| this.shared[at].size);
+                let size = match this.file_end(job, clone, there) {
                     Ok(size) => size,
                     Err(error) => {
                         errors.push(error);
                         break;
                     }
                 };
-                match this.index.get(&name) {
-                    Some(at) => this.shared[*at].1 = size.max(this.shared[*at].1),
+                match known {
+                    Some(at) => this.shared[at].size = size.max(this.shared[at].size),
                     None => {
                         this.index.insert(name.clone(), this.shared.len());
-                        this.shared.push((name, size, 0));
+                        this.shared.push(Shared { name, size, there: 0, place: 0 });
                     }
                 }
             }
         }
-        for (name, size, place) in &mut this.shared {
+        for Shared { name, size, place, .. } in &mut this.shared {
             let Some(left) = end.checked_sub(size.next_multiple_of(ALIGN)) else {
                 let message = format!("file `{name}` does not fit on the drive");
                 let error = ConfigError::whole_file(file.path(), message);
@@ -121,32 +136,38 @@ impl<'a> Targets<'a> {
         let all = all.map(|all| self.resolve(job, "filesize", all, None)).transpose()?;
         Ok(all.map(|all| all / files))
     }
-    /// Where the file of a clone ends.
-    fn file_end(&self, job: &Job, clone: u32) -> Result<u64, ConfigError> {
-        match self.made(job)? {
-            Some(size) => Ok(size * job.settings.nr_files),
-            None => {
+    /// Where the file of a clone ends, of which other jobs have made this much.
+    fn file_end(&self, job: &Job, clone: u32, there: Option<u64>) -> Result<u64, ConfigError> {
+        match (self.made(job)?, job.settings.size, there) {
+            (Some(size), ..) => Ok(size * job.settings.nr_files),
+            (None, None | Some(Size::Bytes(0) | Size::Percent(_)), Some(there)) => Ok(there),
+            (None, ..) => {
                 let size = self.size(job, "size", None)?;
-                Ok(self.offset(job, clone, 0)? + size)
+                let there = there.unwrap_or(0) / job.settings.nr_files;
+                Ok(self.offset(job, clone, there)? + size)
             }
         }
     }
 
-    /// The range of a clone.
+    /// The range of a clone. Clones are asked for in their order.
     pub(super) fn region(&mut self, job: &Job, clone: u32) -> Result<Region, ConfigError> {
         let settings = &job.settings;
         let name = name_of(job, clone);
-        let shared = name.as_ref().map(|name| self.index.get(name).map(|at| &self.shared[*at]));
+        let index = name.map(|name| self.index.get(&name).copied());
+        let shared = index.map(|index| index.map(|at| &self.shared[at]));
+        let there = shared.flatten().map(|shared| shared.there).filter(|bytes| *bytes > 0);
         // Where the file is, and where it ends if that does not follow from `size`.
         let made = self.made(job)?;
         let (base, end) = match shared {
             None => (None, made),
-            Some(Some((_, end, base))) => (Some(*base), Some(*end)),
+            Some(Some(shared)) => (Some(shared.place), Some(shared.size)),
             Some(None) => (Some(0), Some(made.unwrap_or(self.capacity).min(self.capacity))),
         };
         let is_device = shared.is_some_and(|shared| shared.is_none());
-        // Percentages are of the file as the job would make it, which another one may make longer.
-        let whole = if is_device { end } else { made };
+        let files = settings.nr_files;
+        let each = there.map(|there| there / files);
+        // Percentages are of the file as the job would make it or finds it; a later one may make it longer.
+        let whole = if is_device { end } else { made.or(each) };
         let given = match settings.size {
             _ if settings.fill_device && is_device => None,
             None | Some(Size::Bytes(0)) if whole.is_some() => None,
@@ -154,8 +175,7 @@ impl<'a> Targets<'a> {
             Some(Size::Bytes(size)) if is_device => Some(size.min(self.capacity)),
             _ => Some(self.size(job, "size", whole)?),
         };
-        let offset = self.offset(job, clone, end.filter(|_| is_device).unwrap_or(0))?;
-        let files = settings.nr_files;
+        let offset = self.offset(job, clone, end.filter(|_| is_device).or(each).unwrap_or(0))?;
         let left = |end: u64| end.checked_sub(offset).filter(|left| *left > 0);
         let behind = || self.file.error(job, "offset", "the offset lies behind the end");
         let is_part = matches!(settings.size, Some(Size::Percent(_)));
@@ -170,7 +190,7 @@ impl<'a> Targets<'a> {
             }
             (Some(end), _) => left(end).ok_or_else(behind)? * files,
             (None, Some(size)) => size,
-            (None, None) => left(end.unwrap_or(0)).ok_or_else(behind)?,
+            (None, None) => left(whole.unwrap_or(0)).ok_or_else(behind)? * files,
         };
         let room = match end {
             Some(end) if files == 1 => left(end).ok_or_else(behind)?,
@@ -178,7 +198,11 @@ impl<'a> Targets<'a> {
         };
         let size = given.filter(|_| !is_part).map_or(reach, |size| size.min(reach));
         let place = base.map(|base| Sectors((base + offset) / 512));
-        Ok(Region { place, offset, size, reach: reach.min(room), room })
+        if let Some(at) = index.flatten() {
+            let end = self.file_end(job, clone, there)?;
+            self.shared[at].there = end.max(self.shared[at].there);
+        }
+        Ok(Region { place, offset, size, reach: reach.min(room), room, is_there: there.is_some() })
     }
 
     /// `size`; a percentage is one of `whole`, if there is a whole.
@@ -196,7 +220,7 @@ impl<'a> Targets<'a> {
             (Some(size), whole) => self.resolve(job, option, size, whole),
         }
     }
-    /// Percentages are of the bytes of the drive. fio takes those of files that it makes as 0, since they are not there yet.
+    /// Percentages are of the bytes of the drive, or of a file that another job has made. fio takes those of files that it makes as 0.
     fn offset(&self, job: &Job, clone: u32, drive: u64) -> Result<u64, ConfigError> {
         let settings = &job.settings;
         let resolve = |option, size| self.resolve(job, option, size, Some(drive));
@@ -235,7 +259,7 @@ impl<'a> Targets<'a> {
                 let error =
                     self.file.error(job, option, "a percentage of a file that is not there");
                 Err(error.allowed(
-                    "bytes, a `filesize`, or a `filename` below /dev, which is the whole drive",
+                    "bytes, a `filesize`, a `filename` of a job above, or one below /dev, which is the whole drive",
                 ))
             }
         }

@@ -270,6 +270,62 @@ fn files_are_places() {
     assert!(refused(&crowd).contains("100000 together"));
 }
 
+/// Goal: what jobs above have made of a file is its size for those below, in whatever step they run. Method: calls of fio 3.33 for a job
+/// after one that makes 1 MiB of the file; one before it, which fio refuses.
+#[test]
+fn files_of_jobs_above_are_there() {
+    let calls = |above: &str, options: &str| {
+        let above = above.replace(" / ", "\n");
+        let options = options.replace(" / ", "\n");
+        let text = format!(
+            "[global]\nfilename=x\nbs=4k\ndirect=1\n[a]\nrw=write\n{above}\n[b]\nstonewall\n{options}\n"
+        );
+        run(&text).clients.last().expect("a client").calls
+    };
+    for (options, wanted) in [
+        ("rw=read / size=50%", 128),
+        ("rw=read / offset=25% / size=50%", 128),
+        ("rw=read / offset=25%", 192),
+        ("rw=read", 256),
+        ("rw=read / io_size=25%", 64),
+        ("rw=read / size=100% / io_size=25%", 64),
+        ("rw=randread / size=33%", 84),
+        ("rw=read / size=50% / offset_increment=50% / numjobs=2", 128),
+        (
+            "rw=read / size=50% / [c] / stonewall / rw=write / size=4m / [d] / stonewall / rw=read / size=50%",
+            512,
+        ),
+        ("rw=read / filesize=256k / size=50%", 32),
+        ("rw=write / offset=50% / size=3m / [c] / stonewall / rw=read", 896),
+        ("rw=randread / bs=64k / size=33% / offset=33%", 5),
+        ("rw=read / size=0 / number_ios=10", 10),
+        ("rw=read / loops=2", 512),
+        ("rw=read / size=512k / offset=768k", 128),
+        ("rw=read / size=50% / offset=75%", 64),
+        ("rw=write / bs=64k / offset_increment=10% / numjobs=2", 14),
+    ] {
+        assert_eq!(calls("size=1m", options), wanted, "{options}");
+    }
+    for (above, options, wanted) in [
+        ("filename=x:y / size=1m", "filename=x:y / size=50%", 128),
+        ("filename=x:y / size=1m", "filename=x:y / offset=25%", 192),
+        ("filename=x:y / size=1m", "filename=x:y", 256),
+        ("size=1m / numjobs=2 / offset_increment=1m", "size=75%", 384),
+        ("size=1m / offset=1m", "size=50%", 256),
+        ("size=1m / filesize=2m", "size=50%", 256),
+    ] {
+        assert_eq!(calls(above, options), wanted, "{above}: {options}");
+    }
+    let late = "[b]\nfilename=x\nsize=50%\n[a]\nstonewall\nfilename=x\nsize=1m\n";
+    assert!(
+        refused(late).contains("job.fio:3:6: a percentage of a file that is not there"),
+        "{}",
+        refused(late)
+    );
+    let behind = "[a]\nfilename=x\nsize=1m\n[b]\nfilename=x\noffset=1m\n";
+    assert!(refused(behind).contains("the offset lies behind the end"), "{}", refused(behind));
+}
+
 /// Goal: settings from the command line change drive, stacks, times and contracts, as for experiments. Method: one each.
 #[test]
 fn settings_change_the_setting() {
