@@ -186,26 +186,28 @@ impl Read for Decompressed {
 impl Decompressed {
     /// Begins the next member, if there is one.
     fn begin(&mut self, mut raw: Raw) -> io::Result<()> {
-        let start = raw.peek()?;
-        if let Some(Compression { open, .. }) =
-            compression(start).filter(|found| found.name == self.name)
-        {
-            self.member = Some(open(raw).map_err(|error| self.explain(&error))?);
-            return Ok(());
-        }
-        let Self { name, read, .. } = self;
         let end = self.taken.load(Ordering::Relaxed);
-        // Archives and tapes are padded with zeroes.
-        while let [first, ..] = raw.fill_buf()? {
-            if *first != 0 {
-                let what = format!(
-                    "the {name} data end at byte {end} of the file, with {read} bytes decompressed; what is behind them is no {name} data; the file without it: head -c {end} FILE"
-                );
-                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        loop {
+            let start = raw.peek()?;
+            if let Some(Compression { open, .. }) =
+                compression(start).filter(|found| found.name == self.name)
+            {
+                self.member = Some(open(raw).map_err(|error| self.explain(&error))?);
+                return Ok(());
             }
-            raw.consume(1);
+            // Streams of xz, archives and tapes are padded with zeroes.
+            match start.first() {
+                None => return Ok(()),
+                Some(0) => raw.consume(1),
+                Some(_) => {
+                    let Self { name, read, .. } = self;
+                    let what = format!(
+                        "the {name} data end at byte {end} of the file, with {read} bytes decompressed; what is behind them is no {name} data; the file without it: head -c {end} FILE"
+                    );
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+            }
         }
-        Ok(())
     }
     fn explain(&self, error: &io::Error) -> io::Error {
         let Self { name, read, .. } = self;

@@ -254,7 +254,8 @@ fn compressed_files_are_whole_or_refused() {
     for name in ["msr.csv.gz", "msr.csv.zst", "msr.csv.xz", "msr.csv.bz2"] {
         let one = sample(name);
         assert_eq!(requests(&one), plain, "{name}");
-        assert_eq!(requests(&[&one[..], &one, &one].concat()).len(), 3 * plain.len(), "{name}");
+        let padded = [&one[..], &[0; 8], &one, &one, &[0; 4]].concat();
+        assert_eq!(requests(&padded).len(), 3 * plain.len(), "{name}");
         for length in 0..one.len() {
             let found = read(&one[..length]);
             assert!(found.is_err(), "{name}: {length} of {} bytes", one.len());
