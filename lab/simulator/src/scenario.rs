@@ -445,6 +445,10 @@ impl Job {
     /// How many writes after so many come before the next sync; `None` without syncs.
     pub(crate) fn writes_to_sync(&self, written: u64) -> Option<u64> {
         let every = [self.fdatasync_every, self.calls.sync_every].map(u64::from);
-        every.into_iter().filter(|every| *every > 0).map(|every| every - written % every).min()
+        let every = every.into_iter().filter(|every| *every > 0);
+        let is_first = written < every.clone().min()?;
+        let gap = if is_first { 0 } else { u64::from(self.calls.sync_gap).saturating_sub(1) };
+        let from = written.max(gap);
+        every.map(|every| from - written + every - from % every).min()
     }
 }

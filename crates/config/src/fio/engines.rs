@@ -98,6 +98,7 @@ pub(super) fn set(to: &mut Settings, value: &str) -> Result<(), Bad> {
         return Err(bad.allowed(names.join(", ")).near(name, names));
     };
     to.engine = row.engine;
+    to.is_libaio = ["libaio", "linuxaio", "aio"].contains(&name);
     to.engine_note = (!row.nearest.is_empty()).then_some((row.name, row.nearest));
     to.names_drives = row.names_drives;
     to.uncached = row.uncached;

@@ -197,6 +197,8 @@ pub struct Settings {
     pub batches: Batches,
     /// `ioengine`
     pub engine: Engine,
+    /// The engine is `libaio`, whose syncs return at once, and to which fio looks for completed calls only when all are in flight.
+    pub is_libaio: bool,
     /// An engine that another one stands for: its name, and what it stands for.
     pub engine_note: Option<(&'static str, &'static str)>,
     /// The engine's files are whole drives, whatever their names.
@@ -436,6 +438,10 @@ impl Settings {
         let at_once = self.hints.offload || (is_null && self.depth == 1);
         self.engine == Engine::Asynchronous && !at_once
     }
+    /// Writes before the second sync, as fio makes none before it has seen a call complete since the last one; 0: any.
+    pub fn sync_gap(&self) -> u32 {
+        if self.is_libaio && !self.hints.offload { self.depth } else { 0 }
+    }
     /// Whether the order in which it uses several files is modelled.
     pub(super) fn orders_files(&self) -> bool {
         match self.service {
@@ -497,6 +503,7 @@ impl Default for Settings {
             depth: 1,
             batches: Batches::default(),
             engine: Engine::Synchronous,
+            is_libaio: false,
             engine_note: None,
             names_drives: false,
             uncached: false,

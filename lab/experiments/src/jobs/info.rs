@@ -33,6 +33,8 @@ pub struct JobInfo {
     pub latency: Option<(Nanos, Nanos, u32)>,
     /// `fsync` and `fdatasync`: writes before each.
     pub syncs: (u32, u32),
+    /// After the first sync, none comes before this number of writes.
+    pub sync_gap: u32,
     /// Of blocks that run as whole pages: their bytes, and those of the pages.
     pub odd_block: Option<(u64, u64)>,
 }
@@ -63,14 +65,20 @@ impl JobInfo {
             (_, 0) => syncs,
             _ => {
                 let both = fsync / common_divisor(fsync, fdatasync) * fdatasync;
-                let made = |writes: u64| writes / fsync + writes / fdatasync - writes / both;
+                let first = fsync.min(fdatasync);
+                let gap = u64::from(self.sync_gap).saturating_sub(1).max(first);
+                // Of all multiples, those behind the first one and in the gap are none.
+                let of = |every: u64, writes: u64| {
+                    writes / every + first / every - writes.clamp(first, gap) / every
+                };
+                let made = |writes| of(fsync, writes) + of(fdatasync, writes) - of(both, writes);
                 // The writes after which the last one came.
-                let (mut low, mut high) = (0, syncs * fsync.min(fdatasync));
+                let (mut low, mut high) = (0, gap + syncs * first);
                 while low < high {
                     let middle = low + (high - low) / 2;
                     if made(middle) < syncs { low = middle + 1 } else { high = middle }
                 }
-                low / fsync
+                of(fsync, low)
             }
         }
     }

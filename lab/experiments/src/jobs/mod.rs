@@ -320,6 +320,7 @@ fn info(job: &fio::Job, group: u32, depth: u32) -> JobInfo {
             (target, settings.latency_window.unwrap_or_default(), settings.latency_per_million)
         }),
         syncs: (settings.fsync, settings.fdatasync),
+        sync_gap: settings.sync_gap(),
         odd_block: settings.odd_block.map(|block| (block, settings.blocks[0].least())),
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn client(
         true => [settings.fdatasync, settings.fsync],
         false => [0; 2],
     };
-    calls.sync_every = syncs[1];
+    (calls.sync_every, calls.sync_gap) = (syncs[1], settings.sync_gap());
     let mut client = ClientSpec {
         name,
         processes: 1,

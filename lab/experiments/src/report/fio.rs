@@ -81,6 +81,7 @@ fn entries<'a>(results: &Results, outcome: &'a Outcome) -> Vec<Entry<'a>> {
             depth: 1,
             latency: None,
             syncs: (0, 0),
+            sync_gap: 0,
             odd_block: None,
         };
         let entry = |client: &'a ClientOutcome| Entry {

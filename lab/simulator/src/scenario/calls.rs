@@ -204,6 +204,8 @@ pub struct Calls {
     /// Another number of writes after which there is a sync, beside [`Job::fdatasync_every`](super::Job::fdatasync_every); 0: none.
     /// Where both are due, there is one.
     pub sync_every: u32,
+    /// After the first sync, none comes before this number of writes.
+    pub sync_gap: u32,
     /// The job ends with an `fsync`.
     pub end_sync: bool,
     /// A regular sync may follow the last call.
