@@ -458,6 +458,7 @@ fn slips_are_refused() {
         ("rw=ranread", &["option `rw`: `ranread` is not", "allowed: read, write", "`randread`?"]),
         ("ioengine=cpuio", &["option `ioengine`: `cpuio` does no I/O", "libaio"]),
         ("bs=4q", &["`4q` is not a number"]),
+        ("runtime=60sec", &["`60sec` is not a time", "allowed: a time such as 10s"]),
         ("direct=1 / bs=1000", &["sectors of 512 bytes"]),
         ("bs=1000,2000", &["sectors of 512 bytes", "with direct=0 also one other size"]),
         ("bs=4KiB", &["a block of 4000 bytes", "KiB is 1000 bytes in fio, unless kb_base=1000"]),
