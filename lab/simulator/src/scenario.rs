@@ -442,6 +442,11 @@ impl Job {
             calls: Calls::default(),
         }
     }
+    /// Whether a sync may stand between so many writes and the next one.
+    pub(crate) fn is_sync_due(&self, begun: u64) -> bool {
+        let every = [self.fdatasync_every, self.calls.sync_every].map(u64::from);
+        every.into_iter().any(|every| every > 0 && begun.is_multiple_of(every))
+    }
     /// How many writes after so many come before the next sync; `None` without syncs.
     pub(crate) fn writes_to_sync(&self, written: u64) -> Option<u64> {
         let every = [self.fdatasync_every, self.calls.sync_every].map(u64::from);

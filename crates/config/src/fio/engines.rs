@@ -99,6 +99,7 @@ pub(super) fn set(to: &mut Settings, value: &str) -> Result<(), Bad> {
     };
     to.engine = row.engine;
     to.is_libaio = ["libaio", "linuxaio", "aio"].contains(&name);
+    to.syncs_in_flight = ["io_uring", "posixaio"].contains(&name);
     to.engine_note = (!row.nearest.is_empty()).then_some((row.name, row.nearest));
     to.names_drives = row.names_drives;
     to.uncached = row.uncached;

@@ -199,6 +199,8 @@ pub struct Settings {
     pub engine: Engine,
     /// The engine is `libaio`, whose syncs return at once, and to which fio looks for completed calls only when all are in flight.
     pub is_libaio: bool,
+    /// The engine's syncs are calls in flight like others: `io_uring` and `posixaio`.
+    pub syncs_in_flight: bool,
     /// An engine that another one stands for: its name, and what it stands for.
     pub engine_note: Option<(&'static str, &'static str)>,
     /// The engine's files are whole drives, whatever their names.
@@ -504,6 +506,7 @@ impl Default for Settings {
             batches: Batches::default(),
             engine: Engine::Synchronous,
             is_libaio: false,
+            syncs_in_flight: false,
             engine_note: None,
             names_drives: false,
             uncached: false,

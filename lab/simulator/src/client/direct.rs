@@ -100,7 +100,8 @@ pub(crate) struct Direct {
     cached: Option<CachedFile>,
     hit: Option<Nanos>,
     cpu_free: Instant,
-    /// Calls of the job's direction that are complete.
+    /// Calls of the job's direction that have begun, and those that are complete.
+    begun: u64,
     written: u64,
     /// Slots with a call.
     active: u32,
@@ -143,6 +144,7 @@ impl Direct {
             cached: setup.cached,
             hit: setup.hit,
             cpu_free: Instant::ZERO,
+            begun: 0,
             written: 0,
             active: 0,
             open: 0,
@@ -240,6 +242,7 @@ impl Direct {
         let (offset, length, bytes) = (call.offset, call.length, call.length.bytes());
         base.pacer.issue_in(direction, bytes);
         self.burst_left = self.burst_left.saturating_sub(1);
+        self.begun += u64::from(direction == base.direction);
         (self.active, self.open) = (self.active + 1, self.open + 1);
         if let Some(window) = self.hit.filter(|_| direction == Direction::Read)
             && base.is_in_memory(engine, cache, offset, length)
@@ -446,7 +449,11 @@ impl Direct {
         base.end_if_too_slow(now);
         self.open -= 1;
         let is_counted = call.direction == base.direction;
-        let is_due = is_counted && base.job.writes_to_sync(self.written) == Some(1);
+        let is_due = is_counted
+            && match base.job.calls.syncs_in_flight {
+                true => base.job.is_sync_due(self.begun),
+                false => base.job.writes_to_sync(self.written) == Some(1),
+            };
         self.written += u64::from(is_counted);
         if !is_due || (self.open == 0 && base.is_after_last_call(now)) {
             return self.next(base, engine, cache, Ready { slot, at: runs });

@@ -206,6 +206,9 @@ pub struct Calls {
     pub sync_every: u32,
     /// After the first sync, none comes before this number of writes.
     pub sync_gap: u32,
+    /// Syncs are calls in flight beside others: where so many writes have begun, each call that completes before the next one begins
+    /// is followed by a sync.
+    pub syncs_in_flight: bool,
     /// The job ends with an `fsync`.
     pub end_sync: bool,
     /// A regular sync may follow the last call.

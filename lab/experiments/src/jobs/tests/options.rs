@@ -41,6 +41,15 @@ fn syncs_are_as_many_as_fios() {
         let outcome = run(&format!("[a]\nsize=1m\n{}\n", options.replace(" / ", "\n")));
         assert_eq!(outcome.clients[0].sync_latency.count(), wanted, "{options}");
     }
+    // With io_uring, their number depends on time: as many as fio made, but for a factor of two.
+    for (depth, every, wanted) in
+        [(4, 1, 258), (4, 4, 170), (4, 32, 28), (32, 4, 200), (32, 16, 115), (32, 32, 75)]
+    {
+        let options = format!("ioengine=io_uring\niodepth={depth}\nfsync={every}");
+        let outcome = run(&format!("[a]\nsize=1m\nrw=randwrite\ndirect=1\n{options}\n"));
+        let told = outcome.clients[0].sync_latency.count();
+        assert!((wanted / 2..=wanted * 2).contains(&told), "{options}: {told}");
+    }
 }
 
 /// Goal: `total_ios` of syncs has what fio 3.33 counts: each `fsync`, no `fdatasync`; their latencies have both. Method: jobs with
