@@ -225,8 +225,8 @@ impl Flash {
     /// Tells the window and the pace whether a completed request with a reservation was late.
     fn watch(&mut self, cx: &Context<'_>, id: RequestId, client: EntityId, basis: Basis) {
         let (now, side) = (cx.now, Side::of_request(&cx.requests[id]));
-        // A request that did not go by its deadline belongs to a group that is ahead of its share, and gets that instead.
-        let wanted = match self.latencies && basis == Basis::Deadline {
+        // A request that goes by share belongs to a group that is ahead of it, and gets that instead.
+        let wanted = match self.latencies && basis != Basis::Share {
             true => deadlines::latency(cx.groups, &cx.requests[id]),
             false => None,
         };
