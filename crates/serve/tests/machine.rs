@@ -121,7 +121,7 @@ fn needs_guest_a_killed_server_comes_back() {
 
 /// Goal: a guest has its minimum while another one reads and writes as much as it can, and the drive is full. Method: a
 /// drive that guests in software emulation can fill; requests of 4 KiB one after the other beside four streams of 1 MiB, for
-/// twenty seconds of the first guest; what each moves is counted by the server.
+/// eight seconds of the first guest; what each moves is counted by the server.
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, target/guest (scripts/guest)"]
 fn needs_guest_real_time_a_minimum_is_kept_beside_another_guest() {
@@ -159,7 +159,7 @@ fn needs_guest_real_time_a_minimum_is_kept_beside_another_guest() {
     server.stats(true).unwrap();
     let mut begin = 4;
     judged("a minimum of 1 MB/s is kept and the drive is full", || {
-        let rates: Vec<[f64; 2]> = (begin..begin + 20)
+        let rates: Vec<[f64; 2]> = (begin..begin + 8)
             .map(|second| {
                 promised.wait_for(&format!("SECOND {second}."));
                 let snapshot = server.stats(true).unwrap();
@@ -193,8 +193,8 @@ fn bytes(snapshot: &Snapshot, volume: &str) -> u64 {
 /// `reproduction/experiments/io-controller-2009/test-4.toml`; both write without end; once both caches are full and write back,
 /// what each moves in twelve of the heavier's seconds is counted by the server.
 #[test]
-#[ignore = "needs guest: qemu-system-x86_64, busybox, target/guest (scripts/guest)"]
-fn needs_guest_real_time_twice_the_weight_is_twice_the_drive() {
+#[ignore = "needs guest and time: qemu-system-x86_64, busybox, target/guest (scripts/guest); a minute"]
+fn needs_time_needs_guest_real_time_twice_the_weight_is_twice_the_drive() {
     let directory = Directory::new();
     let mut text = format!(
         "[drive]\nback = 'emulated:{}'\nstack = 'prop-fair-deadline'\n\

@@ -258,7 +258,7 @@ fn needs_guest_devices_keep_what_is_durable() {
     let program = env::current_exe().unwrap();
     machine::bring(&place.0, &program);
     let name = program.file_name().unwrap().to_str().unwrap();
-    let cuts = env::var("IOFAIR_CUTS").unwrap_or_else(|_| "400".into());
+    let cuts = env::var("IOFAIR_CUTS").unwrap_or_else(|_| "100".into());
     let test = "needs_ublk_devices_keep_what_is_durable --exact --ignored --nocapture";
     let script = format!("IOFAIR_CUTS={cuts} {name} {test}\n");
     let arguments = "-machine q35 -cpu max -smp 2 -m 768M";

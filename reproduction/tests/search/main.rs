@@ -22,8 +22,8 @@ const KNOWN: &[(u64, Kind)] = &[
     (1_000_005, Kind::Beaten),
 ];
 /// Cases that every test run looks at: those on drives, and those on volumes. Each takes a second of a processor; `make search` has more.
-const SMOKE: u64 = 40;
-const SMOKE_VOLUMES: u64 = 6;
+const SMOKE: u64 = 20;
+const SMOKE_VOLUMES: u64 = 3;
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

@@ -12,7 +12,7 @@ use iofair_serve::control::client::{Address, Call, Reply, call};
 use serde_json::{Value as Json, json};
 
 /// Changes of each kind.
-const ROUNDS: u32 = 40;
+const ROUNDS: u32 = 20;
 const ALICE: &str = "/v1/groups/tenants/alice";
 const STACKS: [&str; 5] =
     ["max+prop-bfq", "max+cost-none", "wbt+max+cost-kyber", "max+lat+prop-bfq", "promise"];

@@ -52,7 +52,7 @@ const STEPS_OF_TWO: usize = 200;
 
 /// Lists for the stacks with a throttle, of which a table of servers has a handful and that of the laboratory hundreds: at most 30
 /// each, and at least ten, one of which is long.
-const THROTTLED: u64 = 2_500;
+const THROTTLED: u64 = 1_250;
 
 fn seeds(usual: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -263,7 +263,7 @@ impl Suite {
     pub fn verify_schedulers(&self) {
         let mut names = schedulers(self.table);
         names.retain(|name| !(self.is_elsewhere)(name));
-        self.verify_all(&names, &seeds(50));
+        self.verify_all(&names, &seeds(25));
     }
 
     /// Every throttle above every scheduler keeps the law.

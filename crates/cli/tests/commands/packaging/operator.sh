@@ -25,6 +25,7 @@ while true; do
     dd if=/dev/vda bs=64k skip=$((16 + round % 100 * 8)) count=8 iflag=direct 2>/dev/null | cmp - /raw
     round=$((round + 1))
     echo ROUND $round
+    sleep 0.1
 done
 TEST
 truncate -s %4 initramfs
