@@ -257,8 +257,8 @@ fn offset_of_pairs(settings: &Settings) -> (bool, LeftOut) {
     (is_random_pair && offset.is_some(), rule)
 }
 
-/// Flags that change nothing alone.
-fn not_alone(settings: &Settings) -> [(bool, LeftOut); 2] {
+/// Options that change nothing alone.
+fn not_alone(settings: &Settings) -> [(bool, LeftOut); 3] {
     let of = |option, message| {
         let allowed = "0, or the argument --ignore-unsupported";
         LeftOut { option, part: "", message, allowed }
@@ -272,6 +272,13 @@ fn not_alone(settings: &Settings) -> [(bool, LeftOut); 2] {
         (
             settings.verify.only && settings.verified().is_some(),
             of("verify_only", "reads that only check what was written are not modelled"),
+        ),
+        (
+            settings.is_random_in_part(),
+            LeftOut {
+                allowed: "100, rw without `rand`, or the argument --ignore-unsupported",
+                ..of("percentage_random", "calls that are random in part are not modelled")
+            },
         ),
     ]
 }

@@ -116,6 +116,7 @@ pub(super) fn apply(to: &mut Settings, name: &str, value: &str) -> Result<(), Ba
         return Err(Bad::new("a value is missing").allowed(format!("{name}=VALUE")));
     }
     let known = calls(to, canonical, value)?
+        || places(to, canonical, value)?
         || syncs(to, canonical, value)?
         || pages(to, canonical, value)?
         || checks(to, canonical, value)?
@@ -207,10 +208,8 @@ fn calls(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
         "ioengine" => engines::set(to, value)?,
         "direct" => to.direct = flag(value)?,
         "buffered" => to.direct = !flag(value)?,
-        "norandommap" => to.random_map = !switch(value)?,
         "rwmixread" => to.reads = percent(value, base)?,
         "rwmixwrite" => to.reads = 100 - percent(value, base)?,
-        "random_distribution" => to.distribution = values::read_distribution(value)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -424,6 +423,20 @@ fn amounts(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
             flag(value)?;
         }
         "kb_base" => to.kb_base = word(value, &[("1000", 1000), ("1024", 1024)])?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Where random calls go.
+fn places(to: &mut Settings, name: &str, value: &str) -> Result<bool, Bad> {
+    let base = to.kb_base;
+    match name {
+        "norandommap" => to.random_map = !switch(value)?,
+        "random_distribution" => to.distribution = values::read_distribution(value)?,
+        "percentage_random" => {
+            for_directions(value, &mut to.random_percent, |text| percent(text, base))?;
+        }
         _ => return Ok(false),
     }
     Ok(true)

@@ -271,6 +271,8 @@ pub struct Settings {
     pub reads: u32,
     /// `random_distribution`
     pub distribution: Distribution,
+    /// `percentage_random`, of reads, writes, trims.
+    pub random_percent: [u32; 3],
     /// The opposite of `norandommap`.
     pub random_map: bool,
     /// `stonewall`
@@ -356,6 +358,10 @@ impl Settings {
             self.distribution = Distribution::Random;
             without_effect.push("random_distribution of sequential jobs");
         }
+        if self.random_percent != [100; 3] && !self.random {
+            self.random_percent = [100; 3];
+            without_effect.push("percentage_random of sequential jobs");
+        }
         without_effect
     }
     /// Makes whole pages of the blocks of a job in the page cache that are neither sectors nor parts of a page, and scales its
@@ -379,6 +385,17 @@ impl Settings {
         self.rate = self.rate.map(|rate| rate.map(scaled));
         self.blocks = [whole; 3].map(Blocks::Fixed);
         self.odd_block = Some(block);
+    }
+    /// Whether some of its calls are sequential, although it is a random job.
+    pub(super) fn is_random_in_part(&self) -> bool {
+        let used = match self.direction {
+            Direction::Read => 0..1,
+            Direction::Write => 1..2,
+            Direction::Trim => 2..3,
+            Direction::Mixed => 0..2,
+            Direction::TrimWrite => 1..3,
+        };
+        self.random_percent[used].iter().any(|percent| *percent < 100)
     }
     /// Whether its calls go through the page cache.
     pub fn is_buffered(&self) -> bool {
@@ -542,6 +559,7 @@ impl Default for Settings {
             invalidate: true,
             reads: 50,
             distribution: Distribution::Random,
+            random_percent: [100; 3],
             random_map: true,
             stonewall: false,
             wait_for: None,

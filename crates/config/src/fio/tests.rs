@@ -130,7 +130,8 @@ fn what_is_left_out_is_named() {
         "zonesize=16k",
         "file_service_type=sequential / rw=randread / nrfiles=2",
         "verify=crc32c / rw=write",
-        "percentage_random=50",
+        "percentage_random=50 / rw=randread",
+        "percentage_random=100,0 / rw=randrw",
         "rw=randtrimwrite / offset=16k",
         "rw=randtrimwrite / offset_increment=25% / numjobs=2",
         "trim_percentage=10 / rw=write",
@@ -255,6 +256,9 @@ fn what_changes_nothing_is_accepted() {
         "verify_fatal=1 / verify_state_save=0 / experimental_verify=0",
         "exec_prerun=x / unified_rw_reporting=1 / continue_on_error=io / file_service_type=random",
         "max_latency=0 / rate_ignore_thinktime=0 / threads=1 / flow=0 / percentage_random=100 / create_only=0 / pre_read=0",
+        "percentage_random=50 / rw=read",
+        "percentage_random=100,0 / rw=randread",
+        "percentage_random=100,100 / rw=randrw",
         "blockalign=4k / ba=4k / iodepth_batch_complete_max=8 / rate_process=linear",
     ] {
         job(options);
