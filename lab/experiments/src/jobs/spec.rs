@@ -114,6 +114,7 @@ pub(super) fn client(
         false => [0; 2],
     };
     (calls.sync_every, calls.sync_gap) = (syncs[1], settings.sync_gap());
+    calls.syncs_hold = settings.sync_gap() > 0;
     calls.syncs_in_flight = settings.syncs_in_flight;
     let mut client = ClientSpec {
         name,

@@ -6,6 +6,8 @@
 //! sent and belongs to the call's latency. With a depth of several, the process is one processor: it
 //! takes up one call after the other.
 
+use std::collections::VecDeque;
+
 use iofair_core::request::{Flags, Operation};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::Sectors;
@@ -112,6 +114,9 @@ pub(crate) struct Direct {
     synced_at_end: bool,
     /// Slots that wait until calls of others are complete.
     parked: Vec<u32>,
+    /// Whether a sync holds the process, and the slots whose syncs come after it.
+    is_held: bool,
+    due: VecDeque<u32>,
     /// Calls that may begin before the process thinks, if it does not think after each.
     burst_left: u32,
     search: Option<Search>,
@@ -151,6 +156,8 @@ impl Direct {
             batches: calls.batches.map(Groups::new),
             synced_at_end: false,
             parked: Vec::with_capacity(setup.depth as usize),
+            is_held: false,
+            due: VecDeque::new(),
             burst_left: calls.think_every.unwrap_or(0),
             search: calls.search.map(|spec| Search::new(spec, setup.depth)),
             over: false,
@@ -177,7 +184,8 @@ impl Direct {
             }
             return true;
         }
-        let full = self.search.as_ref().is_some_and(|search| self.active >= search.depth());
+        let full = self.is_held
+            || self.search.as_ref().is_some_and(|search| self.active >= search.depth());
         if full {
             self.parked.push(slot);
         }
@@ -356,7 +364,14 @@ impl Direct {
             Sync::Last => self.active -= 1,
             Sync::Regular => {
                 base.tally.count_sync(now, now.since(call.started));
-                return self.next(base, engine, cache, Ready { slot, at: now });
+                let was_held = std::mem::take(&mut self.is_held);
+                self.next(base, engine, cache, Ready { slot, at: now });
+                match self.due.pop_front() {
+                    Some(slot) => self.sync_regularly(base, engine, cache, slot),
+                    None if was_held => self.unpark(base, engine, now, u32::MAX),
+                    None => {}
+                }
+                return;
             }
         }
         self.rest(base, engine, cache, slot);
@@ -458,8 +473,22 @@ impl Direct {
         if !is_due || (self.open == 0 && base.is_after_last_call(now)) {
             return self.next(base, engine, cache, Ready { slot, at: runs });
         }
+        self.sync_regularly(base, engine, cache, slot);
+    }
+    /// Makes the sync that is due in a slot, after those before it if syncs hold the process.
+    fn sync_regularly(
+        &mut self,
+        base: &Base,
+        engine: &mut Engine<'_>,
+        cache: &mut Cache,
+        slot: u32,
+    ) {
+        if self.is_held {
+            return self.due.push_back(slot);
+        }
+        self.is_held = base.job.calls.syncs_hold;
         let call = &mut self.slots[slot as usize];
-        (call.started, call.sync) = (now, Sync::Regular);
+        (call.started, call.sync) = (engine.now, Sync::Regular);
         self.sync(base, engine, cache, slot);
     }
     /// Writes what is dirty of the file, then flushes.

@@ -206,6 +206,8 @@ pub struct Calls {
     pub sync_every: u32,
     /// After the first sync, none comes before this number of writes.
     pub sync_gap: u32,
+    /// While a sync is under way, no other call or sync begins.
+    pub syncs_hold: bool,
     /// Syncs are calls in flight beside others: where so many writes have begun, each call that completes before the next one begins
     /// is followed by a sync.
     pub syncs_in_flight: bool,

@@ -52,6 +52,16 @@ fn syncs_are_as_many_as_fios() {
     }
 }
 
+/// Goal: a sync of libaio holds the process, so that depth does not help. Method: writes with a sync after each, one and 32 in flight.
+#[test]
+fn syncs_of_libaio_hold_the_process() {
+    let time = |depth: u32| {
+        let options = format!("ioengine=libaio\niodepth={depth}\nfsync=1");
+        run(&format!("[a]\nsize=1m\nrw=randwrite\ndirect=1\n{options}\n")).time
+    };
+    assert!(time(32) * 2 > time(1), "{} {}", time(32), time(1));
+}
+
 /// Goal: `total_ios` of syncs has what fio 3.33 counts: each `fsync`, no `fdatasync`; their latencies have both. Method: jobs with
 /// one, the other and both, two of them in one reporting group.
 #[test]
