@@ -8,7 +8,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use iofair_config::shell;
 use iofair_core::time::{Instant, Nanos};
 use iofair_serve::control::client::{Address, Call, call};
@@ -130,6 +130,10 @@ impl Command {
             _ => false,
         }
     }
+    /// Whether it changes anything.
+    fn changes(&self) -> bool {
+        self.changes_contracts() || matches!(self, Self::Drain { .. } | Self::Resume)
+    }
 }
 
 #[derive(clap::Subcommand)]
@@ -242,6 +246,10 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
                        resize and remove, stack NAME, reload";
         return Err(Usage(message.into()).into());
     }
+    if args.command.changes() {
+        // Before a call that may take long: what listens there is iofair, and responds.
+        talk.request(&Call::new("GET", "/v1/stack"))?;
+    }
     match &args.command {
         Command::Status => {
             let status = talk.request(&Call::new("GET", "/v1/status"))?;
@@ -269,7 +277,8 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
             }
         }
         Command::Why { group } => {
-            let why = talk.request(&Call::new("GET", &(words::path("groups", group)? + "/why")))?;
+            let call = Call::new("GET", &(words::path("groups", group)? + "/why"));
+            let why = talk.object(&call, "answer")?;
             output.print(&why, || show::why(&why))?;
         }
         Command::Drain { resume, hold } => {
@@ -278,19 +287,20 @@ pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {
                 (_, true) => "hold",
                 _ => "end",
             };
-            let done =
-                talk.request(&Call::new("POST", "/v1/drain").body(json!({ "then": then })))?;
+            let call = Call::new("POST", "/v1/drain").body(json!({ "then": then }));
+            let done = talk.object(&call, "state")?;
             if then == "end" {
                 talk.wait_for_end()?;
             }
             output.print(&done, || format!("{}\n", show::word(&done["state"])))?;
         }
         Command::Resume => {
-            let done = talk.request(&Call::new("POST", "/v1/resume"))?;
+            let done = talk.object(&Call::new("POST", "/v1/resume"), "state")?;
             output.print(&done, || format!("{}\n", show::word(&done["state"])))?;
         }
         Command::Audit { last } => {
-            let changes = talk.request(&Call::new("GET", &format!("/v1/audit?last={last}")))?;
+            let call = Call::new("GET", &format!("/v1/audit?last={last}"));
+            let changes = talk.object(&call, "changes")?;
             output.print(&changes, || show::audit(&changes["changes"]))?;
         }
         Command::Reload { shrink, take_over, delete_data } => {
@@ -311,15 +321,13 @@ struct Talk {
 }
 
 impl Talk {
+    /// The response to a call that has the revision of the contract file in it, as most have.
     fn request(&self, request: &Call) -> Result<Json> {
-        let reply = call(&self.address, request)
-            .map_err(|error| address::unreachable(&self.address, error))?;
-        let json = reply.json().context("the server's response is not JSON")?;
-        if reply.is_good() {
-            return Ok(json);
-        }
-        let (error, status) = (json["error"].clone(), reply.status);
-        Err(Refused { text: show::word(&error["text"]), error, status }.into())
+        self.object(request, "revision")
+    }
+    /// The response to a call, which has this field.
+    fn object(&self, request: &Call, field: &str) -> Result<Json> {
+        address::object(&self.address, request, field)
     }
     /// Waits until the server, which ends, does not respond any more.
     fn wait_for_end(&self) -> Result<()> {
@@ -351,6 +359,9 @@ impl Talk {
             else {
                 break;
             };
+            if more.is_empty() {
+                break;
+            }
             all.extend(more);
             page["next"].take().as_str().into_iter().for_each(|next| whole["next"] = json!(next));
         }

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, anyhow};
 use iofair_core::time::{Instant, Nanos};
 use iofair_core::unit::{BinarySize, Count, parse_bytes, parse_time};
 use iofair_serve::Clock;
-use iofair_serve::control::client::{Address, Call, Reply, call};
+use iofair_serve::control::client::{Address, Call};
 use iofair_trace::anonymise::Anonymiser;
 use iofair_trace::formats;
 use iofair_trace::input::Input;
@@ -28,7 +28,7 @@ use iofair_trace::write::Writer;
 use iofair_trace::{Metadata, Source};
 use serde::Serialize;
 
-use crate::ctl::address::{Place, unreachable};
+use crate::ctl::address::{Place, object, respond};
 use crate::failure::{Usage, check_places};
 use crate::interrupt;
 use crate::output::Output;
@@ -107,8 +107,9 @@ impl Live {
         let interrupted = interrupt::flag()?;
         let address = args.place.find()?;
         let body = serde_json::json!({});
-        let begun = request(&address, &Call::new("POST", "/v1/recordings").body(body))?;
-        let name = begun.json()?["recording"].as_str().unwrap_or_default().to_owned();
+        let call = Call::new("POST", "/v1/recordings").body(body);
+        let begun = object(&address, &call, "recording")?;
+        let name = begun["recording"].as_str().unwrap_or_default().to_owned();
         let clock = Clock::start();
         let until = args.duration.map(|time| clock.now() + time);
         let path = format!("/v1/recordings/{name}");
@@ -126,7 +127,7 @@ impl Live {
             };
             let method = if why.is_some() { "DELETE" } else { "GET" };
             let path = format!("{}?from={}", self.path, self.taken);
-            self.buffer = request(&self.address, &Call::new(method, &path))?.body;
+            self.buffer = respond(&self.address, &Call::new(method, &path))?.body;
             self.taken += self.buffer.len() as u64;
             self.ended = self.ended.or(why);
             if why.is_some() || !self.buffer.is_empty() {
@@ -145,7 +146,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         if self.ended.is_none() {
             let path = format!("{}?from={}", self.path, self.taken);
-            let _ = request(&self.address, &Call::new("DELETE", &path));
+            let _ = respond(&self.address, &Call::new("DELETE", &path));
         }
     }
 }
@@ -162,16 +163,6 @@ impl Read for Live {
         self.at += length;
         Ok(length)
     }
-}
-
-fn request(address: &Address, command: &Call) -> Result<Reply> {
-    let reply = call(address, command).map_err(|error| unreachable(address, error))?;
-    if reply.is_good() {
-        return Ok(reply);
-    }
-    let json = reply.json().context("the server's response is not JSON")?;
-    let text = json["error"]["text"].as_str().unwrap_or_default().to_owned();
-    Err(if reply.status < 500 { Usage(text).into() } else { anyhow!(text) })
 }
 
 pub(crate) fn run(args: &Args, output: &Output) -> Result<ExitCode> {

@@ -23,7 +23,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::{DefaultTerminal, Terminal};
 use serde_json::json;
 
-use crate::ctl::address::{Place, unreachable};
+use crate::ctl::address::{Place, object};
 use crate::ctl::words;
 use crate::output::{Output, write};
 use numbers::Look;
@@ -87,9 +87,8 @@ fn size(text: &str) -> Result<(u16, u16)> {
 
 /// What the server says now.
 fn look(address: &Address) -> Result<Look> {
-    let reply = call(address, &Call::new("GET", "/v1/live?limit=10000"))
-        .map_err(|error| unreachable(address, error))?;
-    serde_json::from_slice(&reply.body).context("the server's response")
+    let looked = object(address, &Call::new("GET", "/v1/live?limit=10000"), "uptime_seconds")?;
+    serde_json::from_value(looked).context("the server's response")
 }
 
 /// One frame as text.
@@ -144,9 +143,9 @@ fn live(
 fn set_weight(address: &Address, group: &str, weight: u32) -> io::Result<String> {
     let path = format!("/v1/groups/{}", words::escaped(group));
     let reply = call(address, &Call::new("PATCH", &path).body(json!({ "weight": weight })))?;
+    let json = reply.object("revision")?;
     if reply.is_good() {
         return Ok(format!("{group}: weight {weight}, written into the contract file"));
     }
-    let json = reply.json()?;
     Ok(json["error"]["message"].as_str().unwrap_or("refused").to_string())
 }

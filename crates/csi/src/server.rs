@@ -107,7 +107,7 @@ impl Server {
     }
     fn call_and_wait(&self, call: &Call) -> Result<Json, Failure> {
         let reply: Reply = client::call(&self.address, call).map_err(Failure::Unreachable)?;
-        let body = reply.json().unwrap_or(Json::Null);
+        let body = reply.object("revision").map_err(Failure::Unreachable)?;
         if reply.is_good() {
             Ok(body)
         } else {

@@ -87,7 +87,8 @@ async fn serve(stream: UnixStream, kept: Arc<Mutex<Kept>>) -> io::Result<()> {
     let mut words = first.split_whitespace();
     let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     let body = serde_json::from_slice(&body).unwrap_or(Json::Null);
-    let (status, reply) = kept.lock().expect("no panic").respond(method, target, body);
+    let (status, mut reply) = kept.lock().expect("no panic").respond(method, target, body);
+    reply["revision"] = json!("0");
     let reply = reply.to_string();
     let head = format!(
         "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",

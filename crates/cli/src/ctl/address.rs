@@ -12,9 +12,11 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use iofair_config::contracts::{Contracts, Control};
 use iofair_config::shell;
-use iofair_serve::control::client::{Address, Secured, host_and_port};
+use iofair_serve::control::client::{Address, Call, Reply, Secured, call, host_and_port};
+use serde_json::Value as Json;
 
-use crate::failure::Usage;
+use super::show;
+use crate::failure::{Refused, Usage};
 use crate::output::say;
 
 /// Names a control socket.
@@ -49,7 +51,7 @@ fn within<T: Send + 'static>(
 }
 
 /// A call that got no response, with the most likely cause.
-pub(crate) fn unreachable(address: &Address, error: io::Error) -> anyhow::Error {
+fn unreachable(address: &Address, error: io::Error) -> anyhow::Error {
     let hint = match (address, error.kind()) {
         (Address::Unix(path), io::ErrorKind::ConnectionRefused) if !is_socket(path) => {
             ": that is not a socket"
@@ -69,10 +71,34 @@ pub(crate) fn unreachable(address: &Address, error: io::Error) -> anyhow::Error 
         (Address::Unix(_), io::ErrorKind::PermissionDenied) => {
             ": `mode` and `group` of [control] in the contract file say who may connect"
         }
+        (_, io::ErrorKind::InvalidData) => {
+            ": no response of HTTP; is that the control of an iofair server?"
+        }
         (_, io::ErrorKind::ConnectionRefused) => ": nothing listens there; is the server running?",
         _ => "",
     };
     anyhow::Error::new(error).context(format!("cannot reach a server at {address}{hint}"))
+}
+
+/// The response to a call that succeeded.
+pub(crate) fn respond(address: &Address, command: &Call) -> Result<Reply> {
+    let reply = call(address, command).map_err(|error| unreachable(address, error))?;
+    if reply.is_good() {
+        return Ok(reply);
+    }
+    let error = reply.object("").map_err(|error| foreign(address, error))?["error"].take();
+    Err(Refused { text: show::word(&error["text"]), error, status: reply.status }.into())
+}
+
+/// The object in the response to a call that succeeded, which has this field.
+pub(crate) fn object(address: &Address, command: &Call, field: &str) -> Result<Json> {
+    respond(address, command)?.object(field).map_err(|error| foreign(address, error))
+}
+
+/// Something else than iofair responded.
+fn foreign(address: &Address, error: io::Error) -> anyhow::Error {
+    let message = format!("{address} is not the control of an iofair server");
+    anyhow::Error::new(error).context(message)
 }
 
 fn is_socket(path: &Path) -> bool {

@@ -1,7 +1,8 @@
 //! `iofair ctl` on a running server: the page about it, option by option.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -183,6 +184,7 @@ fn a_stopped_server_holds_up_nobody() {
             &["ctl", "status"][..],
             &["top", "--once"],
             &["ctl", "group", "set", "batch", "weight=3"],
+            &["ctl", "resume"],
         ] {
             let served = &served;
             scope.spawn(move || {
@@ -199,6 +201,73 @@ fn a_stopped_server_holds_up_nobody() {
     });
     signal("-CONT");
     assert!(served.run(&["ctl", "status"]).status.success());
+}
+
+/// Goal: something else at the address of the control is told from iofair by every kind of call, and no change counts as made.
+/// Method: servers that respond with other JSON, with another status, with text, or not at all.
+#[test]
+fn what_is_not_iofair_is_told() {
+    let directory = std::env::temp_dir().join(format!("iofair-foreign-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let http = |status: &str, body: &str| {
+        let length = body.len();
+        format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
+    };
+    let expected = |status: u32, field: &str| {
+        format!(
+            "is not the control of an iofair server\n  because: a response of status {status}; expected a JSON object with `{field}"
+        )
+    };
+    let none = "no response of HTTP; is that the control of an iofair server?".to_string();
+    let servers = [
+        ("object", http("200 OK", "{}"), expected(200, "")),
+        ("list", http("200 OK", "[]"), expected(200, "")),
+        ("page", http("200 OK", "<html></html>"), expected(200, "")),
+        ("error", http("500 Wrong", "{\"error\": []}"), expected(500, "error/text")),
+        ("greets", "220 mail.example ESMTP\r\n".into(), none.clone()),
+        ("closes", String::new(), none),
+    ];
+    for (name, response, told) in servers {
+        let path = directory.join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                if response.starts_with("HTTP") {
+                    let _ = stream.read(&mut [0; 4096]);
+                }
+                let _ = stream.write_all(response.as_bytes());
+            }
+        });
+        for command in [
+            "ctl status",
+            "ctl group list",
+            "ctl group show a",
+            "ctl group set a weight=3",
+            "ctl --dry-run group create a",
+            "ctl volume remove a",
+            "ctl volume list",
+            "ctl stack none-none",
+            "ctl why a",
+            "ctl drain",
+            "ctl resume",
+            "ctl reload",
+            "ctl audit --json",
+            "top --once",
+            "record trace",
+        ] {
+            let mut program = Command::new(PROGRAM);
+            program.args(command.split(' ')).arg("--socket").arg(&path).current_dir(&directory);
+            let output = program.output().unwrap();
+            let text = String::from_utf8(output.stderr).unwrap().replace("\\n", "\n");
+            assert_eq!(output.status.code(), Some(1), "{name}: {command}: {text}");
+            assert!(
+                text.contains(&told) && text.contains(path.to_str().unwrap()),
+                "{command}: {text}"
+            );
+        }
+    }
+    fs::remove_dir_all(&directory).unwrap();
 }
 
 /// Goal: a single frame shows how busy drive and reactor are, which is known between two looks. Method: a server with nothing to do.

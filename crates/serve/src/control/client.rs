@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Request, header};
@@ -24,6 +24,8 @@ use tokio_rustls::TlsConnector;
 const QUESTION_MAX: Duration = Duration::from_secs(10);
 /// A change may take this long: a drain takes half a minute.
 const CHANGE_MAX: Duration = Duration::from_secs(180);
+/// Longest response: ten thousand groups take some ten MiB.
+const BODY_BYTES_MAX: usize = 256 << 20;
 
 /// The address of a server's control or metrics socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -141,6 +143,20 @@ impl Reply {
     pub fn json(&self) -> io::Result<Json> {
         serde_json::from_slice(&self.body).map_err(io::Error::other)
     }
+    /// The JSON object with which iofair responds: it has this field, or an error with a text.
+    ///
+    /// # Errors
+    /// Something else than iofair responded: [`io::ErrorKind::InvalidData`].
+    pub fn object(&self, field: &str) -> io::Result<Json> {
+        let field = if self.is_good() { field } else { "error/text" };
+        let has_field = |json: &Json| json.pointer(&format!("/{field}")).is_some();
+        self.json().ok().filter(has_field).ok_or_else(|| {
+            let status = self.status;
+            let message =
+                format!("a response of status {status}; expected a JSON object with `{field}`");
+            io::Error::new(io::ErrorKind::InvalidData, message)
+        })
+    }
 }
 
 /// A name as it may stand in the path or the query of a call, percent-encoded.
@@ -218,12 +234,16 @@ fn config(secured: &Secured) -> io::Result<ClientConfig> {
         .map_err(|error| unread(&secured.key)(&error))
 }
 
+/// No response, or one that is not HTTP.
+fn broken(error: hyper::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
 async fn exchange<S>(stream: S, host: &str, call: &Call) -> io::Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     tokio::spawn(connection);
     let mut request =
         Request::builder().method(call.method.as_str()).uri(&call.path).header(header::HOST, host);
@@ -241,12 +261,13 @@ where
         body = Bytes::from(json.to_string());
     }
     let request = request.body(Full::new(body)).map_err(io::Error::other)?;
-    let (head, body) = sender.send_request(request).await.map_err(io::Error::other)?.into_parts();
+    let (head, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
+    let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(io::Error::other)?;
     let word = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
     Ok(Reply {
         status: head.status.as_u16(),
         revision: word(header::ETAG).map(|tag| tag.trim_matches('"').to_string()),
         content_type: word(header::CONTENT_TYPE).unwrap_or_default().to_string(),
-        body: body.collect().await.map_err(io::Error::other)?.to_bytes().to_vec(),
+        body: body.to_bytes().to_vec(),
     })
 }
