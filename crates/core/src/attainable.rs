@@ -150,6 +150,15 @@ pub enum Unattainable {
         /// The minimum of the parent, bytes a second.
         has: u64,
     },
+    /// The minimum of a group was lowered below those inside it.
+    Above {
+        /// The group.
+        group: String,
+        /// Its minimum, bytes a second.
+        has: u64,
+        /// The minimums inside it, bytes a second.
+        inside: u64,
+    },
     /// The drive does not reach this latency.
     Latency {
         /// The group.
@@ -168,6 +177,7 @@ impl Unattainable {
     pub fn group(&self) -> &str {
         let (Self::Minimum { group, .. }
         | Self::Inside { group, .. }
+        | Self::Above { group, .. }
         | Self::Latency { group, .. }) = self;
         group
     }
@@ -201,6 +211,11 @@ impl fmt::Display for Unattainable {
                     f,
                     "group \"{group}\": {asked} cannot be kept inside \"{parent}\", which has {has} for all in it"
                 )
+            }
+            Self::Above { group, has, inside } => {
+                let differs = inside.abs_diff(*has);
+                let [has, inside] = [*has, *inside].map(|rate| RateBeside { rate, differs });
+                write!(f, "group \"{group}\": {has} is below the minimums inside, {inside} in all")
             }
             Self::Latency { group, key, asked, reaches } => {
                 let request = match key {
@@ -272,6 +287,7 @@ impl fmt::Display for Fitting<'_> {
             Unattainable::Inside { fits, in_ios, .. } => {
                 write!(f, "at most {}", Shown(*fits, *in_ios))
             }
+            Unattainable::Above { inside, .. } => write!(f, "at least {}", Rate(*inside)),
             Unattainable::Latency { reaches, .. } => write!(f, "at least {reaches}"),
         }
     }
@@ -345,7 +361,8 @@ fn minimum_above(groups: &[Claimant], group: &Claimant) -> Option<usize> {
 ///
 /// # Errors
 ///
-/// [`Unattainable::Inside`] for the first group whose minimum is exceeded.
+/// For the first group whose minimum is exceeded: [`Unattainable::Above`] if only its own contract is new, or else
+/// [`Unattainable::Inside`].
 pub fn check_inside(groups: &[Claimant]) -> Result<(), Unattainable> {
     let sums = sums_inside(groups);
     for (index, parent) in groups.iter().enumerate() {
@@ -356,9 +373,13 @@ pub fn check_inside(groups: &[Claimant]) -> Result<(), Unattainable> {
             let min = child.min.unwrap_or(0).min(RATE_MAX);
             has.saturating_sub(sums[index] - min.min(sums[index]))
         };
-        let key = |child: &&Claimant| (rest(child) > 0, child.is_new, child.min);
+        let key = |child: &&Claimant| (child.is_new, rest(child) > 0, child.min);
         let children = groups.iter().filter(asks).filter(inside);
         let Some(child) = children.max_by_key(key) else { continue };
+        if parent.is_new && !child.is_new {
+            let (group, inside) = (parent.name.clone(), sums[index]);
+            return Err(Unattainable::Above { group, has, inside });
+        }
         return Err(Unattainable::Inside {
             group: child.name.clone(),
             in_ios: child.in_ios,
@@ -448,7 +469,7 @@ impl Tree<'_> {
     fn fits(&self, minimums: &[Option<u64>]) -> bool {
         self.load(minimums) <= LOAD_MAX
     }
-    /// Groups with a minimum, those first that should rather be asked to lower it: new ones, then those that take most.
+    /// Groups with a minimum that may be asked to lower it: the new ones, if there are any, and those first that take most.
     fn candidates(&self) -> Vec<usize> {
         let time = |index: &usize| {
             let group = &self.groups[*index];
@@ -456,9 +477,10 @@ impl Tree<'_> {
         };
         let mut order: Vec<usize> =
             (0..self.groups.len()).filter(|index| self.groups[*index].min.is_some()).collect();
-        order.sort_by_key(|index| {
-            (!self.groups[*index].is_new, core::cmp::Reverse(time(index)), *index)
-        });
+        if order.iter().any(|index| self.groups[*index].is_new) {
+            order.retain(|index| self.groups[*index].is_new);
+        }
+        order.sort_by_key(|index| (core::cmp::Reverse(time(index)), *index));
         order.truncate(CANDIDATES_MAX);
         order
     }

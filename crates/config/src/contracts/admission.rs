@@ -91,6 +91,7 @@ impl Contracts {
     ///
     /// A minimum or a latency cannot be kept, or the worst case is needed and unknown.
     pub fn admit(&self, known: &Known, before: Option<&Self>) -> Result<Admitted, AdmissionError> {
+        super::inside::check(self, before)?;
         let groups = self.all_groups();
         let inside = check_inside(&claimants(&groups, before));
         inside.map_err(|error| self.unattainable(&error))?;

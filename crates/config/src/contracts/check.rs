@@ -20,8 +20,8 @@ use super::enforced::{self, Unenforced, unenforced};
 use super::faults;
 use super::keys::Keys;
 use super::{
-    Back, Contracts, Drive, Group, Listen, Reaches, Ublk, Volume, access, control, guests, inside,
-    listen, paths, raw, reaches,
+    Back, Contracts, Drive, Group, Listen, Reaches, Ublk, Volume, access, control, guests, listen,
+    paths, raw, reaches,
 };
 use crate::errors::{Errors, all};
 use crate::name::{GROUP_NAMES, VOLUME_NAMES, ancestors, is_group_name, is_volume_name, listed};
@@ -312,9 +312,7 @@ fn groups<'a>(
         let (name, span, keys) = (name.clone(), group.name.span(), group.keys.clone());
         Ok(Group { name, contract, clients, connections, span, keys })
     };
-    let groups = all(written.iter().map(group))?;
-    inside::check(source, written, &groups)?;
-    Ok(groups)
+    all(written.iter().map(group))
 }
 
 /// The contract that these keys say.

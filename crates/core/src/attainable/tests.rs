@@ -123,7 +123,8 @@ fn refusals_name_what_fits() {
     groups[1] = Claimant { is_new: true, ..group("new", 10 * MB) };
     groups[0].alone = Some(20_500_000);
     let refusal = check(&PLEXTOR, &groups).expect_err("20 of 20.5");
-    assert_eq!(refusal.group(), "old", "no minimum of the new group fits beside it: {refusal}");
+    assert_eq!(refusal.group(), "new", "it is not for the old group to give way: {refusal}");
+    assert!(refusal.fitting().to_string().starts_with("no minimum beside the others"), "{refusal}");
     let refusal = check(&PLEXTOR, &equal(20, 30 * MB)).expect_err("each more than it reaches");
     let Unattainable::Minimum { fits: 0, scaled: 34, others: 19, .. } = &refusal else {
         panic!("{refusal:?}")
@@ -152,6 +153,19 @@ fn trees() {
         "group \"t/0\": 10.00 MB/s cannot be kept inside \"t\", which has 15.00 MB/s for all in it"
     );
     assert_eq!(refusal.fitting().to_string(), "at most 9.00 MB/s");
+    // What is new gives way, even if nothing is left for it, and so does a parent that has less than before.
+    let mut full = tree(Some(15 * MB), [15 * MB, 2 * MB]);
+    full[2].is_new = true;
+    let refusal = check(&PLEXTOR, &full).expect_err("17 of 15");
+    assert_eq!(refusal.group(), "t/1", "{refusal}");
+    assert_eq!(refusal.fitting().to_string(), "no minimum beside the others inside");
+    (full[0].is_new, full[2].is_new) = (true, false);
+    let refusal = check(&PLEXTOR, &full).expect_err("17 of 15");
+    assert_eq!(
+        refusal.to_string(),
+        "group \"t\": 15.00 MB/s is below the minimums inside, 17.00 MB/s in all"
+    );
+    assert_eq!(refusal.fitting().to_string(), "at least 17.00 MB/s");
     check(&HITACHI, &tree(Some(400_000), [200_000, 200_000])).expect("they share its time");
     let mut slow = tree(Some(400_000), [200_000, 200_000]);
     slow[1].alone = Some(300_000);
@@ -263,7 +277,7 @@ fn what_a_refusal_names_fits() {
         while let Err(refusal) = check(&drive, &groups) {
             refused += 1;
             steps += 1;
-            assert!(steps <= 2 * groups.len() + 2, "{seed}: {refusal:?}");
+            assert!(steps <= 3 * groups.len() + 2, "{seed}: {refusal:?}");
             let index =
                 groups.iter().position(|group| group.name == refusal.group()).expect("named");
             match refusal {
@@ -277,13 +291,18 @@ fn what_a_refusal_names_fits() {
                     }
                     // Rounding may leave a child more than its parent, by a byte.
                     match check(&drive, &groups) {
-                        Ok(()) | Err(Unattainable::Inside { .. }) => {}
+                        Ok(()) | Err(Unattainable::Inside { .. } | Unattainable::Above { .. }) => {}
                         Err(error) => panic!("{seed}: {error:?} after {fits} and {scaled} %"),
                     }
                 }
                 Unattainable::Inside { fits, asked, .. } => {
                     assert!(fits < asked, "{seed}: {fits} of {asked}");
                     groups[index].min = Some(fits).filter(|fits| *fits > 0);
+                }
+                Unattainable::Above { has, inside, .. } => {
+                    assert!(has < inside, "{seed}: {has} of {inside}");
+                    // Or those inside are to give way.
+                    groups[index].is_new = false;
                 }
                 Unattainable::Latency { .. } => unreachable!("nobody asked for one"),
             }
@@ -295,7 +314,7 @@ fn what_a_refusal_names_fits() {
                 *min = *min * percent / 100;
             });
             match check(&drive, &less) {
-                Ok(()) | Err(Unattainable::Inside { .. }) => {}
+                Ok(()) | Err(Unattainable::Inside { .. } | Unattainable::Above { .. }) => {}
                 Err(error) => panic!("{seed}: at {percent} %: {error:?}"),
             }
         }

@@ -146,12 +146,6 @@ fn all_errors_of_a_list_are_told() {
             ),
             2,
         ),
-        (
-            format!(
-                "{drive}[[group]]\nname = 'a'\nmax = '1MB/s'\n[[group]]\nname = 'a/b'\nmax = '2MB/s'\n[[group]]\nname = 'a/b/c'\nmin = '9MB/s'\n"
-            ),
-            2,
-        ),
         (format!("{drive}{group}clients = ['', 'uid:x', 'a']\n"), 3),
         (format!("{drive}[control]\nadmins = ['a', 'uid:x']\n"), 2),
     ] {
