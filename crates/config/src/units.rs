@@ -6,7 +6,7 @@ use std::fmt;
 
 use iofair_core::time::Nanos;
 use iofair_core::unit::{self, Sectors, UnitError};
-use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
 
 /// A size in bytes: `"4KiB"`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -19,6 +19,10 @@ pub struct Rate(pub u64);
 /// A time: `"8ms"`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Time(pub Nanos);
+
+/// A number of things: at most what TOML can write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Count(pub u64);
 
 /// A value whose type is known only later (a policy's parameter): a string, a number or a boolean, kept as text.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -85,6 +89,25 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+struct Number;
+
+impl Visitor<'_> for Number {
+    type Value = Count;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number such as 300, at most {}", i64::MAX)
+    }
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Count, E> {
+        let invalid = |_| E::invalid_value(Unexpected::Signed(number), &self);
+        u64::try_from(number).map(Count).map_err(invalid)
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_i64(Number)
+    }
+}
+
 struct AnyScalar;
 
 impl Visitor<'_> for AnyScalar {
@@ -96,9 +119,6 @@ impl Visitor<'_> for AnyScalar {
         Ok(Scalar(text.to_string()))
     }
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Scalar, E> {
-        Ok(Scalar(number.to_string()))
-    }
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Scalar, E> {
         Ok(Scalar(number.to_string()))
     }
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<Scalar, E> {

@@ -26,7 +26,7 @@ use serde::Deserialize;
 use super::table::{Table, tables};
 use crate::errors::all;
 use crate::name::listed;
-use crate::units::{Bytes, Time};
+use crate::units::{Bytes, Count, Time};
 use crate::{ConfigError, Source, Spanned};
 
 /// Faults on purpose.
@@ -88,7 +88,7 @@ pub enum FaultyOperation {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawFaults {
     #[serde(default)]
-    seed: u64,
+    seed: Count,
     #[serde(default, deserialize_with = "tables")]
     rule: Vec<RawRule>,
 }
@@ -137,7 +137,7 @@ pub(super) fn faults(
     }
     let RawFaults { seed, rule } = &**written.get_ref();
     let rules = all(rule.iter().map(|rule| check(source, rule, volumes)))?;
-    Ok(Faults { seed: *seed, rules })
+    Ok(Faults { seed: seed.0, rules })
 }
 
 fn check(source: &Source, rule: &RawRule, volumes: &[&str]) -> Result<FaultRule, ConfigError> {

@@ -17,7 +17,7 @@ use serde::de::{
 use serde::{Deserialize, forward_to_deserialize_any};
 
 use crate::Spanned;
-use crate::units::{Bytes, Rate, Time};
+use crate::units::{Bytes, Count, Rate, Time};
 
 /// Values by the names of their fields.
 type Values = BTreeMap<&'static str, u64>;
@@ -282,7 +282,7 @@ fn amount<'de, A: MapAccess<'de>>(map: &mut A, unit: Unit) -> Result<Spanned<u64
         Unit::Rate => read(map, |rate: Rate| rate.0),
         Unit::Size => read(map, |size: Bytes| size.0),
         Unit::Time => read(map, |time: Time| time.nanos().0),
-        Unit::Count => read(map, |count: u64| count),
+        Unit::Count => read(map, |count: Count| count.0),
         Unit::Weight => read(map, |weight: Weight| weight.0),
         Unit::Class => read(map, |class: ClassName| class.class() as u64),
     }

@@ -11,13 +11,14 @@
 
 use iofair_core::attainable::{Attainable, SMALL_READ};
 use iofair_core::contract::{Latency, Rate as Shown};
+use iofair_core::key::{Field, inside};
 use iofair_core::time::Nanos;
 use serde::Deserialize;
 
 use super::keys::Times;
 use super::table::Table;
 use crate::errors::Errors;
-use crate::units::Rate;
+use crate::units::{Count, Rate};
 use crate::{ConfigError, Source, Spanned};
 
 /// The rates and latency that the file states; the rest is `None`.
@@ -54,9 +55,12 @@ pub(super) struct RawReaches {
     read: Option<Spanned<Rate>>,
     write: Option<Spanned<Rate>>,
     random: Option<Spanned<Rate>>,
-    iops: Option<Spanned<u64>>,
+    iops: Option<Spanned<Count>>,
     latency: Option<Spanned<Times>>,
 }
+
+/// What the table may have.
+const ALL: &str = "read, write and random, and iops and latency if you like";
 
 pub(super) fn check(
     source: &Source,
@@ -65,16 +69,25 @@ pub(super) fn check(
 ) -> Result<Reaches, ConfigError> {
     let Some(written) = written else { return Ok(Reaches::default()) };
     let RawReaches { read, write, random, iops, latency } = &**written.get_ref();
+    let rates = [read, write, random];
+    let times: Vec<&str> = inside("latency").filter_map(Field::inner).collect();
     let mut errors = Errors::default();
-    for rate in [read, write, random].into_iter().flatten().filter(|rate| rate.get_ref().0 == 0) {
+    if is_emulated && rates.iter().all(|rate| rate.is_none()) && iops.is_none() && latency.is_none()
+    {
+        errors.add(source.error(written.span(), "nothing in it").allowed(ALL));
+    }
+    for rate in rates.into_iter().flatten().filter(|rate| rate.get_ref().0 == 0) {
         errors.add(source.error(rate.span(), "a rate of nothing").allowed("more than 0B/s"));
     }
-    if let Some(iops) = iops.as_ref().filter(|iops| *iops.get_ref() == 0) {
+    if let Some(iops) = iops.as_ref().filter(|iops| iops.get_ref().0 == 0) {
         errors.add(source.error(iops.span(), "no requests at all").allowed("more than 0"));
     }
     let has_zero = |times: &&Spanned<Times>| times.get_ref().0.times().contains(&Some(Nanos::ZERO));
     if let Some(time) = latency.as_ref().filter(has_zero) {
         errors.add(source.error(time.span(), "a latency of nothing").allowed("more than 0ms"));
+    }
+    if let Some(empty) = latency.as_ref().filter(|times| !times.get_ref().0.is_some()) {
+        errors.add(source.error(empty.span(), "no latency in it").allowed(times.join(", ")));
     }
     if let (Some(read), Some(random)) = (read, random)
         && random.get_ref().0 > read.get_ref().0
@@ -90,12 +103,12 @@ pub(super) fn check(
     for (key, _) in missing {
         let message = format!("`{key}` is missing, and only an emulated drive has it of its own");
         let error = source.error(written.span(), message);
-        errors.add(error.allowed("read, write and random, and iops and latency if you like"));
+        errors.add(error.allowed(ALL));
     }
     errors.end()?;
     let rate = |written: &Option<Spanned<Rate>>| written.as_ref().map(|rate| rate.get_ref().0);
     let latency = latency.as_ref().map_or(Latency::NONE, |times| times.get_ref().0);
-    let iops = iops.as_ref().map(|iops| *iops.get_ref());
+    let iops = iops.as_ref().map(|iops| iops.get_ref().0);
     Ok(Reaches { read: rate(read), write: rate(write), random: rate(random), iops, latency })
 }
 
@@ -127,6 +140,7 @@ mod tests {
             ("{ read = '0B/s' }", "rate of nothing", "more than 0B/s"),
             ("{ iops = 0 }", "no requests", "more than 0"),
             ("{ latency = '0s' }", "latency of nothing", "more than 0ms"),
+            ("{ latency = {} }", "no latency in it", "read, write, sync"),
             (
                 "{ read = '1MB/s', write = '1MB/s' }",
                 "`random` is missing",
@@ -144,6 +158,9 @@ mod tests {
             assert_eq!(error.line(), 3, "{error}");
             assert!(error.message.contains(message), "{error}");
             assert!(error.allowed.as_deref().unwrap_or_default().contains(allowed), "{error}");
+        }
+        for keys in ["{}", "{ latency = {} }"] {
+            parse("emulated:plextor-px256m5s", keys).expect_err("nothing is said");
         }
     }
 }

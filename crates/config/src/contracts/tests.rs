@@ -211,6 +211,8 @@ fn low_limits_are_read() {
     }
 }
 
+const COUNTS: &str = "a whole number such as 300, at most 9223372036854775807";
+
 /// A line of `GOOD` replaced by a bad one; the line number blamed (0: that of the replaced line), words
 /// of the message, words of what is allowed.
 struct Bad(&'static str, &'static str, usize, &'static str, &'static str);
@@ -231,6 +233,9 @@ const BAD: &[Bad] = &[
     Bad("weight = 300", "alone = \"0B/s\"", 0, "rate of nothing", "more than 0B/s"),
     Bad("weight = 300", "alone = \"9MB/s\"", 0, "min 10.00 MB/s is more", "least 10.00 MB/s"),
     Bad("max = \"15MB/s\"", "alone = \"9MB/s\"", 0, "there is none", "a min beside it"),
+    Bad("weight = 300", "min_iops = 9223372036854775808", 0, "`9223372036854775808`", COUNTS),
+    Bad("max = \"15MB/s\"", "max = { read_iops = 1e3 }", 0, "floating point", COUNTS),
+    Bad("max = \"15MB/s\"", "max = { burst_requests = -1 }", 0, "integer `-1`", COUNTS),
     Bad("min = \"10MB/s\"", "min_iops = 0", 0, "guarantee of 0", "1 or more"),
     Bad("min = \"10MB/s\"", "min_iops = 9", 0, "does not enforce `min_iops`", "promise"),
     Bad("min = \"10MB/s\"", "min = 10", 0, "integer `10`", "10MB/s"),
