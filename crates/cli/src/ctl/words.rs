@@ -1,6 +1,9 @@
 //! Arguments as the control socket wants them: `max.read=50MB/s` is a key in an object.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
+use iofair_core::key::{Field, inside};
 use serde_json::{Map, Value as Json, json};
 
 use crate::failure::Usage;
@@ -15,38 +18,40 @@ pub(crate) fn path(kind: &str, name: &str) -> Result<String> {
     Ok(format!("/v1/{kind}/{}", escaped(name)))
 }
 
-/// `KEY=VALUE` arguments as an object; dots nest, `none` removes.
+/// `KEY=VALUE` arguments as an object; a dot nests, `none` removes: all of a table, before parts of it that follow.
 pub(crate) fn keys(arguments: &[String]) -> Result<Json> {
-    let mut keys = Json::Object(Map::new());
+    let (mut keys, mut given) = (Map::new(), BTreeSet::new());
     for argument in arguments {
         let Some((key, value)) = argument.split_once('=').filter(|(key, _)| !key.is_empty()) else {
             let message = format!("\"{argument}\" is not KEY=VALUE, as in weight=300");
             return Err(Usage(message).into());
         };
-        let mut place = &mut keys;
-        let mut is_new = false;
-        for part in key.split('.') {
-            if !place.is_object() {
-                let message = format!("\"{key}\" conflicts with a key that was given before it");
-                return Err(Usage(message).into());
-            }
-            is_new = place.get(part).is_none();
-            place = &mut place[part];
-            if place.is_null() {
-                *place = json!({});
-            }
-        }
-        if !is_new {
-            return Err(Usage(format!("\"{key}\" is given twice")).into());
-        }
-        *place = match value {
+        let value = match value {
             "none" => Json::Null,
             "true" | "false" => json!(value == "true"),
             value if value.starts_with('[') => list(value)?,
             value => value.parse::<i64>().map_or_else(|_| json!(value), |number| json!(number)),
         };
+        let (top, part) = key.split_once('.').map_or((key, None), |(top, part)| (top, Some(part)));
+        if !given.insert(key) || part.is_none() && keys.contains_key(top) {
+            return Err(Usage(format!("\"{key}\" is given twice")).into());
+        }
+        let Some(part) = part else {
+            keys.insert(top.into(), value);
+            continue;
+        };
+        let table = keys.entry(top).or_insert_with(|| json!({}));
+        if table.is_null() {
+            let parts = inside(top).filter_map(Field::inner);
+            *table = parts.map(|part| (part.to_string(), Json::Null)).collect();
+        }
+        let Some(table) = table.as_object_mut() else {
+            let message = format!("\"{key}\" conflicts with a key that was given before it");
+            return Err(Usage(message).into());
+        };
+        table.insert(part.into(), value);
     }
-    Ok(keys)
+    Ok(Json::Object(keys))
 }
 
 /// `["a", "b"]`, or what a shell makes of that, `[a, b]`.
@@ -108,6 +113,9 @@ mod tests {
             let error = read(&twice).unwrap_err().to_string();
             assert!(error.contains("is given twice"), "{error}");
         }
+        let anew = json!({ "latency": { "read": null, "write": null, "sync": "1ms" } });
+        assert_eq!(read(&["latency=none", "latency.sync=1ms"]).unwrap(), anew);
+        assert!(read(&["latency=none", "latency.sync=1ms", "latency.sync=2ms"]).is_err());
         assert!(path("groups", "").is_err());
         assert_eq!(path("groups", "a/b c").unwrap(), "/v1/groups/a%2Fb%20c");
         let given = stack("none-bfq-4.18", &["bfq-4.18.slice_idle=2ms".to_string()]).unwrap();

@@ -2,12 +2,15 @@
 //! that does not change stay.
 //!
 //! A change gives a new text, and the text is checked like any other. So a change is refused with the
-//! same words as a file that a person got wrong: the place it would have, and what is allowed.
+//! same words as a file that a person got wrong: the place it would have, and what is allowed. Comments inside a list, or a table in
+//! braces, belong to no key, so what would rewrite such a value is refused.
 
 use iofair_core::key::{Field, Key, inside, shorthand};
 use iofair_core::policy::Table as Policies;
 use serde_json::{Map, Value as Json};
-use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
+use toml_edit::{
+    Array, ArrayOfTables, Decor, DocumentMut, InlineTable, Item, RawString, Table, TableLike, Value,
+};
 
 use super::enforced::{Unenforced, whole};
 use super::{Contracts, check};
@@ -92,6 +95,18 @@ impl EditError {
     }
 }
 
+/// The value of this key has comments in it that a change would lose.
+struct Commented(String);
+
+impl Commented {
+    fn in_file(self, path: &str) -> EditError {
+        let message =
+            format!("the value of `{}` has comments in it, which this change would lose", self.0);
+        let error = ConfigError::whole_file(path, message);
+        EditError::Bad(error.allowed("the same change by hand, in the file, and then a reload"))
+    }
+}
+
 impl Kind {
     /// Its key in the file, and what people call it.
     pub const fn word(self) -> &'static str {
@@ -111,17 +126,19 @@ impl Contracts {
             document.map_err(|e| EditError::Bad(ConfigError::whole_file(path, e.to_string())))?;
         match edit {
             Edit::Set { kind, name, keys, how } => {
-                set(&mut document, path, *kind, name).keys(keys, *how)?;
+                let list = tables(&mut document, *kind).map_err(|lost| lost.in_file(path))?;
+                Target { path, kind: *kind, name, list }.keys(keys, *how)?;
             }
             Edit::Remove { kind, name } => remove(&mut document, path, *kind, name)?,
             Edit::Stack { name, policy, give_up } => {
                 let table = self.drive.stack.table();
-                stack(&mut document, table, name, policy.as_ref());
+                let lost = |commented: Commented| commented.in_file(path);
+                stack(&mut document, table, name, policy.as_ref()).map_err(lost)?;
                 if *give_up {
                     let source = Source::new(path, &document.to_string());
                     let (_, unenforced) =
                         check::contracts(source, table).map_err(EditError::Bad)?;
-                    forget(&mut document, &unenforced);
+                    forget(&mut document, &unenforced).map_err(lost)?;
                 }
             }
         }
@@ -139,13 +156,43 @@ impl Contracts {
 }
 
 /// The tables of one kind; a list written in one line becomes tables.
-fn tables(document: &mut DocumentMut, kind: Kind) -> &mut ArrayOfTables {
+fn tables(document: &mut DocumentMut, kind: Kind) -> Result<&mut ArrayOfTables, Commented> {
     let item = document.entry(kind.word()).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
     if !item.is_array_of_tables() {
+        if item.as_value().is_some_and(has_comment) {
+            return Err(Commented(kind.word().into()));
+        }
         let list = std::mem::take(item).into_array_of_tables().unwrap_or_default();
         *item = Item::ArrayOfTables(list);
     }
-    item.as_array_of_tables_mut().expect("it was just made one")
+    Ok(item.as_array_of_tables_mut().expect("it was just made one"))
+}
+
+/// Whether a list, or a table in braces, has a comment in it.
+fn has_comment(value: &Value) -> bool {
+    let is_in = |raw: &RawString| raw.as_str().is_some_and(|text| text.contains('#'));
+    let is_beside = |decor: &Decor| decor.prefix().into_iter().chain(decor.suffix()).any(is_in);
+    let is_at = |value: &Value| is_beside(value.decor()) || has_comment(value);
+    match value {
+        Value::Array(list) => is_in(list.trailing()) || list.iter().any(is_at),
+        Value::InlineTable(table) => {
+            let is_at_key =
+                |key: &str| table.key(key).is_some_and(|key| is_beside(key.leaf_decor()));
+            is_in(table.trailing())
+                || table.iter().any(|(key, value)| is_at_key(key) || is_at(value))
+        }
+        _ => false,
+    }
+}
+
+/// Removes keys inside the value of a key.
+fn remove_inside(item: &mut Item, key: &str, gone: &[String]) -> Result<(), Commented> {
+    if !gone.is_empty() && item.as_value().is_some_and(has_comment) {
+        return Err(Commented(key.into()));
+    }
+    let Some(table) = item.as_table_like_mut() else { return Ok(()) };
+    gone.iter().for_each(|key| drop(table.remove(key)));
+    Ok(())
 }
 
 fn name_of(table: &Table) -> &str {
@@ -173,10 +220,6 @@ struct Target<'a> {
     kind: Kind,
     name: &'a str,
     list: &'a mut ArrayOfTables,
-}
-
-fn set<'a>(document: &'a mut DocumentMut, path: &'a str, kind: Kind, name: &'a str) -> Target<'a> {
-    Target { path, kind, name, list: tables(document, kind) }
 }
 
 impl Target<'_> {
@@ -210,20 +253,20 @@ impl Target<'_> {
             table.retain(|key, _| key == "name" || keys.contains_key(key));
         }
         for (key, value) in keys.iter().filter(|(key, _)| *key != "name") {
-            put(table, key, value, how == How::Merge);
+            put(table, key, value, how == How::Merge).map_err(|lost| lost.in_file(path))?;
         }
         Ok(())
     }
 }
 
 fn remove(document: &mut DocumentMut, path: &str, kind: Kind, name: &str) -> Result<(), EditError> {
-    let list = tables(document, kind);
+    let list = tables(document, kind).map_err(|lost| lost.in_file(path))?;
     let Some(index) = list.iter().position(|table| name_of(table) == name) else {
         return Err(missing(path, kind, name, list));
     };
     list.remove(index);
     if kind == Kind::Group {
-        let volumes = tables(document, Kind::Volume).iter();
+        let volumes = tables(document, Kind::Volume).map_err(|lost| lost.in_file(path))?.iter();
         let inside =
             volumes.filter(|table| table.get("group").and_then(Item::as_str) == Some(name));
         let inside: Vec<&str> = inside.map(name_of).collect();
@@ -238,43 +281,57 @@ fn remove(document: &mut DocumentMut, path: &str, kind: Kind, name: &str) -> Res
     Ok(())
 }
 
-fn stack(document: &mut DocumentMut, table: &'static Policies, name: &str, policy: Option<&Keys>) {
+fn stack(
+    document: &mut DocumentMut,
+    table: &'static Policies,
+    name: &str,
+    policy: Option<&Keys>,
+) -> Result<(), Commented> {
     let drive = document.entry("drive").or_insert(toml_edit::table());
-    let Some(drive) = drive.as_table_like_mut() else { return };
-    put(drive, "stack", &Json::from(name), false);
+    let Some(drive) = drive.as_table_like_mut() else { return Ok(()) };
+    put(drive, "stack", &Json::from(name), false)?;
     match policy {
         Some(policy) if policy.is_empty() => drop(drive.remove("policy")),
-        Some(policy) => put(drive, "policy", &Json::Object(policy.clone()), false),
+        Some(policy) => put(drive, "policy", &Json::Object(policy.clone()), false)?,
         None => {
-            let Ok(stack) = table.stack(name) else { return };
+            let Ok(stack) = table.stack(name) else { return Ok(()) };
             let stages = || stack.throttles.iter().chain([&stack.scheduler]).map(|s| s.row);
             let stays = |key: &str| stages().any(|row| row.name == key || row.short == key);
-            let Some(written) = drive.get_mut("policy").and_then(Item::as_table_like_mut) else {
-                return;
-            };
-            let keys: Vec<String> = written.iter().map(|(key, _)| key.to_string()).collect();
-            keys.iter().filter(|key| !stays(key)).for_each(|key| drop(written.remove(key)));
-            if written.is_empty() {
+            let Some(item) = drive.get_mut("policy") else { return Ok(()) };
+            let Some(written) = item.as_table_like() else { return Ok(()) };
+            let gone = written.iter().map(|(key, _)| key.to_string()).filter(|key| !stays(key));
+            let gone: Vec<String> = gone.collect();
+            remove_inside(item, "policy", &gone)?;
+            if item.as_table_like().is_some_and(TableLike::is_empty) {
                 drive.remove("policy");
             }
         }
     }
+    Ok(())
 }
 
 /// Removes these keys from the file, and what has no meaning without them.
-fn forget(document: &mut DocumentMut, unenforced: &[Unenforced]) {
-    let list = tables(document, Kind::Group);
+fn forget(document: &mut DocumentMut, unenforced: &[Unenforced]) -> Result<(), Commented> {
+    let list = tables(document, Kind::Group)?;
     for Unenforced { group, key, .. } in unenforced {
         let Some(table) = list.iter_mut().find(|table| name_of(table) == group) else { continue };
         let top = whole(*key).word();
-        match table.get_mut(top).and_then(Item::as_table_like_mut) {
-            Some(written) if whole(*key) != *key => {
+        match table.get_mut(top) {
+            Some(item) if whole(*key) != *key && item.is_table_like() => {
                 let gone = inside(top).filter(|field| field.enforced_as == Some(*key));
-                gone.filter_map(Field::inner).for_each(|inner| drop(written.remove(inner)));
+                let gone = gone.filter_map(Field::inner);
+                let written = |key: &str| item.get(key).is_some();
                 // A burst of ceilings that are gone, or a table without any.
-                let rest = inside(top).filter(|field| field.enforced_as != Some(Key::MaxBurst));
-                if !rest.filter_map(Field::inner).any(|inner| written.contains_key(inner)) {
-                    table.remove(top);
+                let rest = inside(top).filter(|field| {
+                    !matches!(field.enforced_as, Some(Key::MaxBurst))
+                        && field.enforced_as != Some(*key)
+                });
+                match rest.filter_map(Field::inner).any(written) {
+                    true => {
+                        let gone: Vec<String> = gone.map(str::to_string).collect();
+                        remove_inside(item, top, &gone)?;
+                    }
+                    false => drop(table.remove(top)),
                 }
             }
             _ => drop(table.remove(top)),
@@ -283,38 +340,50 @@ fn forget(document: &mut DocumentMut, unenforced: &[Unenforced]) {
             table.remove("alone");
         }
     }
+    Ok(())
 }
 
 /// Writes one key; what is written the same already is not touched.
-fn put(table: &mut dyn TableLike, key: &str, json: &Json, merge: bool) {
+fn put(table: &mut dyn TableLike, key: &str, json: &Json, merge: bool) -> Result<(), Commented> {
     if json.is_null() {
         table.remove(key);
-        return;
+        return Ok(());
     }
+    let removes_only = |inner: &Keys| !inner.is_empty() && inner.values().all(Json::is_null);
     let Some(item) = table.get_mut(key) else {
-        table.insert(key, Item::Value(value(json)));
-        return;
+        if !json.as_object().is_some_and(removes_only) {
+            table.insert(key, Item::Value(value(json)));
+        }
+        return Ok(());
     };
     if let Json::Object(inner) = json {
         if merge && item.is_str() {
+            let is_there = |name| inner.contains_key(name);
+            if removes_only(inner) && !shorthand(key).filter_map(Field::inner).any(is_there) {
+                return Ok(());
+            }
             split(item, key);
         }
+        if let Some(written) = item.as_table_like() {
+            let is_gone = |key: &String| inner.get(key).map_or(!merge, Json::is_null);
+            let gone = written.iter().map(|(key, _)| key.to_string()).filter(is_gone);
+            let gone: Vec<String> = gone.collect();
+            remove_inside(item, key, &gone)?;
+        }
         if let Some(written) = item.as_table_like_mut() {
-            if !merge {
-                let gone = written.iter().map(|(key, _)| key.to_string());
-                let gone: Vec<String> = gone.filter(|key| !inner.contains_key(key)).collect();
-                gone.iter().for_each(|key| drop(written.remove(key)));
+            for (key, json) in inner {
+                put(written, key, json, merge)?;
             }
-            inner.iter().for_each(|(key, json)| put(written, key, json, merge));
             if written.is_empty() {
                 table.remove(key);
             }
-            return;
+            return Ok(());
         }
     }
     let fresh = value(json);
     match item.as_value_mut() {
         Some(old) if same(old, &fresh) => {}
+        Some(old) if has_comment(old) => return Err(Commented(key.into())),
         Some(old) => {
             let decor = old.decor().clone();
             *old = fresh;
@@ -322,6 +391,7 @@ fn put(table: &mut dyn TableLike, key: &str, json: &Json, merge: bool) {
         }
         None => *item = Item::Value(fresh),
     }
+    Ok(())
 }
 
 /// One value in place of a table becomes the values that it stands for, so that one of them can change.
@@ -341,6 +411,9 @@ fn same(a: &Value, b: &Value) -> bool {
         (Value::String(a), Value::String(b)) => a.value() == b.value(),
         (Value::Integer(a), Value::Integer(b)) => a.value() == b.value(),
         (Value::Boolean(a), Value::Boolean(b)) => a.value() == b.value(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
         _ => false,
     }
 }

@@ -44,6 +44,74 @@ fn ends_of_lines_stay() {
     assert!(contracts.text().starts_with("# our pool\r\n"));
 }
 
+/// Goal: comments inside a list, or a table in braces, are kept, or the change is refused. Method: changes of what is beside and inside
+/// such values, of the same value, and of a list of tables.
+#[test]
+fn comments_inside_values_stay() {
+    let text = "[drive]\nback = 'memory:1GiB'\n[[group]]\nname = 'a'\nmax = { # all\n  read = '5MB/s', # slow\n  \
+                # own\n  write = '4MB/s',\n}\nclients = [ 'uid:0', # root\n 'uid:1' ]\n";
+    let contracts = Contracts::parse("pool.toml", text).expect("good");
+    for (json, written) in [
+        (json!({"weight": 7}), "weight = 7"),
+        (json!({"max": {"write": "3MB/s"}}), "write = \"3MB/s\""),
+        (json!({"max": {"total": "6MB/s", "total_iops": null}}), "total = \"6MB/s\""),
+        (json!({"clients": ["uid:0", "uid:1"]}), "'uid:1' ]"),
+    ] {
+        let edit = group("a", json, How::Merge);
+        let after = contracts.edited(&edit).expect("nothing is lost").text().to_string();
+        assert!(after.contains(written), "{after}");
+        assert_eq!(after.matches('#').count(), text.matches('#').count(), "{after}");
+    }
+    let list = format!("group = [ {{ name = 'a' }}, # first\n]\n{}", &text[..29]);
+    let listed = Contracts::parse("pool.toml", &list).expect("good");
+    for (contracts, edit, key) in [
+        (&contracts, group("a", json!({"max": {"read": null}}), How::Merge), "max"),
+        (&contracts, group("a", json!({"max": "1MB/s"}), How::Merge), "max"),
+        (&contracts, group("a", json!({"max": {"total": "6MB/s"}}), How::Replace), "max"),
+        (&contracts, group("a", json!({"clients": ["uid:0"]}), How::Merge), "clients"),
+        (&listed, group("a", json!({"weight": 7}), How::Merge), "group"),
+        (&listed, Edit::Remove { kind: Kind::Group, name: "a".into() }, "group"),
+    ] {
+        let error = contracts.edited(&edit).expect_err(key);
+        let told = format!("pool.toml: the value of `{key}` has comments in it");
+        assert!(error.error().to_string().starts_with(&told), "{}", error.error());
+    }
+    contracts.edited(&group("a", json!({"clients": null}), How::Merge)).expect("they go with it");
+}
+
+/// Goal: the largest values of a file can be written again. Method: changes beside and of each, and of one that is larger.
+#[test]
+fn the_largest_values_can_be_changed() {
+    let text = "[drive]\nback = 'memory:1GiB'\n[[group]]\nname = 'a'\nmax = { read_iops = 9223372036854775807, read = '15EiB/s' }\n";
+    let contracts = Contracts::parse("pool.toml", text).expect("good");
+    for json in [json!({"weight": 7}), json!({"max": {"write_iops": i64::MAX, "write": "15EiB/s"}})]
+    {
+        contracts.edited(&group("a", json, How::Merge)).expect("allowed");
+    }
+    for number in [json!(1_u64 << 63), json!("9223372036854775808")] {
+        let edit = group("a", json!({"max": {"write_iops": number}}), How::Merge);
+        let error = contracts.edited(&edit).expect_err("too large");
+        let allowed = error.error().allowed.as_deref();
+        assert_eq!(allowed, Some("a whole number such as 300, at most 9223372036854775807"));
+    }
+}
+
+/// Goal: what is not there is removed without a trace. Method: parts of tables that a group does not have.
+#[test]
+fn nothing_is_removed_of_nothing() {
+    for (name, json) in [
+        ("batch", json!({"latency": {"sync": null}, "max": {"read": null}})),
+        ("tenants/alice", json!({"max": {"total": null}, "latency": {"read": null}})),
+    ] {
+        assert_eq!(after(&group(name, json, How::Merge)), FILE);
+    }
+    let edit = group("batch", json!({"latency": {}}), How::Merge);
+    assert!(matches!(file().edited(&edit), Err(EditError::Bad(_))));
+    let replaced = json!({"max": {"read": null, "write": null, "total": "9MB/s"}});
+    let after = after(&group("tenants/alice", replaced, How::Merge));
+    assert!(after.contains("max = { total = \"9MB/s\" }"), "{after}");
+}
+
 fn keys(json: Json) -> Keys {
     json.as_object().cloned().unwrap_or_default()
 }
