@@ -63,8 +63,15 @@ pub(crate) fn status(status: &Json) -> String {
             .map(|name| rate(&reaches[format!("{name}_bytes_per_second")]));
         text +=
             &format!("\nreaches      {read} of reads, {write} of writes, {random} of small reads");
-        if let Some(seconds) = reaches["latency_seconds"].as_f64() {
-            text += &format!(", {:.2} ms each beside writes", seconds * 1e3);
+        let times =
+            [("latency", "reads"), ("write_latency", "writes"), ("sync_latency", "flushes")];
+        let time = |(name, what): (&str, &str)| {
+            let seconds = reaches[format!("{name}_seconds")].as_f64()?;
+            Some(format!("{what} {:.2} ms", seconds * 1e3))
+        };
+        let times: Vec<String> = times.into_iter().filter_map(time).collect();
+        if !times.is_empty() {
+            text += &format!("\nlatency      beside writes: {}", times.join(", "));
         }
     } else if status["worst_case_bytes_per_second"].is_u64() {
         text += &format!(", at worst {}", rate(&status["worst_case_bytes_per_second"]));

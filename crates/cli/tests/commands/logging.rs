@@ -463,6 +463,42 @@ fn too_few_descriptors_are_told() {
     }
 }
 
+/// Goal: what a start tells of contracts, a check and a change tell too. Method: a reload by signal, a check and two changes, with
+/// `clients` in one of two groups, and with more connections than files may be open.
+#[test]
+fn notes_of_a_start_are_notes_of_a_change() {
+    let directory = Directory::new();
+    let mut served = Served::ready(&directory, CONTRACTS, Stdio::piped());
+    let process = served.child.id().to_string();
+    let limited = Command::new("prlimit").args(["--nofile=1500", "--pid", &process]).status();
+    assert!(limited.unwrap().success());
+    let closed = "no client may open the volumes of g: other groups have `clients`";
+    let many =
+        "this process may open 1500 files (RLIMIT_NOFILE); 4000 connections and 1 volume may need";
+    let other = "[[group]]\nname = 'h'\nclients = ['uid:0']\n";
+    let contracts = CONTRACTS.replace("'pool.sock'\n", "'pool.sock'\nconnections = 4000\n") + other;
+    fs::write(directory.path("contracts.toml"), &contracts).unwrap();
+    served.signal("-HUP");
+    let mut log = String::new();
+    let mut lines = BufReader::new(served.child.stderr.take().unwrap());
+    while !log.contains("contracts reloaded") {
+        assert_ne!(lines.read_line(&mut log).unwrap(), 0, "{log}");
+    }
+    assert!(log.contains(&format!("contracts: {closed}")), "{log}");
+    assert!(log.contains(&format!("server: {many}")), "{log}");
+    let tried = served.does("--dry-run group set h weight=7");
+    assert!(tried.contains(&format!("note: {closed}")), "{tried}");
+    fs::write(directory.path("contracts.toml"), CONTRACTS.to_string() + other).unwrap();
+    served.does("reload");
+    fs::write(directory.path("contracts.toml"), contracts).unwrap();
+    let told = served.does("reload");
+    assert!([closed, many].iter().all(|note| told.contains(&format!("note: {note}"))), "{told}");
+    let mut check = Command::new(PROGRAM);
+    check.args(["serve", "--check", "contracts.toml"]).current_dir(&directory.0);
+    let told = text(&check.output().unwrap());
+    assert!(told.contains(&format!("note: {closed}")), "{told}");
+}
+
 /// Goal: a file that may not become as long as a volume ends no server. Method: a limit as of `ulimit -f`; a volume that is larger, one
 /// that would grow beyond it, and one that fits.
 #[test]

@@ -8,7 +8,7 @@
 //! part of the drive's time that its minimum takes ([`Sibling::new`]). Weights that already keep every minimum stay as
 //! written; otherwise [`admit`] computes new ones.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use iofair_core::attainable::{
     Attainable, Claimant, SMALL_READ, Unattainable, check, check_inside,
@@ -19,6 +19,7 @@ use iofair_core::priority::Class;
 
 use super::{Contracts, Group};
 use crate::ConfigError;
+use crate::name::listed;
 use iofair_core::key::Key;
 
 /// A group's path and its contract with the weight that keeps its minimum.
@@ -178,14 +179,33 @@ impl Contracts {
         let mut contracts = self.groups.iter().map(|group| &group.contract);
         contracts.any(|contract| contract.minimum().is_some() || contract.latency.is_some())
     }
-    /// What is not refused although the drive may not keep it: promises that nothing is known to check against, and those that
-    /// exceed a rate of the file by which this stack does not go.
+    /// What is not refused and may not be meant: promises that the drive may not keep, and volumes that are closed to all.
     pub fn warnings(&self, known: &Known) -> Vec<String> {
+        self.unchecked(known).into_iter().chain(self.closed()).collect()
+    }
+    /// Groups whose volumes nobody may open, since other groups have `clients`.
+    fn closed(&self) -> Option<String> {
+        let closed = self.volumes.iter().filter(|volume| {
+            let is_disk = volume.vhost.is_some() || volume.ublk.is_some();
+            volume.entry.names.as_ref().is_some_and(Vec::is_empty) && !is_disk
+        });
+        let groups: BTreeSet<&str> = closed.map(|volume| volume.group.as_str()).collect();
+        let groups: Vec<&str> = groups.into_iter().collect();
+        (!groups.is_empty() && self.mount.is_none()).then(|| {
+            format!(
+                "no client may open the volumes of {}: other groups have `clients`, and these have none (\"*\": every client)",
+                listed(&groups)
+            )
+        })
+    }
+    /// Promises that nothing is known to check against, and those that exceed a rate of the file by which this stack does not go.
+    fn unchecked(&self, known: &Known) -> Vec<String> {
         const ADD: &str = "add reaches = { read = \"...MB/s\", write = \"...MB/s\", random = \"...MB/s\" } to [drive]";
         if !self.promises() {
             return Vec::new();
         }
         let (stack, basis) = (&self.drive.stack, self.basis_of_stack(known));
+        let drive = self.drive.reaches.over(known.reaches);
         let has_latency = self.groups.iter().any(|group| group.contract.latency.is_some());
         let unchecked = match basis {
             Basis::Nothing if stack.keeps_minimums() => Some(format!(
@@ -196,6 +216,7 @@ impl Contracts {
             )),
             _ => None,
         };
+        let missing = drive.and_then(|drive| self.unknown_latencies(&drive));
         let written = self.drive.worst_case.filter(|_| !matches!(basis, Basis::WorstCase(_)));
         let sum = written.and_then(|rate| self.check_sum(rate).err()).map(|refusal| {
             format!(
@@ -203,16 +224,36 @@ impl Contracts {
             )
         });
         let others = !stack.admits && !matches!(basis, Basis::Reaches(_));
-        let drive = self.drive.reaches.over(known.reaches).filter(|_| others);
-        let claimed =
-            drive.and_then(|drive| check(&drive, &claimants(&self.all_groups(), None)).err());
+        let claimed = drive
+            .filter(|_| others)
+            .and_then(|drive| check(&drive, &claimants(&self.all_groups(), None)).err());
         let claimed = claimed.map(|error| {
             format!(
                 "{error}; this is not refused, because the stack \"{}\" goes by `worst_case`",
                 stack.name()
             )
         });
-        unchecked.into_iter().chain(sum).chain(claimed).collect()
+        unchecked.into_iter().chain(missing).chain(sum).chain(claimed).collect()
+    }
+    /// Latencies that groups have, and of which nothing is known about the drive.
+    fn unknown_latencies(&self, drive: &Attainable) -> Option<String> {
+        let known = drive.latency.times().into_iter();
+        let keys = ["read", "write", "sync"].into_iter().zip(known).enumerate();
+        let is_asked = |place: usize| {
+            let mut groups = self.groups.iter();
+            groups.any(|group| group.contract.latency.times()[place].is_some())
+        };
+        let unknown = keys.filter(|(place, (_, known))| known.is_none() && is_asked(*place));
+        let keys: Vec<&str> = unknown.map(|(_, (key, _))| key).collect();
+        (!keys.is_empty()).then(|| {
+            let add: Vec<String> = keys.iter().map(|key| format!("{key} = \"...ms\"")).collect();
+            format!(
+                "latencies ({}) are not checked, because `reaches` does not say what this drive reaches: add latency = {{ {} }} \
+                 to it",
+                keys.join(", "),
+                add.join(", ")
+            )
+        })
     }
     /// All groups as written, with those that only exist as part of a path.
     fn all_groups(&self) -> Admitted {

@@ -26,6 +26,7 @@ use super::gate::Gate;
 use super::live::{self, GroupMoment, Live, Moment, Wanted};
 use super::metrics;
 use super::monitor::{self, Monitor};
+use super::notes;
 use super::pages::Pages;
 use super::problem::{Problem, Result};
 use super::resources;
@@ -369,8 +370,10 @@ impl App {
     /// What the operator should know of the change that was made since.
     fn notes_since(&self, before: &Shown) -> Vec<String> {
         let view = self.view();
-        view.server
-            .notes_since(&before.server, self.files.look(&view).free.map(|free| free.least([])))
+        let free = self.files.look(&view).free.map(|free| free.least([]));
+        let mut told = view.server.notes_since(&before.server, free);
+        told.extend(notes::notes(view.server.contracts(), Some(before.server.contracts())));
+        told
     }
     /// Everything about one group or volume.
     fn object(&self, call: &Call, kind: Kind, name: &str) -> Result<ApiResponse> {

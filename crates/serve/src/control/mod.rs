@@ -131,7 +131,7 @@ impl Control {
     ) -> Result<Self, ServeError> {
         let Parts { places, gate, audit } = Parts::new(&contracts, &mut passed, &Mode::Serve)?;
         let server = Server::start_with(contracts, passed, consent)?;
-        for note in notes::notes(server.contracts()) {
+        for note in notes::notes(server.contracts(), None) {
             log::tell("server", &note);
         }
         let app = Arc::new(App::new(file, server, gate, audit)?);
@@ -154,7 +154,7 @@ impl Control {
         let mut notes = Server::try_out_start(contracts.clone(), passed, consent, &mode)?;
         ContractFile::new(file).map_err(ServeError::system(file.display().to_string()))?;
         Http::check(places)?;
-        notes.extend(notes::notes(&contracts));
+        notes.extend(notes::notes(&contracts, None));
         notes.extend(mode.notes());
         if server.is_some() {
             notes.push(running::NOTE.to_string());

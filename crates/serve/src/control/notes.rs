@@ -1,5 +1,5 @@
 //! Notes for the operator about things that do not prevent a start: certificates that clients will refuse, and system
-//! limits below those of the contracts. A start logs them; a check prints them.
+//! limits below those of the contracts. A start and a change log them; a check and `iofair ctl` print them.
 
 use std::path::Path;
 
@@ -49,13 +49,14 @@ fn needed(contracts: &Contracts) -> u64 {
     connections + OF_VOLUME * contracts.volumes.len() as u64 + OWN
 }
 
-/// All there is to say.
-pub(super) fn notes(contracts: &Contracts) -> Vec<String> {
+/// All there is to say; after a change, of the limit on open files only if it sufficed `before`.
+pub(super) fn notes(contracts: &Contracts, before: Option<&Contracts>) -> Vec<String> {
     let tls = contracts.listen.tls.iter();
     let tls = tls.chain(contracts.control.tls.iter().map(|control| &control.files));
     let now = clock::unix_millis() / 1000;
     let mut notes: Vec<String> = tls.filter_map(|tls| dates(&tls.certificate, now)).collect();
-    let limit = descriptors::limit().filter(|limit| *limit < needed(contracts));
+    let least = before.map_or(0, needed);
+    let limit = descriptors::limit().filter(|limit| (least..needed(contracts)).contains(limit));
     notes.extend(limit.map(|limit| may_need(contracts, limit)));
     notes.dedup();
     notes

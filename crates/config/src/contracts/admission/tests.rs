@@ -143,6 +143,49 @@ fn minimums_above_a_rate_of_the_file_are_told() {
     read("worst_case = '10.24MB/s'", &ios).admit(&Known::default(), None).expect("exactly");
 }
 
+/// Goal: a latency of which nothing is known about the drive is told. Method: each kind alone and all, on a drive of which the latency of
+/// reads is known, and on one of which none is.
+#[test]
+fn latencies_that_are_not_checked_are_told() {
+    let told = |latency: &str, known: &str| {
+        let rates = "read = '500MB/s', write = '400MB/s', random = '23MB/s'";
+        let drive = format!("reaches = {{ {rates}{known} }}");
+        let contracts = read(&drive, &[("a", &format!("latency = {latency}"))]);
+        contracts.admit(&Known::default(), None).expect("not refused");
+        contracts.warnings(&Known::default()).concat()
+    };
+    let all = "{ read = '9ms', write = '9ms', sync = '9ms' }";
+    for (latency, known, keys) in [
+        ("'9ms'", "", "(read)"),
+        ("{ sync = '9ms' }", ", latency = '1ms'", "(sync)"),
+        (all, ", latency = '1ms'", "(write, sync)"),
+        (all, ", latency = { sync = '1ms' }", "(read, write)"),
+    ] {
+        let notes = told(latency, known);
+        assert!(notes.starts_with(&format!("latencies {keys} are not checked")), "{notes}");
+    }
+    assert_eq!(told("'9ms'", ", latency = '1ms'"), "");
+}
+
+/// Goal: volumes that nobody may open are told. Method: `clients` in one of two groups; volumes that are disks of machines.
+#[test]
+fn volumes_that_are_closed_to_all_are_told() {
+    let volume = |name: &str, group: &str, keys: &str| {
+        format!("[[volume]]\nname = '{name}'\ngroup = '{group}'\nsize = '1MiB'\n{keys}\n")
+    };
+    let told = |clients: &str, disk: &str| {
+        let volumes = [volume("v", "a", ""), volume("w", "b", disk)].concat();
+        let groups = [("a", clients), ("b", volumes.as_str())];
+        read("", &groups).warnings(&Known::default())
+    };
+    assert!(told("", "").is_empty() && told("clients = ['*']", "vhost = 's'").is_empty());
+    let notes = told("clients = ['uid:0']", "");
+    assert!(
+        matches!(&notes[..], [note] if note.starts_with("no client may open the volumes of b:")),
+        "{notes:?}"
+    );
+}
+
 /// Goal: minimums that fill the worst case exactly are admitted at every level, under stacks of both kinds, and refused with
 /// numbers that add up. Method: ten groups of a tenth, beside others without a minimum, flat and nested, in two units.
 #[test]

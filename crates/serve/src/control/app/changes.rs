@@ -15,8 +15,9 @@ use crate::consent::Consent;
 use crate::control::file::revision;
 use crate::control::gate::Gate;
 use crate::control::turns::Turn;
-use crate::control::{diff, limits, resources};
+use crate::control::{diff, limits, notes, resources};
 use crate::error::ServeError;
+use crate::log;
 use crate::places::ctl;
 use crate::pool::zeroing::Demand;
 use crate::reactor::handle::Removal;
@@ -62,7 +63,11 @@ impl App {
     }
     /// From now on all calls see the server as it is after a change, or after an error: some of the change may be in force.
     fn show_change(&self, served: &mut Served) -> Result<(), ServeError> {
-        served.revision = revision(served.server()?.contracts().text());
+        let contracts = served.server()?.contracts();
+        for note in notes::notes(contracts, Some(self.view().server.contracts())) {
+            log::tell("server", &note);
+        }
+        served.revision = revision(contracts.text());
         *lock(&self.view) = Arc::new(Shown::new(served.server()?, served.revision.clone()));
         Ok(())
     }
@@ -206,6 +211,8 @@ impl App {
         let view = self.view();
         let growth = tried.growth(&view.server);
         let free = self.files.look(&view).free.map(|free| free.least(growth));
+        let mut notes = tried.notes_since(&view.server, free);
+        notes.extend(notes::notes(&after, Some(server.contracts())));
         let effect = DryRun {
             dry_run: true,
             revision: served.revision.clone(),
@@ -215,7 +222,7 @@ impl App {
                 (&groups, server.shares(&after, &groups)?),
             ),
             gives_up,
-            notes: tried.notes_since(&view.server, free),
+            notes,
         };
         Ok(ApiResponse::json(200, Some(effect.revision.clone()), &effect))
     }
