@@ -227,6 +227,24 @@ fn a_start_goes_first_and_alone() {
     assert!(rig.dispatch().is_some_and(|(_, start)| start >= 50_000));
 }
 
+/// Goal: a start delays no client that pauses. Method: a client that had a read and then none for half a second, while a
+/// start is in flight: its next read goes at once, and one more waits.
+#[test]
+fn a_client_that_pauses_waits_for_no_start() {
+    let (mut rig, _, light) = urgent_and_other();
+    let starter = rig.client();
+    rig.now = at(600);
+    rig.read(light, 50_000);
+    let (read, _) = rig.dispatch().expect("nobody else is there");
+    rig.complete(read);
+    rig.now = at(1_100);
+    rig.read(starter, 1_000);
+    rig.dispatch().expect("the start");
+    rig.reads(light, &[60_000, 70_000]);
+    let starts = [0, 1].map(|_| rig.dispatch().map(|(_, start)| start));
+    assert_eq!(starts, [Some(60_000), None]);
+}
+
 /// Goal: nobody lives on starts. Method: a client that reads for one second and pauses for one and a half, again and again, beside one
 /// that always reads: half of the time in which both do, an eighth of all, and what starts have at once.
 #[test]

@@ -65,10 +65,20 @@ impl Flash {
         match self.starts.holds(cx.now) {
             Some(until) => {
                 self.wakeup = until;
-                None
+                self.send_pausing(cx)
             }
             None => self.send_open(cx, false),
         }
+    }
+    /// In a start, a client that pauses does not wait: it takes little time from the start.
+    fn send_pausing(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
+        let (_, client, side) = self.pausing.first()?;
+        let waits = match side {
+            Side::Read => false,
+            Side::Write => cx.now < self.pace.next(),
+            Side::Flush => cx.now < self.pace.next() || self.writes > 0,
+        };
+        if waits { None } else { self.send(cx, client, side, Basis::Share) }
     }
     /// No minimum is behind, and nothing with a deadline can go; `holds_writes`: only reads may.
     fn send_open(&mut self, cx: &mut Context<'_>, holds_writes: bool) -> Option<RequestId> {

@@ -83,6 +83,7 @@ pub(super) fn build(build: &Build<'_>) -> Box<dyn Policy + Send> {
         latencies: false,
         starts: Starts::default(),
         starting: Deadlines::default(),
+        pausing: Deadlines::default(),
         costs: Costs::default(),
         window,
         windowed: Nanos::ZERO,
@@ -138,6 +139,8 @@ struct Flash {
     starts: Starts,
     /// The first reads of clients that start, by their arrival.
     starting: Deadlines,
+    /// The first requests of clients that pause, by their arrival, if they came during a start.
+    pausing: Deadlines,
     costs: Costs,
     window: Box<dyn Window>,
     /// Drive time in flight that counts for the window.
@@ -194,11 +197,13 @@ impl Flash {
     }
     /// The first request of a client on one side has changed.
     fn on_front(&mut self, cx: &Context<'_>, client: EntityId, side: Side) {
+        let start = &self.clients[client.member()].start;
+        let arrived = self.front(client, side).map(|id| cx.requests[id].submitted);
+        let pausing = arrived.filter(|_| start.pauses && self.starts.holds(cx.now).is_some());
+        self.pausing.set(client, side, pausing);
         if side == Side::Read {
-            let start = &self.clients[client.member()].start;
-            let front = self.front(client, side);
-            let front = front.filter(|_| self.starts.is_starting(cx.now, start));
-            self.starting.set(client, side, front.map(|id| cx.requests[id].submitted));
+            let starting = arrived.filter(|_| self.starts.is_starting(cx.now, start));
+            self.starting.set(client, side, starting);
         }
         if self.latencies {
             let deadline = self.front(client, side).and_then(|id| {
@@ -345,7 +350,7 @@ impl Policy for Flash {
         let Sent { kind, amount, windowed, basis, .. } = self.sent[id.0 as usize];
         let took = now.since(dispatched);
         let start = &mut self.clients[client.member()].start;
-        start.rest(now);
+        start.rest(now, took);
         if basis == Basis::Start {
             self.starts.complete(now, start, took);
         }

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! starts   no request for 1 s; ends after 1 s, or with more than 32 requests at once
-//! alone    nothing goes by share while a read of a start is in flight, and for 1 ms after it
+//! alone    nothing goes by share while a read of a start is in flight, and for 1 ms after it, except requests of clients that had
+//!          none for longer than their last one took
 //! in all   at most 1/8 of the time, and 500 ms at once; counts towards the share, by which nobody is more than 50 ms ahead after it
 //! ```
 //!
@@ -29,8 +30,11 @@ const BURST: Nanos = Nanos::from_millis(500);
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Start {
     until: Instant,
-    /// When a request of the client arrived or was completed last.
+    /// When a request of the client arrived or was completed last, and how long that was in the drive.
     last: Instant,
+    took: Nanos,
+    /// Whether its last request found no other, and came later than another one would have been completed.
+    pub(super) pauses: bool,
 }
 
 impl Start {
@@ -41,11 +45,12 @@ impl Start {
         } else if others >= DEPTH {
             self.until = now;
         }
+        self.pauses = others == 0 && now.since(self.last) > self.took;
         self.last = now;
     }
     /// A request of its client was completed.
-    pub(super) fn rest(&mut self, now: Instant) {
-        self.last = now;
+    pub(super) fn rest(&mut self, now: Instant, took: Nanos) {
+        (self.last, self.took) = (now, took);
     }
 }
 
