@@ -90,11 +90,16 @@ pub fn run(args: &Args, output: &Output, table: &'static Table) -> Result<ExitCo
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::block().context("blocking signals")?;
+    let is_activated = passed.has_nbd();
     let control =
         Control::start_with(&args.contracts, contracts, passed, &consent).map_err(cli_error)?;
     let told_of = |server: &Server| (ready(server, &control), limits(server));
     let (ready, limits) = control.server(told_of).map_err(cli_error)?;
-    output.announce(&ready, || in_words(&ready, &limits))?;
+    match is_activated {
+        // A client that starts a server shares standard output with it, and may write a copy of the volume there.
+        true => say(in_words(&ready, &limits).trim_end()),
+        false => output.announce(&ready, || in_words(&ready, &limits))?,
+    }
     let (count, drive, stack) = (ready.volumes.len(), &ready.drive, &ready.stack);
     let status = format!("serving {drive} with {stack}; volumes: {count}");
     supervisor::tell(Stage::Ready, &status);

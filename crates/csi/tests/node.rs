@@ -347,8 +347,8 @@ fn in_guest(test: &str, body: impl FnOnce()) {
 /// Goal: what holds for loop devices holds for ublk devices; and Pods do not notice a restart of the server.
 #[test]
 #[ignore = "needs guest: qemu-system-x86_64, busybox, strip, target/guest (scripts/guest)"]
-fn needs_guest_long_run_volumes_are_ublk_devices() {
-    in_guest("needs_guest_long_run_volumes_are_ublk_devices", || {
+fn needs_guest_volumes_are_ublk_devices() {
+    in_guest("needs_guest_volumes_are_ublk_devices", || {
         file_system_survives_its_driver("ublk");
         pods_survive_the_server("ublk", 2);
     });

@@ -15,6 +15,19 @@ pub(crate) fn word(json: &Json) -> String {
     }
 }
 
+/// Names that are shown of a list.
+const NAMES: usize = 20;
+
+/// The first names of a list, and how many more there are.
+fn names(all: &Json) -> String {
+    let all = list(all);
+    let shown: Vec<String> = all.iter().take(NAMES).map(word).collect();
+    match all.len() - shown.len() {
+        0 => shown.join(" "),
+        more => format!("{} and {more} more", shown.join(" ")),
+    }
+}
+
 /// A number of things.
 fn counted(json: &Json, noun: &str) -> String {
     json.as_u64().map_or(format!("- {noun}s"), |number| Count(number, noun).to_string())
@@ -151,7 +164,7 @@ pub(crate) fn groups(groups: &Json) -> String {
             contract
                 .map(|contract| keys(contract, &["min", "min_iops", "weight"]))
                 .unwrap_or_default(),
-            list(&group["volumes"]).iter().map(word).collect::<Vec<_>>().join(" "),
+            names(&group["volumes"]),
         ]
     };
     let rows: Vec<Vec<String>> = list(groups).iter().map(row).collect();
@@ -163,7 +176,6 @@ pub(crate) fn group(group: &Json) -> String {
     let in_force = &group["in_force"];
     let contract = group["contract"].as_object().map(|contract| keys(contract, &[]));
     let contract = contract.unwrap_or_else(|| "none: it is a part of other groups' paths".into());
-    let volumes: Vec<String> = list(&group["volumes"]).iter().map(word).collect();
     let (rate, inside) =
         (rate(&group["usage"]["bytes_per_second"]), &group["usage"]["requests_in_flight"]);
     let ceilings = Some(ceilings(in_force)).filter(|text| text != "-");
@@ -180,7 +192,7 @@ pub(crate) fn group(group: &Json) -> String {
             ),
         ),
         ("ceilings", ceilings.unwrap_or_default()),
-        ("volumes", volumes.join(" ")),
+        ("volumes", names(&group["volumes"])),
         ("now", format!("{rate}, {} in flight", counted(inside, "request"))),
     ];
     let shown = rows.iter().filter(|(name, value)| *name != "ceilings" || !value.is_empty());

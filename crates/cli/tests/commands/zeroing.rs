@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iofair_serve::control::client::{Address, Call, call};
 use iofair_serve::pool::admin;
@@ -18,6 +18,8 @@ const MIB: u64 = 1 << 20;
 const LEFT: u64 = 320;
 /// Blocks of the client of the volume that stays.
 const BLOCKS: usize = 256;
+/// After this time a server records what it has zeroed, whatever that is.
+const RECORDED: Duration = Duration::from_secs(5);
 /// Between two looks.
 const MOMENT: Duration = Duration::from_millis(10);
 
@@ -145,13 +147,15 @@ impl Scene {
 /// start; a client of another volume that knows what it has written; new volumes over all of the room.
 #[test]
 fn killed_servers_zero_what_is_left() {
+    let mut begin = Instant::now();
     let mut scene = Scene::new();
     let all = scene.dirty();
     assert!(all >= LEFT * MIB);
     for mark in [1, 30, 100] {
         scene.until(|scene| scene.zeroed() >= mark * MIB);
         scene.kill();
-        assert_eq!(scene.dirty(), all, "nothing was durable yet");
+        assert!(scene.dirty() == all || begin.elapsed() > RECORDED, "nothing was durable yet");
+        begin = Instant::now();
         scene.start();
     }
     scene.until(|scene| scene.dirty() < all);
