@@ -70,9 +70,16 @@ impl Flash {
             None => self.send_open(cx, false),
         }
     }
-    /// In a start, a client that pauses does not wait: it takes little time from the start.
+    /// In a start, a client that pauses does not wait, within its share and the window: it takes little time from the start.
     fn send_pausing(&mut self, cx: &mut Context<'_>) -> Option<RequestId> {
-        let (_, client, side) = self.pausing.first()?;
+        if self.windowed >= self.window.limit() && self.is_shared(cx.now) {
+            return None;
+        }
+        let (_, mut client, mut side) = self.pausing.first()?;
+        while !self.shares.is_within(client, BURST) {
+            self.pausing.set(client, side, None);
+            (_, client, side) = self.pausing.first()?;
+        }
         let waits = match side {
             Side::Read => false,
             Side::Write => cx.now < self.pace.next(),
